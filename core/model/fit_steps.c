@@ -36,26 +36,26 @@ double strata_fit_seconds(void) {
 
 /* Performs the exchanges of the newest submitted step, if they were not performed yet, and submits the rest of the step. */
 static strata_status finish_step(fit *f, strata_error *err) {
-    const strata_model_program *program = f->unfinished_program;
+    const strata_model_program *program = f->queue.unfinished.program;
     const strata_workers *workers = &f->model->strategy->workers;
-    f->unfinished_program = NULL;
-    if (program && strata_strategy_has_workers(f->model->strategy)) workers->at_step(workers, f->unfinished_step);
-    return program ? strata_group_finish(program->group, f->unfinished_slot, program->contributes, err) : STRATA_OK;
+    f->queue.unfinished.program = NULL;
+    if (program && strata_strategy_has_workers(f->model->strategy)) workers->at_step(workers, f->queue.unfinished.update);
+    return program ? strata_group_finish(program->group, f->queue.unfinished.slot, program->contributes, err) : STRATA_OK;
 }
 
 /* Submits the prepared runs. */
 static strata_status submit_prepared(fit *f, strata_error *err) {
-    const int n = f->n_unsubmitted;
-    f->n_unsubmitted = 0;
+    const int n = f->queue.n_unsubmitted;
+    f->queue.n_unsubmitted = 0;
     STRATA_TRY(finish_step(f, err));
     if (!n) return STRATA_OK;
-    const run *first = &f->runs[f->n_runs - n];
+    const run *first = &f->queue.runs[f->queue.n - n];
     const int64_t update = first->numbers.update;
     if (n > 1) return strata_group_run_steps(first->program->group, first->slot, n, update - 1, err);
     STRATA_TRY(strata_group_start(first->program->group, first->slot, update - 1, err));
-    f->unfinished_program = first->program;
-    f->unfinished_slot = first->slot;
-    f->unfinished_step = update;
+    f->queue.unfinished.program = first->program;
+    f->queue.unfinished.slot = first->slot;
+    f->queue.unfinished.update = update;
     return STRATA_OK;
 }
 
@@ -67,8 +67,8 @@ strata_status strata_fit_submit_prepared(fit *f, strata_error *err) {
 void strata_fit_drain(fit *f) {
     strata_status unfinished = strata_fit_submit_prepared(f, NULL); /* a group that has failed submits nothing */
     (void)unfinished;
-    while (f->n_runs) {
-        run *last = &f->runs[--f->n_runs];
+    while (f->queue.n) {
+        run *last = &f->queue.runs[--f->queue.n];
         strata_status ignored = strata_group_wait(last->program->group, last->slot, NULL);
         (void)ignored;
     }
@@ -79,7 +79,7 @@ strata_batches_options strata_fit_batches_options(const fit *f, int64_t first) {
                                    .shuffle = !f->opts.no_shuffle,
                                    .seed = f->opts.seed,
                                    .epoch = (uint64_t)f->progress.epoch,
-                                   .skip = f->examples_skipped,
+                                   .skip = f->epoch.n_skipped,
                                    .first = first};
     strata_model_batch_parts(f->model, f->dataset, &f->feed, true, &opts);
     return opts;
@@ -118,7 +118,7 @@ static strata_status diagnose_batch(fit *f, const run *step, const examined *aga
     const strata_example_source source = source_of(f, again->batches);
     void *x[STRATA_MAX_INPUTS] = {NULL}, *y[STRATA_MAX_OUTPUTS] = {NULL};
     const strata_examined_step what = {
-        .x = x, .y = y, .n = n, .byte_scale = twice ? f->form.byte_scale : 0, .words = step->numbers.words, .rng = rng};
+        .x = x, .y = y, .n = n, .byte_scale = twice ? f->step.form.byte_scale : 0, .words = step->numbers.words, .rng = rng};
     strata_status status = STRATA_OK;
     bool allocated = true;
     char where[64];
@@ -164,36 +164,36 @@ static strata_status report_not_finite(fit *f, const run *done, strata_error *er
 static void update_metrics(fit *f, const float *sums, int64_t examples) {
     const double now = strata_fit_seconds();
     if (!(f->opts.metrics_seconds > 0)) return;
-    for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->sums[i] += (double)sums[i];
-    f->n_measured += examples;
-    if (now - f->metrics_read < f->opts.metrics_seconds) return;
-    f->progress.metrics = strata_model_metrics(f->model, f->sums, f->n_measured, NULL);
-    f->metrics_read = now;
+    for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->epoch.sums[i] += (double)sums[i];
+    f->epoch.n_measured += examples;
+    if (now - f->epoch.metrics_read < f->opts.metrics_seconds) return;
+    f->progress.metrics = strata_model_metrics(f->model, f->epoch.sums, f->epoch.n_measured, NULL);
+    f->epoch.metrics_read = now;
 }
 
 void strata_fit_call(fit *f, strata_event event) {
-    if (!f->model->callbacks || (f->callback_status && event != STRATA_EVENT_TRAIN_END)) return;
+    if (!f->model->callbacks || (f->end.callback_status && event != STRATA_EVENT_TRAIN_END)) return;
     const bool between = event != STRATA_EVENT_BATCH_BEGIN && event != STRATA_EVENT_BATCH_END;
     f->model->rate.locked = !between && !f->opts.wait_each_step;
     strata_error err = {0};
     const strata_status status = strata_callbacks_call(f->model, (int)event, &f->progress, &err);
     f->model->rate.locked = true;
-    if (!status || f->callback_status) return;
-    f->callback_status = status;
-    f->callback_error = err;
-    f->stop_now = true;
+    if (!status || f->end.callback_status) return;
+    f->end.callback_status = status;
+    f->end.callback_error = err;
+    f->end.wanted = true;
 }
 
 void strata_fit_add_event(fit *f) {
-    if (!f->stepped) return;
-    if (!f->progress.epoch_end) f->progress.epoch_seconds = strata_fit_seconds() - f->epoch_began;
-    f->events[f->n_events++] = f->progress;
+    if (!f->reports.wanted) return;
+    if (!f->progress.epoch_end) f->progress.epoch_seconds = strata_fit_seconds() - f->epoch.began;
+    f->reports.events[f->reports.n++] = f->progress;
 }
 
 strata_status strata_fit_report(fit *f, strata_error *err) {
     strata_fit_call(f, f->progress.epoch_end ? STRATA_EVENT_EPOCH_END : STRATA_EVENT_BATCH_END);
     if (!f->opts.on_progress) return STRATA_OK;
-    if (!f->progress.epoch_end) f->progress.epoch_seconds = strata_fit_seconds() - f->epoch_began;
+    if (!f->progress.epoch_end) f->progress.epoch_seconds = strata_fit_seconds() - f->epoch.began;
     f->model->rate.locked = !f->progress.epoch_end && !f->opts.wait_each_step;
     const strata_status status = f->opts.on_progress(&f->progress, f->opts.user, err);
     f->model->rate.locked = true;
@@ -214,19 +214,20 @@ static strata_status update_loss_scale(fit *f, const run *done, bool finite, str
  * part of them. Longer steps are submitted one by one, so that their losses are known soon. */
 static void adapt_call(fit *f) {
     const int64_t n = f->history.n_steps;
-    if (f->steps_per_call == f->most_per_call) return;
-    if (n == FIRST_MEASURED) f->measured_from = strata_fit_seconds();
-    if (n != LAST_MEASURED || strata_fit_seconds() - f->measured_from > SHORT_STEP * (LAST_MEASURED - FIRST_MEASURED)) return;
-    f->steps_per_call = f->most_per_call;
-    f->max_runs = 2 * f->steps_per_call;
+    if (f->queue.per_call == f->queue.most_per_call) return;
+    if (n == FIRST_MEASURED) f->queue.measured_from = strata_fit_seconds();
+    if (n != LAST_MEASURED || strata_fit_seconds() - f->queue.measured_from > SHORT_STEP * (LAST_MEASURED - FIRST_MEASURED))
+        return;
+    f->queue.per_call = f->queue.most_per_call;
+    f->queue.most = 2 * f->queue.per_call;
 }
 
 strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
-    run done = f->runs[0];
-    memmove(f->runs, f->runs + 1, (size_t)--f->n_runs * sizeof *f->runs);
+    run done = f->queue.runs[0];
+    memmove(f->queue.runs, f->queue.runs + 1, (size_t)--f->queue.n * sizeof *f->queue.runs);
     STRATA_TRY(strata_group_wait(done.program->group, done.slot, err));
     for (int r = 0; r < done.program->n_parts; r++)
-        STRATA_TRY(strata_scores_take(f->model, &f->scores, &done.program->parts[r], done.slot, err));
+        STRATA_TRY(strata_scores_take(f->model, &f->epoch.scores, &done.program->parts[r], done.slot, err));
     if (done.program->kind == STRATA_PROGRAM_ACCUMULATE) return STRATA_OK; /* the run of the update has the sums */
     const strata_program_part *root = &done.program->parts[strata_strategy_root(f->model->strategy)];
     const float *sums = strata_executable_output(root->executable, done.slot, 0);
@@ -250,22 +251,22 @@ strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
 }
 
 void strata_fit_add_to_trace(fit *f, const char *what, int64_t step, double began) {
-    if (f->trace) strata_trace_add_named(f->trace, STRATA_TRACE_HOST, what, step, began, strata_trace_now());
+    if (f->tracing.now) strata_trace_add_named(f->tracing.now, STRATA_TRACE_HOST, what, step, began, strata_trace_now());
 }
 
 void strata_fit_add_epoch_to_trace(fit *f) {
     char name[32];
-    if (!f->trace) return;
+    if (!f->tracing.now) return;
     snprintf(name, sizeof name, "epoch %d", f->progress.epoch + 1);
-    strata_trace_add(f->trace, STRATA_TRACE_HOST, strata_trace_add_label(f->trace, name, "", 0, 0), f->model->optimizer_steps,
-                     f->epoch_began, strata_trace_now());
+    strata_trace_add(f->tracing.now, STRATA_TRACE_HOST, strata_trace_add_label(f->tracing.now, name, "", 0, 0),
+                     f->model->optimizer_steps, f->epoch.began, strata_trace_now());
 }
 
 /* Writes a replica's inputs: its share of this worker's rows of a batch, and the numbers of the run. The step has
  * `step_examples` examples in all; `row` is the index in the step of the worker's first row. */
 static void write_replica_inputs(fit *f, const run *step, const strata_worker_step *rows, const strata_program_part *part,
                                  int64_t row, int64_t step_examples) {
-    const strata_example_source source = source_of(f, strata_worker_batches_batch(f->batches));
+    const strata_example_source source = source_of(f, strata_worker_batches_batch(f->epoch.batches));
     void *inputs[STRATA_MAX_INPUTS], *labels[STRATA_MAX_OUTPUTS];
     strata_run_write_numbers(&step->numbers, step->program, part, step->slot, row, step_examples);
     if (!part->n) return;
@@ -277,18 +278,18 @@ static void write_replica_inputs(fit *f, const run *step, const strata_worker_st
 /* Gets the program for a batch of n examples and a free slot of it, and sets runs[n_runs], whose inputs the caller then writes.
  * `what` has the numbers of the step and of its batches. */
 static strata_status acquire_run(fit *f, strata_program_kind kind, int64_t n, run what, strata_error *err) {
-    const strata_batch_form none = {.n_slots = f->form.n_slots}, form = kind == STRATA_PROGRAM_APPLY ? none : f->form;
+    const strata_batch_form none = {.n_slots = f->step.form.n_slots}, form = kind == STRATA_PROGRAM_APPLY ? none : f->step.form;
     strata_model_program *program = NULL;
     /* Runs end in the order of submission, so if the queue has a free place, the next slot of any program is free. */
-    if (f->n_runs == f->max_runs) STRATA_TRY(strata_fit_finish_oldest(f, err));
+    if (f->queue.n == f->queue.most) STRATA_TRY(strata_fit_finish_oldest(f, err));
     const strata_model_program *newest = f->model->programs;
-    const double began = f->trace ? strata_trace_now() : 0;
+    const double began = f->tracing.now ? strata_trace_now() : 0;
     STRATA_TRY(strata_model_get_program(f->model, kind, n, form, &program, err));
     if (f->model->programs != newest) strata_fit_add_to_trace(f, "compile", f->model->optimizer_steps, began);
-    if (f->trace) strata_group_set_trace(program->group, f->trace, f->tracks);
+    if (f->tracing.now) strata_group_set_trace(program->group, f->tracing.now, f->tracing.tracks);
     strata_group_set_check(program->group, f->opts.check_every);
-    if (f->n_unsubmitted && f->runs[f->n_runs - 1].program != program) STRATA_TRY(submit_prepared(f, err));
-    run *step = &f->runs[f->n_runs];
+    if (f->queue.n_unsubmitted && f->queue.runs[f->queue.n - 1].program != program) STRATA_TRY(submit_prepared(f, err));
+    run *step = &f->queue.runs[f->queue.n];
     *step = what;
     step->program = program;
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
@@ -301,39 +302,40 @@ static strata_status acquire_run(fit *f, strata_program_kind kind, int64_t n, ru
 
 /* Adds runs[n_runs] to the queue, and submits it, at once or together with the runs that follow. */
 static strata_status submit(fit *f, strata_error *err) {
-    const int most = strata_group_most_steps(f->runs[f->n_runs].program->group);
-    f->n_runs++;
-    f->n_unsubmitted++;
-    return f->n_unsubmitted < f->steps_per_call && f->n_unsubmitted < most ? STRATA_OK : submit_prepared(f, err);
+    const int most = strata_group_most_steps(f->queue.runs[f->queue.n].program->group);
+    f->queue.n++;
+    f->queue.n_unsubmitted++;
+    return f->queue.n_unsubmitted < f->queue.per_call && f->queue.n_unsubmitted < most ? STRATA_OK : submit_prepared(f, err);
 }
 
 strata_status strata_fit_submit_accumulated(fit *f, strata_error *err) {
-    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_APPLY, 0, f->accumulated, err));
-    run *step = &f->runs[f->n_runs];
+    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_APPLY, 0, f->step.accumulated, err));
+    run *step = &f->queue.runs[f->queue.n];
     float *words = step->numbers.words;
-    words[STRATA_STEP_SCALE] = (float)((double)f->expected_examples / (double)f->accumulated.examples / step->numbers.scale);
-    words[STRATA_STEP_BATCHES] = (float)f->accumulated.n;
+    words[STRATA_STEP_SCALE] =
+        (float)((double)f->step.expected_examples / (double)f->step.accumulated.examples / step->numbers.scale);
+    words[STRATA_STEP_BATCHES] = (float)f->step.accumulated.n;
     for (int r = 0; r < step->program->n_parts; r++) {
         step->program->contributes[r] = f->model->replicas[r].n_accumulated > 0;
         strata_run_write_numbers(&step->numbers, step->program, &step->program->parts[r], step->slot, 0,
-                                 f->accumulated.examples);
+                                 f->step.accumulated.examples);
         f->model->replicas[r].n_accumulated = 0;
     }
-    f->n_examples += f->accumulated.examples;
-    f->accumulated = (run){.step = f->accumulated.step + 1};
+    f->epoch.n_examples += f->step.accumulated.examples;
+    f->step.accumulated = (run){.step = f->step.accumulated.step + 1};
     return submit(f, err);
 }
 
 /* Submits this worker's rows of a batch, whose program adds to the accumulated gradients. */
 static strata_status submit_accumulation(fit *f, const strata_worker_step *rows, strata_error *err) {
-    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_ACCUMULATE, rows->own, f->accumulated, err));
-    run *step = &f->runs[f->n_runs];
-    const double began = f->trace ? strata_trace_now() : 0;
-    f->accumulated.numbers.scale = step->numbers.scale; /* all batches of the step use this scale */
+    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_ACCUMULATE, rows->own, f->step.accumulated, err));
+    run *step = &f->queue.runs[f->queue.n];
+    const double began = f->tracing.now ? strata_trace_now() : 0;
+    f->step.accumulated.numbers.scale = step->numbers.scale; /* all batches of the step use this scale */
     step->numbers.words[STRATA_STEP_STATE_SHARE] = 1.0f / (float)rows->n_computing;
     for (int r = 0; r < step->program->n_parts; r++) {
-        write_replica_inputs(f, step, rows, &step->program->parts[r], f->accumulated.examples + rows->first,
-                             f->expected_examples);
+        write_replica_inputs(f, step, rows, &step->program->parts[r], f->step.accumulated.examples + rows->first,
+                             f->step.expected_examples);
         f->model->replicas[r].n_accumulated += step->program->parts[r].n > 0;
     }
     strata_fit_add_to_trace(f, "write inputs", step->numbers.update - 1, began);
@@ -344,25 +346,26 @@ static strata_status submit_accumulation(fit *f, const strata_worker_step *rows,
 }
 
 strata_status strata_fit_accumulate(fit *f, const strata_worker_step *rows, strata_error *err) {
-    if (!f->accumulated.n) f->expected_examples = rows->n * f->accumulate, f->accumulated.first = rows->batch;
+    if (!f->step.accumulated.n)
+        f->step.expected_examples = rows->n * f->step.n_batches, f->step.accumulated.first = rows->batch;
     STRATA_TRY(submit_accumulation(f, rows, err));
-    f->accumulated.last = rows->batch;
-    f->accumulated.n++;
-    f->accumulated.examples += rows->n;
-    return f->accumulated.n < f->accumulate ? STRATA_OK : strata_fit_submit_accumulated(f, err);
+    f->step.accumulated.last = rows->batch;
+    f->step.accumulated.n++;
+    f->step.accumulated.examples += rows->n;
+    return f->step.accumulated.n < f->step.n_batches ? STRATA_OK : strata_fit_submit_accumulated(f, err);
 }
 
 strata_status strata_fit_submit(fit *f, int64_t number, const strata_worker_step *rows, strata_error *err) {
     const run what = {.step = number, .first = rows->batch, .last = rows->batch, .n = 1, .examples = rows->n};
     if (f->opts.check_repeats) STRATA_TRY(finish_step(f, err)); /* the parameters are those that this step begins with */
     STRATA_TRY(acquire_run(f, STRATA_PROGRAM_TRAIN, rows->own, what, err));
-    run *step = &f->runs[f->n_runs];
-    const examined own = {strata_worker_batches_batch(f->batches), rows->offset, rows->own, rows->first};
+    run *step = &f->queue.runs[f->queue.n];
+    const examined own = {strata_worker_batches_batch(f->epoch.batches), rows->offset, rows->own, rows->first};
     if (f->opts.check_repeats && rows->own) STRATA_TRY(diagnose_batch(f, step, &own, true, err));
-    const double began = f->trace ? strata_trace_now() : 0;
+    const double began = f->tracing.now ? strata_trace_now() : 0;
     for (int r = 0; r < step->program->n_parts; r++)
         write_replica_inputs(f, step, rows, &step->program->parts[r], rows->first, rows->n);
     strata_fit_add_to_trace(f, "write inputs", step->numbers.update - 1, began);
-    f->n_examples += rows->n;
+    f->epoch.n_examples += rows->n;
     return submit(f, err);
 }
