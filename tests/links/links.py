@@ -51,9 +51,11 @@ LOCALE_FILES = {"core/base/locale.c", "core/base/json.c", "core/base/json_differ
 FRACTION = re.compile(r"%[-+ #0-9.*]*[lL]?[aefgAEFG]")
 
 
-# Files that read the time of day, because people read it: the dates of logs, of replies of HTTP and of a profile. All others
-# use the monotonic clock (core/base/clock.h), since the time of day may jump and differs between hosts.
-TIME_OF_DAY_FILES = {"core/events/events.c", "core/events/summary.c", "samples/strata/http.c", "samples/strata/train_profile.c"}
+# Files that read the time of day, because people read it (the dates of logs, of replies of HTTP and of a profile), or because
+# the next start compares it with its own (verdicts on a driver's kernels, which expire after a month). All others use
+# the monotonic clock (core/base/clock.h), since the time of day may jump and differs between hosts.
+TIME_OF_DAY_FILES = {"backends/kernel/verdicts.c", "core/events/events.c", "core/events/summary.c", "samples/strata/http.c",
+                     "samples/strata/train_profile.c"}
 TIME_OF_DAY = re.compile(
     r"CLOCK_REALTIME|CLOCK_TAI|TIME_UTC|(?<![\w>.])(?:time|ftime|gettimeofday|timespec_get|sem_timedwait|mtx_timedlock|"
     r"cnd_timedwait|pthread_mutex_timedlock|pthread_rwlock_timed\w+)\(")
