@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "core/graph/graph.h"
+#include "core/model/build.h"
+#include "core/model/data.h"
 #include "core/op/communication.h"
 #include "strategies/context.h"
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/graph/graph.h"
+#include "core/model/shards.h"
 #include "core/op/communication.h"
 #include "core/run/device.h"
 

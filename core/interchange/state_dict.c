@@ -9,6 +9,8 @@
 #include "core/base/file.h"
 #include "core/base/locale.h"
 #include "core/data/format/safetensors.h"
+#include "core/model/build.h"
+#include "core/model/data.h"
 #include "core/model/model.h"
 #include "strata/interchange.h"
 

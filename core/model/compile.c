@@ -5,7 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/model/build.h"
+#include "core/model/metrics.h"
 #include "core/model/model.h"
+#include "core/model/registry.h"
+#include "core/model/shards.h"
 
 #define PRECISION_NOTE "precision"
 

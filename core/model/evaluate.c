@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "core/data/batches.h"
+#include "core/model/data.h"
 #include "core/model/loop.h"
+#include "core/model/metrics.h"
 #include "strata/callbacks.h"
 
 /* The number of examples in test sets is usually a multiple of 100, so batches of 100 leave no smaller batch, which would need

@@ -9,7 +9,11 @@
 #include <string.h>
 
 #include "core/data/stage/stage.h"
+#include "core/model/agree.h"
+#include "core/model/data.h"
+#include "core/model/metrics.h"
 #include "core/model/training.h"
+#include "core/model/validation.h"
 #include "core/run/device.h"
 
 static const double SECONDS_BETWEEN_POLLS = 0.25;

@@ -7,6 +7,7 @@
 #include "core/data/worker_batches.h"
 #include "core/model/checkpoint.h"
 #include "core/model/loop.h"
+#include "core/model/metrics.h"
 #include "strata/callbacks.h"
 
 /* A run of a program that was prepared or submitted and whose result was not read yet. It is one training step. With

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "core/model/build.h"
 #include "core/model/model.h"
 
 enum { MOST_NAMES = 256 };

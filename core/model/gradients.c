@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/graph/graph.h"
+#include "core/model/shards.h"
 #include "core/model/step.h"
 #include "core/op/communication.h"
 

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "core/model/data.h"
+
 /* ---- the loss scale ---- */
 
 enum { STEPS_BETWEEN_SCALES = 2000 }; /* steps without an overflow, after which the loss scale is doubled */

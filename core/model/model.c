@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/model/build.h"
 #include "core/model/notes.h"
+#include "core/model/registry.h"
+#include "core/model/validation.h"
 #include "strata/callbacks.h"
 
 /* ---- create, destroy ---- */

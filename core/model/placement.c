@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "core/model/data.h"
 #include "core/model/model.h"
 #include "core/run/exchange.h"
 

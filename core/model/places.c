@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/model/data.h"
 #include "core/model/model.h"
 #include "strata/summary.h"
 

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "core/data/batches.h"
+#include "core/model/build.h"
+#include "core/model/data.h"
 #include "core/model/model.h"
 #include "core/run/executable.h"
 

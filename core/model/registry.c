@@ -2,6 +2,8 @@
  *
  * The user's own layers, losses, metrics and activations, by name. Each is stored like a built-in kind, so other code does not
  * distinguish them. */
+#include "core/model/registry.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,6 +3,8 @@
  * Shards of the optimizer: each replica updates one part of the parameters' flat range and owns the optimizer's slots of that
  * part only (Rajbhandari et al. 2020, "ZeRO", stage 1). An update is element-wise or needs only whole parameters, so its
  * bits do not depend on where the range is divided. */
+#include "core/model/shards.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -46,6 +46,8 @@
 
 #include "core/graph/graph.h"
 #include "core/metric/metric.h"
+#include "core/model/build.h"
+#include "core/model/metrics.h"
 #include "core/op/ops.h"
 
 typedef strata_step_builder builder;

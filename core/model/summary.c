@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/model/build.h"
+#include "core/model/data.h"
 #include "core/model/model.h"
 
 enum { DEFAULT_BATCH = 32 };

@@ -5,6 +5,7 @@
  * update needs the gradients of all blocks (their norm, or f16's check for overflow), all sums come before the first
  * update. */
 #include "core/graph/graph.h"
+#include "core/model/shards.h"
 #include "core/model/step.h"
 #include "core/op/communication.h"
 

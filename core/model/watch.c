@@ -11,6 +11,8 @@
 
 #include "core/base/clock.h"
 #include "core/base/locale.h"
+#include "core/model/data.h"
+#include "core/model/file.h"
 #include "core/model/model.h"
 
 static const double DEFAULT_WAIT_SECONDS = 3600;

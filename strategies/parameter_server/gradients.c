@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/model/build.h"
+#include "core/model/data.h"
 #include "strategies/parameter_server/worker.h"
 
 /* Converts a batch's input, whose elements are rows of sparse parameter k, to the positions of these rows in the job's set; -1:

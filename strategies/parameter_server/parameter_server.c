@@ -10,6 +10,8 @@
 #include "core/base/text.h"
 #include "core/data/batches.h"
 #include "core/data/stage/stage.h"
+#include "core/model/agree.h"
+#include "core/model/data.h"
 #include "strategies/parameter_server/task.h"
 
 enum { DEFAULT_CONNECT_SECONDS = 60 };

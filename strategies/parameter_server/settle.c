@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/model/metrics.h"
 #include "strategies/parameter_server/chief.h"
 
 /* Waits until all leased units are finished; nothing new is leased before the callback returns. Batches are leased in their

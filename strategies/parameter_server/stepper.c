@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/model/data.h"
 #include "strategies/parameter_server/worker.h"
 
 struct strata_ps_stepper {

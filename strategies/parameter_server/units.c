@@ -3,6 +3,7 @@
  * The examples of a worker's unit: its share of each of the batches, and which rows of sparse parameters they use. */
 #include <stdlib.h>
 
+#include "core/model/data.h"
 #include "strategies/parameter_server/worker.h"
 
 /* Moves the iterator to batch `index` of the epoch. */
