@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A model, its variables on each device, and its programs. The public header is strata/model.h; the other subjects have headers
- * of their own, which README.md lists in reading order. All parameters are stored one after the other in one f32 variable, the *flat
- * range*, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements. Gradients and optimizer slots have the
- * same layout, so that one kernel updates all parameters. If the flat range is larger than the buffer range that the devices
- * can bind, it is divided into *blocks*, each with its own variables and its own update. */
+ * of their own, which README.md lists in reading order. All parameters are stored one after the other in one f32 variable, the
+ * *flat range*, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements. Gradients and optimizer slots have
+ * the same layout, so that one kernel updates all parameters. If the flat range is larger than the buffer range that the
+ * devices can bind, it is divided into *blocks*, each with its own variables and its own update. */
 #ifndef STRATA_CORE_MODEL_H
 #define STRATA_CORE_MODEL_H
 

@@ -96,8 +96,8 @@ typedef struct strata_ps_chief {
     /* The learning rate that was set in place of the schedule's, as in strata_ps_gradients. */
     double rate;
     struct {
-        /* running: the callback runs for finished steps; with wait_each_step no unit is leased meanwhile. settling: the callback
-         * waits until all leased units are finished. */
+        /* running: the callback runs for finished steps; with wait_each_step no unit is leased meanwhile. settling: the
+         * callback waits until all leased units are finished. */
         bool running, settling;
         strata_ps_finished_step *steps;
         int n, room;
