@@ -139,18 +139,16 @@ static strata_status begin_epoch(fit *f, strata_error *err) {
     const strata_model_position *done = &f->model->position;
     const bool by_examples = !n_separate_readers(f) && !strata_dataset_element_spec(f->dataset).is_batch;
     f->epoch.n_skipped = by_examples && done->steps ? done->examples : 0;
-    strata_batches_options batches = strata_fit_batches_options(f, 0);
-    batches.bytes = strata_model_takes_bytes(f->model, batches.batch);
+    strata_batches_options batches = strata_fit_batches_options(f->model, f->dataset, &f->feed, &f->opts, f->progress.epoch, 0);
+    batches.skip = f->epoch.n_skipped;
     STRATA_TRY(
         strata_worker_batches_create(f->model->strategy, f->dataset, f->opts.auto_shard, &batches, &f->epoch.batches, err));
     f->step.form.byte_scale = strata_batches_byte_scale(strata_worker_batches_batch(f->epoch.batches));
-    f->progress.steps = (strata_worker_batches_count(f->epoch.batches) + f->step.n_batches - 1) / f->step.n_batches;
-    if (f->epoch.n_skipped && f->progress.steps) {
-        const int64_t each = f->opts.batch * f->step.n_batches;
-        f->progress.steps = done->steps + (strata_dataset_size(f->dataset) - f->epoch.n_skipped + each - 1) / each;
-    }
-    const int64_t most = f->opts.steps_per_epoch;
-    if (most && (!f->progress.steps || most < f->progress.steps)) f->progress.steps = most;
+    int64_t n_batches = strata_worker_batches_count(f->epoch.batches);
+    if (f->epoch.n_skipped && n_batches > 0)
+        n_batches = done->steps * f->step.n_batches +
+                    (strata_dataset_size(f->dataset) - f->epoch.n_skipped + f->opts.batch - 1) / f->opts.batch;
+    f->progress.steps = strata_fit_count_steps(&f->opts, n_batches, f->step.n_batches);
     f->epoch.n_examples = f->epoch.n_measured = f->epoch.scores.n = 0;
     f->step.accumulated = (strata_fit_run){0};
     if (done->steps) STRATA_TRY(strata_model_read_sums(f->model, err));

@@ -159,8 +159,6 @@ struct strata_fit {
 
 /* Seconds of a monotonic clock. */
 double strata_fit_seconds(void);
-/* The options for reading the batches of the current epoch, beginning with batch number `first`. */
-strata_batches_options strata_fit_batches_options(const strata_fit *fit, int64_t first);
 /* strata_fit_submit copies this worker's rows of a batch to a free slot and submits them with an update, as step `number` of
  * the epoch. strata_fit_accumulate does the same for one batch of an accumulated step, and submits the update after the last
  * one. Both wait for the oldest run if the queue of runs is full. */

@@ -77,23 +77,15 @@ void strata_fit_drain(fit *f) {
     }
 }
 
-strata_batches_options strata_fit_batches_options(const fit *f, int64_t first) {
-    strata_batches_options opts = {.batch = f->opts.batch,
-                                   .shuffle = !f->opts.no_shuffle,
-                                   .seed = f->opts.seed,
-                                   .epoch = (uint64_t)f->progress.epoch,
-                                   .skip = f->epoch.n_skipped,
-                                   .first = first};
-    strata_model_batch_parts(f->model, f->dataset, &f->feed, true, &opts);
-    return opts;
-}
-
 /* Opens the batches that this worker read in this epoch again, from number `first` on. Other workers are not involved. */
 static strata_status reopen_batches(const fit *f, int64_t first, strata_dataset **out_dataset, strata_batches **out_batches,
                                     strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
     const bool many = strata_strategy_has_workers(f->model->strategy);
-    const strata_batches_options opts = strata_fit_batches_options(f, first);
+    strata_batches_options opts =
+        strata_fit_batches_options(f->model, f->dataset, &f->feed, &f->opts, f->progress.epoch, first);
+    opts.skip = f->epoch.n_skipped;
+    opts.bytes = false;
     STRATA_TRY(strata_dataset_auto_shard(f->dataset, f->opts.auto_shard, many ? workers->n : 1, many ? workers->rank : 0,
                                          out_dataset, err));
     return strata_batches_create(*out_dataset, &opts, out_batches, err);

@@ -5,7 +5,29 @@
 
 #include <string.h>
 
+#include "core/graph/graph.h"
 #include "core/model/data.h"
+
+/* Zeroed memory for n pointers or structs. */
+static void *layers_alloc(strata_graph *graph, int n, size_t bytes) {
+    void *memory = strata_graph_alloc(graph, (size_t)n * bytes + 1);
+    if (memory) return memset(memory, 0, (size_t)n * bytes);
+    strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for its layers");
+    return NULL;
+}
+
+void strata_model_begin_layers(const strata_model *model, int device, strata_graph *graph, strata_layer_context *context) {
+    const strata_parameter_set *set = &model->parameters;
+    const strata_model_replica *own = &model->replicas[device];
+    context->new_state = layers_alloc(graph, set->n, sizeof *context->new_state);
+    context->state_rates = layers_alloc(graph, set->n, sizeof *context->state_rates);
+    context->rows = layers_alloc(graph, set->n, sizeof *context->rows);
+    context->parts = layers_alloc(graph, set->n_parts, sizeof *context->parts);
+    context->blocks = layers_alloc(graph, set->n_blocks, sizeof *context->blocks);
+    for (int k = 0; context->blocks && k < set->n_blocks; k++)
+        context->blocks[k] = strata_tensor_set_name(strata_variable_read(graph, own->blocks[k].flat), "parameters");
+    if (own->state) context->state = strata_tensor_set_name(strata_variable_read(graph, own->state), "states");
+}
 
 /* ---- the loss scale ---- */
 
@@ -64,6 +86,24 @@ void strata_run_write_numbers(const strata_run_numbers *numbers, const strata_mo
 }
 
 /* ---- examples ---- */
+
+strata_batches_options strata_fit_batches_options(const strata_model *model, const strata_dataset *dataset,
+                                                  const strata_model_feed *feed, const strata_fit_options *opts, int64_t epoch,
+                                                  int64_t first) {
+    strata_batches_options batches = {.batch = opts->batch,
+                                      .shuffle = !opts->no_shuffle,
+                                      .seed = opts->seed,
+                                      .epoch = (uint64_t)epoch,
+                                      .first = first,
+                                      .bytes = strata_model_takes_bytes(model, opts->batch)};
+    strata_model_batch_parts(model, dataset, feed, true, &batches);
+    return batches;
+}
+
+int64_t strata_fit_count_steps(const strata_fit_options *opts, int64_t n_batches, int64_t accumulate) {
+    const int64_t n = n_batches > 0 ? (n_batches + accumulate - 1) / accumulate : 0, most = opts->steps_per_epoch;
+    return most && (!n || most < n) ? most : n;
+}
 
 bool strata_model_weighs(const strata_dataset *dataset, const double *class_weights) {
     return class_weights || strata_dataset_has_weights(dataset);

@@ -7,6 +7,10 @@
 
 #include "core/model/model.h"
 
+/* Prepares the context in which layers are built into a graph: their arrays, which the graph owns, and reads of the variables of
+ * a device. Without memory the graph has an error. */
+void strata_model_begin_layers(const strata_model *model, int device, strata_graph *graph, strata_layer_context *context);
+
 /* ---- the loss scale ---- */
 
 /* The factor of the gradients of a step that begins now; 1 if they are not scaled. */
@@ -39,6 +43,13 @@ void strata_run_write_numbers(const strata_run_numbers *numbers, const strata_mo
 
 /* ---- examples ---- */
 
+/* How the batches of an epoch of a fit are read, beginning with batch number `first`. */
+strata_batches_options strata_fit_batches_options(const strata_model *model, const strata_dataset *dataset,
+                                                  const strata_model_feed *feed, const strata_fit_options *opts, int64_t epoch,
+                                                  int64_t first);
+/* How many steps an epoch has whose data have n_batches batches (0: not known), of which `accumulate` make a step; 0: not
+ * known. */
+int64_t strata_fit_count_steps(const strata_fit_options *opts, int64_t n_batches, int64_t accumulate);
 /* Whether programs have an input for weights of examples. class_weights: NULL if there are none. */
 bool strata_model_weighs(const strata_dataset *dataset, const double *class_weights);
 /* The current batch of an iterator, and how its examples are prepared. */

@@ -10,8 +10,9 @@
  * with sparse parameters, cannot have them. */
 STRATA_MUST_USE strata_status strata_shards_decide(const strata_strategy *strategy, bool sparse, bool *out_sharded,
                                                    strata_error *err);
-/* The end of the first r of n shards: about r / n of `size` elements, rounded down to the alignment. whole: the positions of the
- * parameters in these elements, if shards must not divide parameters (NULL: they may); it is then the end of a parameter. */
+/* The end of the first r of n shards: about r / n of `size` elements, rounded down to the alignment. whole: the positions of
+ * the parameters in these elements, if shards must not divide parameters (NULL: they may); it is then the end of a
+ * parameter. */
 int64_t strata_shards_cut_at(int64_t size, int r, int n, const strata_segments *whole);
 /* Decides whether the model's optimizer is sharded, and divides the flat range into shards. */
 STRATA_MUST_USE strata_status strata_shards_make(strata_model *model, strata_error *err);

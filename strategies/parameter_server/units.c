@@ -8,15 +8,9 @@
 
 /* Moves the iterator to batch `index` of the epoch. */
 static strata_status seek(strata_ps_worker *w, int64_t epoch, int64_t index, int64_t *out_n, strata_error *err) {
-    const strata_fit_options *opts = w->fit->opts;
     if (!w->data.batches || w->data.epoch != epoch || w->data.next > index) {
-        strata_batches_options how = {.batch = opts->batch,
-                                      .shuffle = !opts->no_shuffle,
-                                      .seed = opts->seed,
-                                      .epoch = (uint64_t)epoch,
-                                      .first = index,
-                                      .bytes = strata_model_takes_bytes(w->model, opts->batch)};
-        strata_model_batch_parts(w->model, w->fit->dataset, &w->fit->feed, true, &how);
+        const strata_batches_options how =
+            strata_fit_batches_options(w->model, w->fit->dataset, &w->fit->feed, w->fit->opts, epoch, index);
         strata_batches_destroy(w->data.batches);
         w->data.batches = NULL;
         STRATA_TRY(strata_batches_create(w->fit->dataset, &how, &w->data.batches, err));

@@ -282,6 +282,53 @@ Test(loop, trains_a_residual_network_as_fit_does) {
 
 /* ---- parts of a loop ---- */
 
+/* Applies the model before and after an update that changes nothing. */
+static strata_status step_twice(strata_replica_context *replica, strata_tensor *const *inputs, void *user, strata_error *e) {
+    const loop *l = user;
+    strata_tensor *before = strata_model_apply(l->model, replica, inputs[0], true);
+    strata_optimizer_minimize(replica, l->optimizer, strata_reduce_sum(before, NULL, 0, false),
+                              strata_model_variables(l->model));
+    strata_replica_return(replica, before);
+    strata_replica_return(replica, strata_model_apply(l->model, replica, inputs[0], true));
+    (void)e;
+    return STRATA_OK;
+}
+
+Test(loop, an_application_after_an_update_drops_other_elements) {
+    enum { ROWS = 4, UNITS = 64 };
+    const plan p = {.strategy = "one_device", .devices = {"host"}};
+    strata_strategy *strategy = make_strategy(&p);
+    strata_function *function = NULL;
+    strata_per_replica x = {0}, outputs[2] = {{0}};
+    loop l = {0};
+    const strata_optimizer sgd = strata_sgd_optimizer(STRATA_ZERO, 0, false);
+    OK(strata_model_create(STRATA_SHAPE(FEATURES), &l.model, &err));
+    strata_model_add_dense(l.model, (strata_dense_options){.units = UNITS});
+    strata_model_add_dropout(l.model, (strata_dropout_options){.rate = 0.5});
+    OK(strata_model_build(l.model, NULL, &(strata_compile_options){.strategy = strategy, .seed = 3}, &err));
+    OK(strata_strategy_enter(strategy, &err));
+    OK(strata_distributed_optimizer_create(&sgd, &l.optimizer, &err));
+    OK(strata_strategy_exit(strategy, &err));
+    OK(strata_function_create(strategy, step_twice, &l, &function, &err));
+    OK(strata_per_replica_create(1, &x, &err));
+    x.arrays[0] = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(ROWS, FEATURES), -1, 1, 11);
+    OK(strata_strategy_run(function, &x, 1, outputs, 2, &err));
+    const float *before = outputs[0].arrays[0].data, *after = outputs[1].arrays[0].data;
+    int n_same = 0, n_both = 0;
+    for (int i = 0; i < ROWS * UNITS; i++) {
+        n_same += (before[i] == 0) == (after[i] == 0);
+        n_both += before[i] != 0 && before[i] == after[i];
+    }
+    cr_assert_lt(n_same, ROWS * UNITS * 3 / 4, "%d of %d elements", n_same, ROWS * UNITS);
+    cr_assert_gt(n_both, ROWS * UNITS / 8, "the parameters are the same");
+    for (int i = 0; i < 2; i++) strata_per_replica_finish(&outputs[i]);
+    strata_per_replica_finish(&x);
+    strata_function_destroy(function);
+    strata_distributed_optimizer_destroy(l.optimizer);
+    strata_model_destroy(l.model);
+    strata_strategy_destroy(strategy);
+}
+
 typedef struct two {
     strata_distributed_variable *a, *b;
     strata_distributed_optimizer *optimizer;
