@@ -64,7 +64,7 @@ static strata_model_use *use_of(strata_replica_context *replica, strata_model *m
     strata_model_use *use = find(replica, model);
     if (use && !use->forgotten) return use;
     if (!use) {
-        use = strata_trace_alloc(replica->graph, 1, sizeof *use);
+        use = strata_graph_alloc(replica->graph, sizeof *use);
         if (!use) return NULL;
         use->model = model;
         use->next = replica->uses;
@@ -79,8 +79,8 @@ strata_tensor *strata_model_use_pack(strata_model_use *use, int block, strata_te
     const strata_parameter_set *set = &use->model->parameters;
     const strata_parameter_block *at = &set->blocks[block];
     strata_graph *graph = strata_tensor_graph(use->context.blocks[block]);
-    strata_tensor **parts = strata_trace_alloc(graph, (size_t)at->n_parts + 1, sizeof *parts);
-    int64_t *offsets = strata_trace_alloc(graph, (size_t)at->n_parts + 1, sizeof *offsets);
+    strata_tensor **parts = strata_graph_alloc(graph, (size_t)at->n_parts * sizeof *parts);
+    int64_t *offsets = strata_graph_alloc(graph, (size_t)at->n_parts * sizeof *offsets);
     int n = 0;
     if (!parts || !offsets) return NULL;
     for (int i = at->first_part; i < at->first_part + at->n_parts; i++) {

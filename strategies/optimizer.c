@@ -162,7 +162,7 @@ static bool needs_all_gradients(const strata_distributed_optimizer *o) {
 /* Lengths of all replicas' parts of a variable. */
 static int64_t *lengths_of(const application *a, const strata_distributed_variable *variable) {
     const int n = strata_replica_num_in_sync(a->replica);
-    int64_t *lengths = strata_trace_alloc(a->replica->graph, (size_t)n, sizeof *lengths);
+    int64_t *lengths = strata_graph_alloc(a->replica->graph, (size_t)n * sizeof *lengths);
     for (int r = 0; lengths && r < n; r++)
         lengths[r] = cut_at(a->optimizer, variable, r + 1) - cut_at(a->optimizer, variable, r);
     return lengths;
@@ -193,7 +193,7 @@ static strata_tensor *sum_over_replicas(const application *a, const strata_distr
 
 static void clip(const application *a, strata_tensor **sums, strata_variables variables) {
     strata_tensor *square = NULL;
-    strata_segments *segments = strata_trace_alloc(a->replica->graph, (size_t)variables.n, sizeof *segments);
+    strata_segments *segments = strata_graph_alloc(a->replica->graph, (size_t)variables.n * sizeof *segments);
     if (!segments) return;
     for (int i = 0; i < variables.n; i++)
         if (variables.items[i]->model) segments[i] = variables.items[i]->model->segments[variables.items[i]->block];
@@ -261,7 +261,7 @@ void strata_optimizer_apply(strata_replica_context *replica, strata_distributed_
                             strata_tensor *const *gradients, strata_variables variables) {
     if (!strata_need_replica(replica, "strata_optimizer_apply") || !gradients) return;
     application a = {.replica = replica, .optimizer = optimizer};
-    strata_tensor **sums = strata_trace_alloc(replica->graph, (size_t)variables.n, sizeof *sums);
+    strata_tensor **sums = strata_graph_alloc(replica->graph, (size_t)variables.n * sizeof *sums);
     int before = 0;
     if (!sums) return;
     for (int i = 0; i < replica->n_feeds; i++) before += replica->feeds[i].optimizer == optimizer;

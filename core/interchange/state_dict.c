@@ -11,7 +11,6 @@
 #include "core/data/format/safetensors.h"
 #include "core/model/build.h"
 #include "core/model/data.h"
-#include "core/model/model.h"
 #include "strata/interchange.h"
 
 enum { MOST_MAP_BYTES = 16 << 20, WORD_BYTES = 256 };

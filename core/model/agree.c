@@ -20,7 +20,6 @@
 #include "core/base/text.h"
 #include "core/data/describe.h"
 #include "core/data/stage/stage.h"
-#include "core/model/model.h"
 #include "strata/version.h"
 
 #define NOTE_PREFIX "strata." /* of the keys of notes */

@@ -15,7 +15,6 @@
 #include "core/base/json.h"
 #include "core/data/format/safetensors.h"
 #include "core/model/data.h"
-#include "core/model/file.h"
 #include "core/model/metrics.h"
 #include "core/model/shards.h"
 #include "core/model/training.h"

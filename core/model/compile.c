@@ -7,7 +7,6 @@
 
 #include "core/model/build.h"
 #include "core/model/metrics.h"
-#include "core/model/model.h"
 #include "core/model/registry.h"
 #include "core/model/shards.h"
 

@@ -10,7 +10,6 @@
 #include "core/data/dataset.h"
 #include "core/data/stage/stage.h"
 #include "core/model/build.h"
-#include "core/model/model.h"
 
 size_t strata_input_bytes(const strata_input_spec *input) {
     return (size_t)strata_shape_elements(input->shape) * strata_dtype_bytes(input->dtype);

@@ -3,8 +3,6 @@
  * Finds the tensor of a training step at which an error begins. A separate program, without fusion, has every float tensor of
  * the step's graph before the update as an output, so that each value can be examined. It is searched for the first tensor that
  * is not finite, or the first one whose bits differ when the step is run again. */
-#include "core/model/diagnose.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +11,7 @@
 #include "core/graph/graph.h"
 #include "core/model/build.h"
 #include "core/model/data.h"
-#include "core/model/model.h"
+#include "core/model/fit.h"
 #include "core/op/ops.h"
 #include "core/run/executable.h"
 

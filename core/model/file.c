@@ -2,14 +2,12 @@
  *
  * Model files are safetensors files with an F32 tensor for each parameter. The metadata contain the model's JSON, under
  * "strata.model", and the model's notes. */
-#include "core/model/file.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/data/format/safetensors.h"
+#include "core/model/checkpoint.h"
 #include "core/model/data.h"
-#include "core/model/model.h"
 #include "core/model/notes.h"
 
 typedef struct written {

@@ -11,7 +11,6 @@
 #include "core/data/stage/stage.h"
 #include "core/model/agree.h"
 #include "core/model/data.h"
-#include "core/model/metrics.h"
 #include "core/model/training.h"
 #include "core/model/validation.h"
 #include "core/run/device.h"

@@ -19,9 +19,7 @@
 
 #include "core/data/stage/stage.h"
 #include "core/model/data.h"
-#include "core/model/diagnose.h"
 #include "core/model/fit.h"
-#include "core/model/metrics.h"
 
 /* The steps of a fit whose time is measured, to find out whether steps are short. */
 enum { FIRST_MEASURED = 8, LAST_MEASURED = 40 };

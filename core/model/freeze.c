@@ -6,7 +6,6 @@
 
 #include "core/base/text.h"
 #include "core/model/build.h"
-#include "core/model/model.h"
 
 enum { MOST_NAMES = 256 };
 

@@ -8,7 +8,6 @@
 
 #include "core/graph/graph.h"
 #include "core/model/build.h"
-#include "core/model/model.h"
 #include "core/model/registry.h"
 
 /* The mask that all inputs of a call have; NULL: their masks differ. */

@@ -8,22 +8,14 @@
 #include "core/graph/graph.h"
 #include "core/model/data.h"
 
-/* Zeroed memory for n pointers or structs. */
-static void *layers_alloc(strata_graph *graph, int n, size_t bytes) {
-    void *memory = strata_graph_alloc(graph, (size_t)n * bytes + 1);
-    if (memory) return memset(memory, 0, (size_t)n * bytes);
-    strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for its layers");
-    return NULL;
-}
-
 void strata_model_begin_layers(const strata_model *model, int device, strata_graph *graph, strata_layer_context *context) {
     const strata_parameter_set *set = &model->parameters;
     const strata_model_replica *own = &model->replicas[device];
-    context->new_state = layers_alloc(graph, set->n, sizeof *context->new_state);
-    context->state_rates = layers_alloc(graph, set->n, sizeof *context->state_rates);
-    context->rows = layers_alloc(graph, set->n, sizeof *context->rows);
-    context->parts = layers_alloc(graph, set->n_parts, sizeof *context->parts);
-    context->blocks = layers_alloc(graph, set->n_blocks, sizeof *context->blocks);
+    context->new_state = strata_graph_alloc(graph, (size_t)set->n * sizeof *context->new_state);
+    context->state_rates = strata_graph_alloc(graph, (size_t)set->n * sizeof *context->state_rates);
+    context->rows = strata_graph_alloc(graph, (size_t)set->n * sizeof *context->rows);
+    context->parts = strata_graph_alloc(graph, (size_t)set->n_parts * sizeof *context->parts);
+    context->blocks = strata_graph_alloc(graph, (size_t)set->n_blocks * sizeof *context->blocks);
     for (int k = 0; context->blocks && k < set->n_blocks; k++)
         context->blocks[k] = strata_tensor_set_name(strata_variable_read(graph, own->blocks[k].flat), "parameters");
     if (own->state) context->state = strata_tensor_set_name(strata_variable_read(graph, own->state), "states");

@@ -7,8 +7,8 @@
 
 #include "core/model/model.h"
 
-/* Prepares the context in which layers are built into a graph: their arrays, which the graph owns, and reads of the variables of
- * a device. Without memory the graph has an error. */
+/* Prepares the context in which layers are built into a graph: their arrays, which the graph owns, and reads of the variables
+ * of a device. Without memory the graph has an error. */
 void strata_model_begin_layers(const strata_model *model, int device, strata_graph *graph, strata_layer_context *context);
 
 /* ---- the loss scale ---- */

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "core/model/data.h"
-#include "core/model/model.h"
 #include "strata/summary.h"
 
 enum { DEFAULT_BATCH = 32 };

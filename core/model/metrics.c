@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "core/model/build.h"
-#include "core/model/model.h"
 #include "core/model/registry.h"
 
 enum { N_FIXED = 2, MAX_NAMES = 512 };

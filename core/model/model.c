@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Creating and destroying models, and adding layers to them. */
-#include "core/model/model.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

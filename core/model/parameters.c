@@ -6,7 +6,6 @@
 
 #include "core/base/sha256.h"
 #include "core/model/data.h"
-#include "core/model/model.h"
 #include "core/model/shards.h"
 
 static int64_t float_bytes(int64_t elements) {

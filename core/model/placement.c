@@ -6,7 +6,6 @@
 
 #include "core/base/text.h"
 #include "core/model/data.h"
-#include "core/model/model.h"
 #include "core/run/exchange.h"
 
 static const char *device_id(const strata_model *model, int replica) {

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "core/model/data.h"
-#include "core/model/model.h"
 #include "strata/summary.h"
 
 enum { DEFAULT_BATCH = 32, MOST_OTHERS = 32 };

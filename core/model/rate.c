@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/model/data.h"
-#include "core/model/model.h"
 
 static strata_optimizer settings_of(const strata_model *model) {
     return strata_optimizer_with_rate(&model->optimizer, model->rate.own);

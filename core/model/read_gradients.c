@@ -8,7 +8,6 @@
 #include "core/data/batches.h"
 #include "core/model/build.h"
 #include "core/model/data.h"
-#include "core/model/model.h"
 #include "core/run/executable.h"
 
 /* Writes the examples to the program's inputs. Inputs that the program does not use are written to temporary memory. */

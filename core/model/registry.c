@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "core/base/text.h"
-#include "core/model/model.h"
 
 enum { MOST_NAME = 31 };
 

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/model/model.h"
-
 /* The reason why updates cannot be sharded under this strategy; NULL: they can. */
 static const char *obstacle(const strata_strategy *strategy, bool sparse) {
     if (strategy->rewrite) return "the strategy's replicas make updates of their own";

@@ -55,12 +55,7 @@ typedef strata_step_builder builder;
 typedef strata_step_computed computed;
 
 void *strata_step_alloc(builder *b, size_t n, size_t bytes) {
-    void *memory = strata_graph_alloc(b->graph, n * bytes);
-    if (!memory) {
-        strata_graph_poison(b->graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for a step");
-        return NULL;
-    }
-    return memset(memory, 0, n * bytes);
+    return strata_graph_alloc(b->graph, n * bytes);
 }
 
 strata_tensor *strata_step_add(builder *b, strata_tensor *update) {

@@ -9,7 +9,6 @@
 
 #include "core/model/build.h"
 #include "core/model/data.h"
-#include "core/model/model.h"
 
 enum { DEFAULT_BATCH = 32 };
 

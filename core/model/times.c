@@ -8,7 +8,6 @@
 
 #include "core/compile/cost.h"
 #include "core/model/data.h"
-#include "core/model/model.h"
 #include "core/op/epilogue.h"
 #include "core/run/bench.h"
 #include "strata/summary.h"

@@ -10,7 +10,6 @@
 
 #include "core/data/batches.h"
 #include "core/model/data.h"
-#include "core/model/model.h"
 
 void strata_validation_forget(strata_model *model) {
     free(model->best.values);

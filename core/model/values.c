@@ -9,7 +9,6 @@
 
 #include "core/model/build.h"
 #include "core/model/metrics.h"
-#include "core/model/model.h"
 #include "core/model/registry.h"
 
 /* ---- finding ---- */

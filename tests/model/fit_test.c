@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "core/model/data.h"
-#include "core/model/model.h"
 #include "model_case.h"
 #include "reference.h"
 #include "tests/support/check.h"

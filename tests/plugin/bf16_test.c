@@ -12,7 +12,6 @@
 
 #include "core/graph/graph.h"
 #include "core/model/data.h"
-#include "core/model/model.h"
 #include "core/op/ops.h"
 #include "tests/support/check.h"
 #include "tests/support/folder.h"
