@@ -13,8 +13,10 @@
 
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/table.h"
+#include "cluster/subset.h"
 #include "core/base/clock.h"
 #include "core/base/locale.h"
+#include "core/base/sha256.h"
 
 static const double CONNECT_SECONDS = 60, STALL_SECONDS = 300;
 
@@ -165,8 +167,22 @@ void *strata_communicator_narrow(strata_communicator *comm, size_t n_bytes, stra
     return at_least(comm, n_bytes, &comm->scratch.narrow, &comm->scratch.narrow_bytes, err);
 }
 
+/* The communicator of a channel's members. */
+typedef struct strata_subset {
+    struct strata_subset *next;
+    strata_communicator *comm;
+    int n_members;
+    int64_t members[];
+} subset;
+
 void strata_communicator_destroy(strata_communicator *comm) {
     if (!comm) return;
+    while (comm->subsets) {
+        subset *first = comm->subsets;
+        comm->subsets = first->next;
+        strata_communicator_destroy(first->comm);
+        free(first);
+    }
     strata_requests_finish(comm);
     if (comm->link) comm->transport->close(comm);
     strata_seat_destroy(comm->seat);
@@ -343,6 +359,39 @@ strata_status strata_communicator_split(strata_communicator *comm, int color, in
     comm->names.splits++;
     free(choices);
     return status;
+}
+
+static strata_status make_subset(strata_communicator *comm, const int *ranks, int n, subset *made, strata_error *err) {
+    char hash[STRATA_SHA256_TEXT_BYTES], name[sizeof comm->names.own + 40];
+    int rank = 0;
+    while (rank < n && ranks[rank] != comm->rank) rank++;
+    if (rank == n) return strata_fail(err, STRATA_INVALID, "rank %d is not among the %d ranks", comm->rank, n);
+    STRATA_TRY(strata_sha256_of(made->members, (size_t)made->n_members * sizeof *made->members, hash, err));
+    snprintf(name, sizeof name, "%s/%.32s", comm->names.own, hash);
+    return create_child(comm, name, rank, ranks, n, &made->comm, err);
+}
+
+strata_status strata_communicator_subset(strata_communicator *comm, const int *ranks, int n, const int64_t *members,
+                                         int n_members, strata_communicator **out_subset, strata_error *err) {
+    const size_t bytes = (size_t)n_members * sizeof *members;
+    for (subset *s = comm->subsets; s; s = s->next)
+        if (s->n_members == n_members && !memcmp(s->members, members, bytes)) {
+            *out_subset = s->comm;
+            return STRATA_OK;
+        }
+    subset *made = calloc(1, sizeof *made + bytes);
+    if (!made) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", n);
+    made->n_members = n_members;
+    memcpy(made->members, members, bytes);
+    const strata_status status = make_subset(comm, ranks, n, made, err);
+    if (status) {
+        free(made);
+        return status;
+    }
+    made->next = comm->subsets;
+    comm->subsets = made;
+    *out_subset = made->comm;
+    return STRATA_OK;
 }
 
 /* ---- shrinking ---- */

@@ -60,6 +60,8 @@ struct strata_communicator {
         char base[80];
         int shrinks;
     } names;
+    /* The communicators of strata_communicator_subset. */
+    struct strata_subset *subsets;
 
     /* Memory that collectives use while they run. */
     struct {

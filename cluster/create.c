@@ -118,7 +118,7 @@ static strata_status wait_for_all(strata_communicator *comm, double seconds, str
             comm->connect_seconds = left > STRATA_PATIENCE_TICK ? STRATA_PATIENCE_TICK : left > 0 ? left : 0;
             status = strata_communicator_get_of(comm, "peer", r, &comm->peers[r], sizeof comm->peers[r], err);
         } while (status == STRATA_TIMEOUT && patience.left > 0 && !strata_seat_failed(comm->seat));
-        if (status && (status != STRATA_TIMEOUT || strata_seat_failed(comm->seat))) return status;
+        if (status && strata_seat_failed(comm->seat)) return status;
         end_texts(&comm->peers[r]);
         if (!status) status = compare_options(comm, r, err);
         if (!status) continue;

@@ -181,7 +181,7 @@ void strata_model_apply_all(strata_model *model, strata_replica_context *replica
     if (training) {
         use->context.rng = strata_replica_feed(replica, (strata_feed){.kind = STRATA_FEED_RANDOM, .model = model});
         use->context.has_replicas = strata_replica_num_in_sync(replica) > 1;
-        use->context.replicas = strata_channel_of_first(replica->strategy->n_replicas);
+        use->context.replicas = strata_strategy_replicas(replica->strategy, replica->graph);
     }
     apply(model, &use->context, inputs, out_outputs, training);
     if (training) update_states(replica, use, strata_tensor_shape(inputs[0]).dims[0] > 0);

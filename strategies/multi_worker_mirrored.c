@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cluster/subset.h"
 #include "strata/cluster_spec.h"
 #include "strategies/workers.h"
 
@@ -67,6 +68,18 @@ static strata_status receive(const strata_workers *workers, int from, int64_t ch
     if (message.bytes == bytes) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "worker %d sent %zu bytes in channel %lld; this one receives %zu", from,
                        message.bytes, (long long)channel, bytes);
+}
+
+static strata_status subset(const strata_workers *workers, const int *ranks, int n, const int64_t *members, int n_members,
+                            strata_workers *out_workers, strata_error *err) {
+    strata_communicator *among = NULL;
+    STRATA_TRY(strata_communicator_subset(workers->communicator, ranks, n, members, n_members, &among, err));
+    *out_workers = *workers;
+    out_workers->communicator = among;
+    out_workers->rank = strata_communicator_rank(among);
+    out_workers->n = n;
+    out_workers->first_replicas = NULL;
+    return STRATA_OK;
 }
 
 /* ---- the exchanges of workers whose devices differ ---- */
@@ -131,6 +144,7 @@ strata_status strata_strategy_join(strata_strategy *strategy, strata_communicato
                                 .all_gather = all_gather,
                                 .send = send,
                                 .receive = receive,
+                                .subset = subset,
                                 .bytes_sent = bytes_sent,
                                 .at_step = at_step,
                                 .first_replicas = calloc((size_t)world + 1, sizeof(int)),

@@ -34,7 +34,7 @@ strata_status strata_distributed_optimizer_create(const strata_optimizer *settin
             "optimizer %s: gradient_accumulation_steps is %lld; a loop of one's own adds gradients up itself, in "
             "variables",
             made.settings.name, (long long)made.settings.gradient_accumulation_steps);
-    STRATA_TRY(strata_shards_decide(strategy, false, &made.sharded, err));
+    STRATA_TRY(strata_shards_decide(strategy, made.kind->n_slots(&made.settings), false, &made.sharded, err));
     strata_distributed_optimizer *optimizer = malloc(sizeof *optimizer);
     if (!optimizer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "optimizer: no host memory");
     *optimizer = made;

@@ -178,6 +178,7 @@ strata_status strata_strategy_find_cores(strata_strategy *strategy, strata_error
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d cores", strategy->n_devices);
     for (int i = 0; i < strategy->n_devices; i++) cores->numbers[i] = strata_device_get_topology(strategy->devices[i])->core;
     cores->n = strategy->n_devices;
+    cores->first = strategy->workers.first_replica;
     cores->sum_dtypes = sum_dtypes;
     cores->has_workers = strata_strategy_has_workers(strategy);
     return STRATA_OK;

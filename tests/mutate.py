@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plants faults in the sources, one at a time, and counts how many of them the tests notice.
 
-usage: python3 tests/mutate.py [--seed N] [--number N] [--since COMMIT] [--quick] [--again] [--list] [PATH ...]
+usage: python3 tests/mutate.py [--seed N] [--number N] [--since COMMIT] [--suites N] [--again] [--list] [PATH ...]
 
   PATH            folders or files of the sources whose lines are changed (default: all folders of the table SUITES)
   --number N      how many mutants are drawn, evenly from the folders (default 200)
   --seed N        the seed by which they are drawn (default 1)
   --since COMMIT  only lines that differ from this commit
-  --quick         only the first two suites of each folder; try what survives once more by --again
+  --suites N      only the first N suites of each folder; try what survives once more by --again
   --again         no new mutants: those that survived the last run
   --list          prints the mutants and runs nothing
 
@@ -80,10 +80,10 @@ SUITES = [
     ("core/loss/*", "model layer strategies"),
     ("core/metric/*", "model strategies cli/train"),
     ("core/model/*", "model interchange strategies alloc crash cli/checkpoint cli/callbacks"),
-    ("core/op/*", "op compile layer graph conformance@host model alloc"),
+    ("core/op/*", "op conformance=conformance_ops/l* compile layer graph conformance@host model alloc"),
     ("core/optimizer/*", "op model strategies"),
-    ("core/run/*", "run op compile model conformance@host strategies alloc backend"),
-    ("backends/host/*", "op threads_host conformance@host model backend"),
+    ("core/run/*", "run op compile plugin model conformance@host strategies alloc backend"),
+    ("backends/host/*", "conformance@host={ops} op threads_host conformance@host compile backend model"),
     ("backends/kernel/*", "backend@opencl=list/* backend@opencl=hazards/* backend@opencl=cache/* backend@opencl=liar/*"
      " conformance@opencl"),
     ("backends/opencl/*", "backend@opencl=opencl*/* backend@opencl=sequence*/* conformance@opencl=conformance_runtime/*"
@@ -94,7 +94,10 @@ SUITES = [
     ("backends/pjrt/*", "pjrt pjrt/replicas conformance@pjrt"),
     ("backends/*", "run plugin conformance@null cli/devices backend"),
     ("cluster/resolver/*", "resolver replay_tf_config replay_host_list cli/cluster cli/launch"),
-    ("cluster/*", "threads_collectives threads_processes threads_rpc run cluster threads_hostile strategies cli/workers"),
+    ("cluster/engine/*", "threads_mpi threads_mpi_late cluster"),
+    ("cluster/rpc/*", "threads_rpc cluster=rpc*/* cluster=pipe*/* threads_hostile strategies=p*/* cli/parameter_server"),
+    ("cluster/wire/*", "replay_frame replay_handshake threads_collectives threads_rpc threads_hostile cluster cli/tls"),
+    ("cluster/*", "threads_collectives run threads_processes threads_survivors threads_hostile cluster strategies cli/workers"),
     ("strategies/coordinator/*", "strategies=coordinator/* strategies=remote*/* threads_coordinator"),
     ("strategies/parameter_server/*", "strategies=p*/* strategies cli/parameter_server"),
     ("strategies/*", "strategies run model cli/strategies"),
@@ -104,20 +107,29 @@ SUITES = [
     ("shaders/*", "conformance@vulkan={ops} conformance@opencl={ops}"),
     ("samples/strata/serve*", "replay_serve replay_http cli/serve"),
     ("samples/strata/plugin*", "plugin/check cli/usage"),
-    ("samples/strata/launch*", "cli/usage cli/launch cli/workers"),
-    ("samples/strata/*", "cli/usage cli/data cli/train cli/model_file cli/named_arrays cli/own_data cli/tables cli/inspect"
+    ("samples/strata/launch*", "cli/usage cli/launch cli/launch_lost cli/workers"),
+    ("samples/strata/tune*", "cli/usage cli/tune cli/named_arrays"),
+    ("samples/strata/bench*", "cli/allreduce cli/usage cli/devices"),
+    ("samples/strata/chart*", "cli/plot cli/usage"),
+    ("samples/strata/devices*", "cli/devices cli/usage cli/liar cli/inspect"),
+    ("samples/strata/plot*", "cli/plot cli/usage cli/pictures cli/tables cli/workers"),
+    ("samples/strata/graph*", "cli/graph cli/overwrite"),
+    ("samples/strata/trace*", "cli/graph cli/strategies cli/ps_reports cli/overwrite"),
+    ("samples/strata/compile*", "cli/compile cli/usage"),
+    ("samples/strata/*", "cli/usage cli/train cli/own_data cli/tables cli/inspect cli/data cli/model_file cli/named_arrays"
      " cli/print cli/log cli/plot cli/progress cli/checkpoint cli/validation cli/pictures cli/fetch cli/graph cli/devices"
-     " cli/callbacks"),
+     " cli/callbacks cli/strategies cli/cluster cli/placement cli/interrupt cli/workers"),
     ("include/python/strata/*", "python/python"),
 ]
 
 # The cases of conformance/ that run the kernels whose names contain one of these words.
 OPS = [
-    ("pool conv depthwise winograd window", "window"), ("matmul product units slab roots", "products"),
-    ("softmax", "softmax"), ("batch_norm layer_norm channel rows", "norm"), ("recurrent", "recurrent"),
-    ("adam adagrad sgd lamb rmsprop moving scatter_update", "update"), ("unary", "unary"), ("binary", "binary"),
-    ("compare where", "compare"), ("cast dequantize", "cast"),
-    ("gather scatter copy fill one_hot segment transpose top_k argmax reduce sum first_index", "shape"),
+    ("classification_sums binary_sums softmax", "softmax"), ("pool conv depthwise winograd window", "window"),
+    ("batch_norm layer_norm channel moments", "norm"), ("recurrent", "recurrent"),
+    ("adam adagrad sgd lamb rmsprop moving scatter_update random dropout segment first_index", "update"),
+    ("matmul product units slab roots reduce argmax top_k sum", "products"), ("unary clip", "unary"),
+    ("binary fma_chain", "binary"), ("compare where", "compare"), ("cast dequantize", "cast"),
+    ("gather scatter copy fill one_hot transpose pool", "shape"),
 ]
 
 
@@ -137,7 +149,8 @@ def folder_of(path):
 
 
 # ---- tokens ------------------------------------------------------------------------------------------------------------------
-C_TOKEN = re.compile(r"""(?P<skip>/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|^[ \t]*\#(?:\\\n|[^\n])*|\s+)
+C_TOKEN = re.compile(r"""(?P<skip>/\*.*?\*/|//[^\n]*|^[ \t]*\#(?:\\\n|[^\n])*|\s+)
+    |(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
     |(?P<number>(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[uUlLfF]*)
     |(?P<name>[A-Za-z_]\w*)
     |(?P<op><<=|>>=|\.\.\.|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|.)""", re.X | re.S | re.M)
@@ -480,6 +493,18 @@ def build(*targets):
     return run(["cmake", "--build", BUILD, "--target", *targets], 1800, environment())
 
 
+def script_targets(path):
+    """What a script of the tests needs: the command, and the samples, plugins and suites that it names."""
+    needed = ["sample_strata"]
+    for part, folder in re.findall(r'STRATA_BUILD_DIR"?/((samples|suites)/[\w$]*)', (ROOT / path).read_text()):
+        name = part.split("/")[1]
+        if "$" in name:
+            return ["all"]
+        needed += {"samples": [f"sample_{name}"], "suites/plugins": ["plugin_host", "plugin_faulty"],
+                   "suites/pjrt_plugin": ["strata_test_pjrt"]}.get(folder if folder == "samples" else part, [name])
+    return needed
+
+
 class Suite:
     known = {}
     measured = {}  # {suite: seconds, or None where it is skipped}, of the sources as they are
@@ -490,7 +515,7 @@ class Suite:
         self.text, self.limit, self.target = text, None, []
         self.env = environment(drivers)
         if "/" in name:
-            self.target = ["all"]  # scripts use the command, the library, samples and plugins
+            self.target = script_targets(f"tests/{name}_test.sh")
             self.command = ["sh", str(COPY / f"tests/{name}_test.sh")]
         elif name.startswith("replay_"):
             self.target, self.command = [name], [BUILD / "suites" / name, COPY / "tests/fuzz/corpus" / name[7:]]
@@ -560,7 +585,7 @@ def unchanged(path):
     return digest
 
 
-def judge(mutant, equivalent, quick):
+def judge(mutant, equivalent, most):
     start = time.monotonic()
     file = COPY / mutant.path
     whole = (ROOT / mutant.path).read_text()
@@ -571,7 +596,7 @@ def judge(mutant, equivalent, quick):
     if mutant.key() in equivalent:
         mutant.verdict, mutant.by = "equivalent", equivalent[mutant.key()]
         return
-    suites = [Suite.of(text, mutant.path) for text in suites_of(mutant.path)[: 2 if quick else None]]
+    suites = [Suite.of(text, mutant.path) for text in suites_of(mutant.path)[:most]]
     original = unchanged(mutant.path)
     try:
         file.write_text(changed)
@@ -655,7 +680,7 @@ def main():
     parser.add_argument("--number", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--since")
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--suites", type=int)
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("-h", "--help", action="store_true")
@@ -687,7 +712,7 @@ def main():
     for mutant in source:
         if done == wanted:
             break
-        judge(mutant, equivalent, given.quick)
+        judge(mutant, equivalent, given.suites)
         if mutant.verdict in ("does not compile", "gone") and not given.again:
             continue
         done += 1

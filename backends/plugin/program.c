@@ -29,9 +29,7 @@ strata_support strata_bridge_supports(strata_device *base, const strata_tensor *
     if (!has_dtype(device, node)) return STRATA_SUPPORT_NO;
     for (int i = 0; i < node->n_inputs; i++)
         if (!has_dtype(device, node->inputs[i])) return STRATA_SUPPORT_NO;
-    *reason = "the device was lost";
-    if (strata_bridge_is_gone(device)) return STRATA_SUPPORT_YES; /* compiling will fail, with the reason */
-    if (device->lost) return STRATA_SUPPORT_NO;
+    if (device->lost || strata_bridge_is_gone(device)) return STRATA_SUPPORT_YES; /* compiling will fail, with the reason */
 
     strata_description description;
     *reason = "there is no host memory to ask its plugin";

@@ -26,13 +26,13 @@ bool strata_is_collective(const strata_tensor *node) {
 
 /* ---- which nodes ---- */
 
-static bool is_member(strata_channel channel, int device) {
-    return !channel.members || (device < 63 && (channel.members >> device & 1));
+static bool is_member(const strata_cores *cores, strata_channel channel, int device) {
+    return strata_channel_has(channel, channel.local ? device : cores->first + device);
 }
 
 static int count_members(const strata_cores *cores, strata_channel channel) {
     int n = 0;
-    for (int d = 0; d < cores->n; d++) n += is_member(channel, d);
+    for (int d = 0; d < cores->n; d++) n += is_member(cores, channel, d);
     return n;
 }
 
@@ -42,7 +42,7 @@ static int64_t reduction_of(const strata_tensor *node) {
 }
 
 static bool spans_workers(const strata_cores *cores, const strata_tensor *node) {
-    return cores->has_workers && !common_of(node)->channel.local;
+    return cores->has_workers && strata_channel_spans_workers(common_of(node)->channel, cores->first, cores->n);
 }
 
 static bool cores_can_perform(const strata_cores *cores, const strata_tensor *node) {
@@ -73,7 +73,7 @@ static bool counts(const rewriter *r, int device) {
 
 static int count_contributors(const rewriter *r, strata_channel channel) {
     int n = 0;
-    for (int d = 0; d < r->place->cores->n; d++) n += is_member(channel, d) && counts(r, d);
+    for (int d = 0; d < r->place->cores->n; d++) n += is_member(r->place->cores, channel, d) && counts(r, d);
     return n;
 }
 
@@ -90,7 +90,7 @@ static const int64_t *members_of(rewriter *r, strata_channel channel, int64_t *o
     int64_t *numbers = strata_graph_alloc(r->to, (size_t)cores->n * sizeof *numbers);
     *out_n = 0;
     for (int d = 0; d < cores->n && numbers; d++)
-        if (is_member(channel, d)) numbers[(*out_n)++] = cores->numbers[d];
+        if (is_member(cores, channel, d)) numbers[(*out_n)++] = cores->numbers[d];
     return numbers;
 }
 
@@ -115,7 +115,7 @@ static strata_tensor *with_cores(rewriter *r, const strata_tensor *node) {
 
 static int first_member(const strata_cores *cores, strata_channel channel) {
     int first = 0;
-    while (first < cores->n && !is_member(channel, first)) first++;
+    while (first < cores->n && !is_member(cores, channel, first)) first++;
     return first;
 }
 

@@ -12,6 +12,8 @@
 typedef struct strata_cores {
     /* The number of devices. Fewer than 2: the devices do not exchange values themselves. */
     int n;
+    /* The number of the first of them among the devices of all workers (strata_channel). */
+    int first;
     /* [n] Their numbers in the system, ascending. */
     int64_t *numbers;
     /* Bit (1 << dtype) is set for the dtypes that every core can add up. */

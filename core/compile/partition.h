@@ -8,11 +8,18 @@
  *   - What an operand's placement divides stays divided, so that no device computes what another one computes too.
  *   - Where operands contradict each other, the choice that moves the fewest bytes is taken.
  *   - A partial sum stays partial while the ops that read it are linear; it is added up where its value is needed.
- *   - Where a placement must change, the partitioner inserts the exchange: all_reduce, reduce_scatter, all_gather. Taking a
- *     part of a value that the device has is no exchange.
+ *   - A node that reads a value at one coordinate of an axis is computed there only, unless another operand is divided along
+ *     this axis: then the value is sent to all.
+ *   - Where a placement must change, the partitioner inserts the exchange: all_reduce, reduce_scatter, all_gather, and for
+ *     values at one coordinate reduce_to and broadcast. Taking a part of a value that the device has is no exchange.
+ *   - A device whose part of a node is empty, or which adds up no elements for it, does not compute the node.
+ *
+ *   - What all readers of a value want divided is divided early: an element-wise op before a divided update computes the
+ *     device's part only, and a sum that is completed there becomes a reduce_scatter.
  *
  * An all_reduce in the graph says where a value must be complete: it is an exchange if the devices' values differ, and nothing
- * if they are equal. An op without a rule, or a division that its rule does not allow, is computed from gathered operands by
+ * if they are equal. An update of variables with different placements follows those that are divided: a variable of which each
+ * device has a copy is updated in parts, which an all_gather brings together. An op without a rule, or a division that its rule does not allow, is computed from gathered operands by
  * every device; the exchanges name the node, so that a report can say so. Gradients must be in the graph already. */
 #ifndef STRATA_CORE_PARTITION_H
 #define STRATA_CORE_PARTITION_H
@@ -25,14 +32,31 @@ typedef struct strata_partition_options {
     int first, n;
     /* Each device computes the statistics of batch norm of its own examples; else they are those of all examples. */
     bool own_statistics;
+    /* [n] Whether the device's examples count; NULL: all do. Others add nothing to partial variables. */
+    const bool *counts;
     /* The placement of an input or of a variable, which is read by `leaf`. An input may be partial: the values that the
-     * devices are given add up to it. */
+     * devices are given add up to it. So may a variable: the devices' variables add up to it. */
     const strata_placement *(*place)(void *user, const strata_tensor *leaf);
+    /* Where updates are made; NULL: wherever the variables are. With a coordinate, the all_reduces of the graph deliver their
+     * values there, and devices that have copies of a variable get its new value from there. An axis in `own`: along it several
+     * devices make the update, each with a value of its own (they may round differently), and all copies of a variable get the
+     * value of the first one. `own` may then be together with a coordinate, which is that of one of these devices. */
+    const strata_placement *update;
+    /* The devices that are not made here have coordinates of their own for updates, from which they get the new values. */
+    bool each_worker_updates;
+    /* [n] True: the device is given no part of partial inputs and variables; NULL: every device is. */
+    const bool *idle;
     /* The device's variable, of the shape of its part, that stands for the variable of the graph. */
     strata_variable *(*variable)(void *user, strata_variable *whole, int device);
+    /* The device's variable of the same placement as the other variables of an update, which holds the device's part of a
+     * variable of which it has a copy. NULL: such updates are refused. */
+    strata_variable *(*part_variable)(void *user, strata_variable *whole, int device);
     void *user;
+    /* The all_reduces of the graph never become reduce_scatters. */
+    bool whole_sums;
     strata_tensor *const *outputs;
-    /* [n_outputs] The placements of the outputs, which must not be partial; NULL: every device gets the whole outputs. */
+    /* [n_outputs] The placements of the outputs; NULL: every device gets the whole outputs. The values of a partial output add
+     * up to it. */
     const strata_placement *placements;
     int n_outputs;
     strata_tensor *const *updates;
@@ -42,15 +66,19 @@ typedef struct strata_partition_options {
 /* The graph of one device. */
 typedef struct strata_device_part {
     strata_graph *graph;
-    /* [n_outputs], [n_updates] */
-    strata_tensor **outputs, **updates;
+    /* [n_outputs of the options] NULL: the output is at a coordinate that is not the device's. */
+    strata_tensor **outputs;
+    /* [n_updates] The updates that the device makes, and exchanges in which it takes part although it reads no result. */
+    strata_tensor **updates;
+    int n_updates, most_updates;
 } strata_device_part;
 
 /* An exchange that the partitioner inserted, for reports. */
 typedef struct strata_partition_exchange {
-    /* The node whose value is exchanged, and the node that needs it (NULL: it is an output). Nodes of the whole graph. */
+    /* The node whose value is exchanged, and the node that needs it (NULL: it is an output). Nodes of the whole graph. An update
+     * of a variable in parts needs its own value: the devices' copies become equal again. */
     const strata_tensor *value, *reader;
-    /* The op's name: "all_reduce", "reduce_scatter", "all_gather". */
+    /* The op's name: "all_reduce", "reduce_scatter", "all_gather", "reduce_to", "broadcast". */
     const char *op;
     /* Bit a: the exchange is among devices along axis a. */
     unsigned axes;
@@ -70,8 +98,8 @@ typedef struct strata_partition {
 } strata_partition;
 
 /* Divides what outputs and updates need. Fails with INVALID for a placement that does not fit, and UNSUPPORTED for an update
- * whose variables are not divided alike or are divided in a way that the op's rule does not allow, and for communication
- * nodes. */
+ * whose variables are not divided alike, are at different coordinates or are divided in a way that the op's rule does not
+ * allow, and for communication nodes. */
 STRATA_MUST_USE strata_status strata_partition_create(const strata_partition_options *opts, strata_partition **out_partition,
                                                       strata_error *err);
 void strata_partition_destroy(strata_partition *partition);

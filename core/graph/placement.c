@@ -68,7 +68,21 @@ bool strata_dim_split_equal(const strata_mesh *mesh, const strata_dim_split *a, 
 bool strata_placement_equal(const strata_mesh *mesh, int rank, const strata_placement *a, const strata_placement *b) {
     for (int d = 0; d < rank; d++)
         if (!strata_dim_split_equal(mesh, &a->dims[d], &b->dims[d])) return false;
-    return a->partial == b->partial && a->own == b->own;
+    for (int x = 0; x < mesh->n_axes; x++)
+        if (a->at >> x & b->at >> x & 1 && a->coordinates[x] != b->coordinates[x]) return false;
+    return a->partial == b->partial && a->own == b->own && a->at == b->at;
+}
+
+strata_placement strata_placement_at(strata_placement placement, int axis, int coordinate) {
+    placement.at |= 1u << axis;
+    placement.coordinates[axis] = coordinate;
+    return placement;
+}
+
+bool strata_placement_has(const strata_mesh *mesh, const strata_placement *placement, int device) {
+    for (int a = 0; a < mesh->n_axes && placement->at; a++)
+        if (placement->at >> a & 1 && strata_mesh_coordinate(mesh, device, a) != placement->coordinates[a]) return false;
+    return true;
 }
 
 strata_shape strata_placement_part(const strata_mesh *mesh, const strata_placement *placement, strata_shape shape, int device,
@@ -112,9 +126,18 @@ static strata_status check_split(const strata_mesh *mesh, const strata_dim_split
 
 strata_status strata_placement_fits(const strata_mesh *mesh, const strata_placement *placement, strata_shape shape,
                                     strata_error *err) {
-    unsigned used = placement->partial | placement->own;
+    const unsigned twice = (placement->partial & placement->own) | ((placement->partial | placement->own) & placement->at);
+    unsigned used = placement->partial | placement->own | placement->at;
     if (used >> mesh->n_axes)
-        return strata_fail(err, STRATA_INVALID, "a value is partial over an axis that the mesh does not have");
+        return strata_fail(err, STRATA_INVALID,
+                           "a value is partial over an axis that the mesh does not have, or at one of its "
+                           "coordinates");
+    for (int a = 0; a < mesh->n_axes; a++) {
+        if (twice >> a & 1) return strata_fail(err, STRATA_INVALID, "axis %s of the mesh is used twice", mesh->axes[a].name);
+        if (placement->at >> a & 1 && (placement->coordinates[a] < 0 || placement->coordinates[a] >= mesh->axes[a].size))
+            return strata_fail(err, STRATA_INVALID, "a value is at coordinate %d of axis %s, whose size is %d",
+                               placement->coordinates[a], mesh->axes[a].name, mesh->axes[a].size);
+    }
     for (int d = 0; d < STRATA_MAX_RANK; d++) {
         if (d >= shape.rank && placement->dims[d].n_axes)
             return strata_fail(err, STRATA_INVALID, "dimension %d is divided; a value of shape %s does not have it", d,
@@ -167,6 +190,8 @@ strata_placement_words strata_placement_text(const strata_mesh *mesh, const stra
     write_text(&w, ")");
     write_axes(&w, mesh, placement->partial, ", partial over ");
     write_axes(&w, mesh, placement->own, ", own over ");
+    for (int a = 0; a < mesh->n_axes; a++)
+        if (placement->at >> a & 1) write_text(&w, ", at coordinate %d of %s", placement->coordinates[a], mesh->axes[a].name);
     return words;
 }
 

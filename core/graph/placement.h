@@ -39,7 +39,8 @@ typedef struct strata_dim_split {
 } strata_dim_split;
 
 /* Which part of a value each device has. An axis of the mesh that the placement does not mention has copies: devices that
- * differ only in this coordinate have the same elements. {0}: every device has the whole value. */
+ * differ only in this coordinate have the same elements. {0}: every device has the whole value. Each axis is mentioned at most
+ * once. */
 typedef struct strata_placement {
     strata_dim_split dims[STRATA_MAX_RANK];
     /* Bit a: the value is the sum of what the devices along axis a have. */
@@ -47,7 +48,16 @@ typedef struct strata_placement {
     /* Bit a: each device along axis a has a value of its own, such as the mean of its own examples. An exchange that is a node
      * of the graph makes one value of them. */
     unsigned own;
+    /* Bit a: the value is at one coordinate of axis a: only the devices whose coordinate is coordinates[a] have it. */
+    unsigned at;
+    /* [axes] 0 for the axes that are not in `at`. */
+    int coordinates[STRATA_MESH_MOST_AXES];
 } strata_placement;
+
+/* The placement with the value at this coordinate of the axis. */
+strata_placement strata_placement_at(strata_placement placement, int axis, int coordinate);
+/* Whether the device has a part of the value; false for devices at another coordinate than the value. */
+bool strata_placement_has(const strata_mesh *mesh, const strata_placement *placement, int device);
 
 int strata_dim_split_n_pieces(const strata_mesh *mesh, const strata_dim_split *split);
 /* The piece that the device has; 0 if the dimension is not divided. */
@@ -62,7 +72,8 @@ strata_shape strata_placement_part(const strata_mesh *mesh, const strata_placeme
 STRATA_MUST_USE strata_status strata_placement_fits(const strata_mesh *mesh, const strata_placement *placement,
                                                     strata_shape shape, strata_error *err);
 
-/* "(128 over data: 43 43 42, 10), partial over tensor, own over stage". A buffer that is too small ends in "...". */
+/* "(128 over data: 43 43 42, 10), partial over tensor, own over stage", "(10), at coordinate 2 of data". A buffer that is too
+ * small ends in "...". */
 typedef struct strata_placement_words {
     char text[256];
 } strata_placement_words;

@@ -92,7 +92,6 @@ static strata_tensor *build_reshape(const strata_op_options *opts, strata_tensor
     const strata_shape from = strata_tensor_shape(in[0]);
     strata_shape to = {.rank = opts->numbers.n};
     (void)n;
-    if (to.rank > STRATA_MAX_RANK) return fail(in[0], "reshape to more than 8 axes", from);
     for (int d = 0; d < to.rank; d++) {
         to.dims[d] = whole(opts, d);
         if (to.dims[d] == 0 && d >= from.rank) return fail(in[0], "reshape: 0 stands for an axis that x does not have", from);
@@ -105,7 +104,7 @@ static strata_tensor *build_expand(const strata_op_options *opts, strata_tensor 
     const strata_shape from = strata_tensor_shape(in[0]), like = strata_tensor_shape(in[1]);
     strata_shape to = {.rank = opts->numbers.n};
     (void)n;
-    if (to.rank > STRATA_MAX_RANK || like.rank < 1) return fail(in[0], "expand: to at most 8 axes, like what has one", from);
+    if (like.rank < 1) return fail(in[0], "expand: like what has no axis", from);
     for (int d = 0; d < to.rank; d++) to.dims[d] = whole(opts, d) ? whole(opts, d) : like.dims[0];
     return strata_broadcast_to(in[0], to);
 }

@@ -1,29 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The training step of several replicas, divided by the partitioner: the step is built once, for all examples of this worker's
- * replicas, as if there were one device. The mesh has one axis, "data", with a device for each replica of all workers. Inputs
- * are divided along the examples, parameters, slots and states are copies on every device. The all_reduces that the builder
- * adds to the graph (gradients.c) say where gradients and sums must be complete.
+ * The steps of several replicas, divided by the partitioner: a step is built once, for all examples of this worker's replicas,
+ * as if there were one device. The mesh has one axis, "data", with a device for each replica of all workers, and for a device
+ * that only stores parameters. Inputs are divided along the examples. Parameters and states are copies on every device. So are
+ * slots and the epoch's sums, unless one device of each worker makes the update: then they are at its coordinate. With shards,
+ * slots are divided, and the partitioner divides the update. What batches accumulate is a partial sum on each device. The
+ * all_reduces that the builder adds to the graph (gradients.c) say where gradients and sums must be complete.
  *
  * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/compile/partition.h"
-#include "core/model/model.h"
+#include "core/graph/variable.h"
+#include "core/model/shards.h"
+#include "core/model/step.h"
 #include "core/op/ops.h"
 
 typedef struct division {
     const strata_model *model;
     strata_mesh mesh;
-    /* How the examples are divided; copies on every device; a sum over the devices. */
-    strata_placement examples, whole, partial;
+    /* How the examples are divided; copies on every device; a sum over the devices; where updates are made; where slots and the
+     * epoch's sums are. */
+    strata_placement examples, whole, partial, update, slots;
+    /* [parameters.n_blocks] With shards: how the slots of each block are divided. */
+    strata_placement *shards;
+    const strata_step *step;
 } division;
 
 bool strata_model_is_divided(const strata_model *model, strata_program_kind kind) {
     const strata_strategy *strategy = model->strategy;
-    return kind == STRATA_PROGRAM_TRAIN && strata_strategy_num_replicas_in_sync(strategy) > 1 && strategy->updater < 0 &&
-           !strategy->rewrite && !model->shards.n && !strategy->trainer && !strategy->by_roles;
+    const bool updates = kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_APPLY;
+    /* The norms of parameters are computed from chunks (strata_segments), which cannot be divided between two parameters. */
+    if (updates && model->shards.n && model->optimizer_kind->whole_parameters) return false;
+    const bool several = strata_strategy_num_replicas_in_sync(strategy) > 1 || strategy->n_devices > 1;
+    return kind != STRATA_PROGRAM_GRADIENTS && several && !strategy->rewrite && !strategy->trainer && !strategy->by_roles;
 }
 
 /* ---- placements ---- */
@@ -37,20 +48,55 @@ strata_input_kind strata_model_input_kind(const char *name) {
     return STRATA_INPUT_EXAMPLES;
 }
 
+static bool is_accumulated(const strata_model *model, const strata_variable *variable) {
+    const strata_model_replica *own = &model->replicas[0];
+    bool is = variable == own->accumulated_sums || variable == own->accumulated_states;
+    for (int k = 0; k < model->parameters.n_blocks; k++) is |= variable == own->blocks[k].accumulated;
+    return is;
+}
+
+/* The block and the number of the slot for which the variable stands; -1: it is no slot. */
+static int slot_of(const division *v, const strata_variable *variable) {
+    const int n = v->model->parameters.n_blocks * STRATA_MAX_OPTIMIZER_SLOTS;
+    for (int i = 0; v->step->slots && i < n; i++)
+        if (variable == &v->step->slots[i]) return i;
+    return -1;
+}
+
+/* Whether every device that computes has a copy of the variable, which the forward pass reads. */
+static bool is_copied(const strata_model *model, const strata_variable *variable) {
+    const strata_model_replica *own = &model->replicas[strata_strategy_root(model->strategy)];
+    for (int k = 0; k < model->parameters.n_blocks; k++)
+        if (variable == own->blocks[k].flat) return true;
+    return variable == own->state;
+}
+
+static const strata_placement *place_variable(const division *v, const strata_variable *variable) {
+    const int slot = slot_of(v, variable);
+    if (slot >= 0) return &v->shards[slot / STRATA_MAX_OPTIMIZER_SLOTS];
+    if (is_accumulated(v->model, variable)) return &v->partial;
+    return is_copied(v->model, variable) ? &v->whole : &v->slots;
+}
+
 static const strata_placement *place(void *user, const strata_tensor *leaf) {
     const division *v = user;
-    if (leaf->op == &strata_op_read) return &v->whole;
+    if (leaf->op == &strata_op_read) return place_variable(v, ((const strata_read_attrs *)leaf->attrs)->variable);
     const strata_input_kind kind = strata_model_input_kind(((const strata_input_attrs *)leaf->attrs)->name);
     return kind == STRATA_INPUT_COPIED ? &v->whole : kind == STRATA_INPUT_SUMMED ? &v->partial : &v->examples;
 }
 
-/* The variable of another replica that has the same place as one of replica 0. */
+/* The variable of another replica that has the same place as one of the replica that makes updates, or as an accumulated one
+ * of replica 0. */
 static strata_variable *counterpart(const strata_model *model, const strata_variable *own, int replica) {
-    const strata_model_replica *from = &model->replicas[0], *to = &model->replicas[replica];
+    const strata_model_replica *from = &model->replicas[strata_strategy_root(model->strategy)], *first = &model->replicas[0];
+    const strata_model_replica *to = &model->replicas[replica];
     if (own == from->state) return to->state;
     if (own == from->metrics) return to->metrics;
+    if (own == first->accumulated_sums) return to->accumulated_sums;
+    if (own == first->accumulated_states) return to->accumulated_states;
     for (int k = 0; k < model->parameters.n_blocks; k++) {
         if (own == from->blocks[k].flat) return to->blocks[k].flat;
+        if (own == first->blocks[k].accumulated) return to->blocks[k].accumulated;
         for (int s = 0; s < STRATA_MAX_OPTIMIZER_SLOTS; s++)
             if (own == from->blocks[k].slots[s]) return to->blocks[k].slots[s];
     }
@@ -59,26 +105,83 @@ static strata_variable *counterpart(const strata_model *model, const strata_vari
 
 static strata_variable *variable_of(void *user, strata_variable *whole, int device) {
     const division *v = user;
-    return counterpart(v->model, whole, device - v->model->strategy->workers.first_replica);
+    const int replica = device - v->model->strategy->workers.first_replica, slot = slot_of(v, whole);
+    if (slot < 0) return counterpart(v->model, whole, replica);
+    return v->model->replicas[replica].blocks[slot / STRATA_MAX_OPTIMIZER_SLOTS].slots[slot % STRATA_MAX_OPTIMIZER_SLOTS];
+}
+
+/* With shards: the replica's shard of the parameters. */
+static strata_variable *shard_of(void *user, strata_variable *whole, int device) {
+    const division *v = user;
+    const strata_model *model = v->model;
+    for (int k = 0; k < model->parameters.n_blocks; k++)
+        if (whole == model->replicas[0].blocks[k].flat)
+            return model->replicas[device - model->strategy->workers.first_replica].blocks[k].shard;
+    return NULL;
+}
+
+/* Sets how the slots of each block are divided, in memory of the step's graph. */
+static strata_status place_shards(division *v, strata_error *err) {
+    const strata_shards *shards = &v->model->shards;
+    const int n = v->model->parameters.n_blocks;
+    if (!shards->n) return STRATA_OK;
+    v->shards = strata_graph_alloc(v->step->graph, (size_t)n * sizeof *v->shards);
+    int64_t *lengths = strata_graph_alloc(v->step->graph, (size_t)n * (size_t)shards->n * sizeof *lengths);
+    if (!v->shards || !lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for shards");
+    for (int k = 0; k < n; k++, lengths += shards->n) {
+        const strata_parameter_block *at = &v->model->parameters.blocks[k];
+        strata_shards_cut(shards, at->begin, at->end, lengths);
+        v->shards[k] = (strata_placement){.dims = {{.n_axes = 1, .axes = {0}, .lengths = lengths}}};
+    }
+    return STRATA_OK;
 }
 
 /* ---- the step ---- */
 
-/* The number of examples for which a part is compiled: at least one. */
-static int64_t compiled_examples(const strata_program_part *part) {
-    return part->n ? part->n : 1;
+/* The number of examples for which a part is compiled: at least one, unless the program reads no batch. */
+static int64_t compiled_examples(const strata_model_program *program, int part) {
+    const int64_t n = program->parts[part].n;
+    return n || program->kind == STRATA_PROGRAM_APPLY ? n : 1;
 }
 
-static strata_status divide(const strata_model *model, strata_step *step, const int64_t *lengths,
-                            strata_partition **out_partition, strata_error *err) {
+/* The devices of all workers. */
+static int n_devices(const strata_strategy *strategy) {
+    return strata_strategy_num_replicas_in_sync(strategy) + strategy->n_devices - strategy->n_replicas;
+}
+
+/* One device of each worker makes the update, or each device does. If workers have devices of several kinds, their updates may
+ * differ, and those of the first worker count. */
+static void place_update(division *v) {
+    const strata_strategy *strategy = v->model->strategy;
+    if (strategy->updater >= 0)
+        v->update = strata_placement_at(v->whole, 0, strategy->workers.first_replica + strategy->updater);
+    v->slots = v->update;
+    v->update.own = strategy->workers.mixed;
+    if (strategy->updater < 0) v->slots.own = v->update.own;
+}
+
+/* Predictions are those of the device's examples. The sums of an evaluation are added up by the host. */
+static strata_placement output_of(const division *v, strata_program_kind kind) {
+    return kind == STRATA_PROGRAM_PREDICT    ? v->examples
+           : kind == STRATA_PROGRAM_EVALUATE ? v->partial
+           : v->model->strategy->updater < 0 ? v->whole
+                                             : v->slots;
+}
+
+/* idle: [n_parts] whether the device only stores parameters. */
+static strata_status divide(const strata_model *model, const strata_model_program *program, strata_step *step,
+                            const int64_t *lengths, const bool *idle, strata_partition **out_partition, strata_error *err) {
     const strata_strategy *strategy = model->strategy;
     const strata_dim_split split = {.n_axes = 1, .axes = {0}, .lengths = lengths};
     division v = {.model = model,
-                  .mesh = {.n_axes = 1, .axes = {{"data", strata_strategy_num_replicas_in_sync(strategy)}}},
+                  .mesh = {.n_axes = 1, .axes = {{"data", n_devices(strategy)}}},
                   .examples = {.dims = {split}},
-                  .partial = {.partial = 1}};
+                  .partial = {.partial = 1},
+                  .step = step};
+    place_update(&v);
+    STRATA_TRY(place_shards(&v, err));
     strata_tensor *outputs[2] = {step->output};
-    strata_placement placements[2] = {v.whole, v.examples};
+    strata_placement placements[2] = {output_of(&v, program->kind), v.examples};
     int n = step->output != NULL;
     if (step->scores) {
         placements[n] = v.examples;
@@ -86,11 +189,17 @@ static strata_status divide(const strata_model *model, strata_step *step, const 
     }
     const strata_partition_options opts = {.mesh = &v.mesh,
                                            .first = strategy->workers.first_replica,
-                                           .n = strategy->n_replicas,
+                                           .n = program->n_parts,
                                            .own_statistics = true,
+                                           .counts = program->contributes,
                                            .place = place,
                                            .variable = variable_of,
+                                           .part_variable = model->shards.n ? shard_of : NULL,
+                                           .update = &v.update,
+                                           .each_worker_updates = strata_strategy_has_workers(strategy),
+                                           .idle = idle,
                                            .user = &v,
+                                           .whole_sums = strata_step_needs_all_gradients(model),
                                            .outputs = outputs,
                                            .placements = placements,
                                            .n_outputs = n,
@@ -99,12 +208,15 @@ static strata_status divide(const strata_model *model, strata_step *step, const 
     return strata_partition_create(&opts, out_partition, err);
 }
 
-/* Whether the only exchanges are those that the builder asked for. Others come from layers that compute something of all
- * examples, such as their mean. Each replica computes it of its own examples, as in tf.distribute, so such a step is built by
- * roles. */
+/* Whether the only exchanges are those that the builder asked for, and those that send new values of parameters and states.
+ * Others come from layers that compute something of all examples, such as their mean. Each replica computes it of its own
+ * examples, as in tf.distribute, so such a step is built by roles. */
 static bool has_only_sums(const strata_partition *partition) {
-    for (int i = 0; i < partition->n_exchanges; i++)
-        if (!partition->exchanges[i].reader || partition->exchanges[i].reader->op != &strata_op_all_reduce) return false;
+    for (int i = 0; i < partition->n_exchanges; i++) {
+        const strata_partition_exchange *x = &partition->exchanges[i];
+        const bool sends = x->reader == x->value && x->reader && x->reader->op->flags & STRATA_OP_UPDATE;
+        if (!sends && (!x->reader || x->reader->op != &strata_op_all_reduce)) return false;
+    }
     return true;
 }
 
@@ -117,15 +229,28 @@ static bool can_divide(const strata_step *step, int64_t batch) {
 strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_step *step,
                                   strata_partition **out_partition, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
-    strata_step_role role = {.form = program->form, .updates = true, .exchanges = true, .has_replicas = true, .whole = true};
+    strata_step_role role = {.replica = strata_strategy_root(model->strategy),
+                             .form = program->form,
+                             .updates = true,
+                             .exchanges = true,
+                             .has_replicas = strata_strategy_num_replicas_in_sync(model->strategy) > 1,
+                             .whole = true};
     *out_partition = NULL;
-    int64_t *lengths = calloc((size_t)strata_strategy_num_replicas_in_sync(model->strategy), sizeof *lengths);
-    if (!lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
-    for (int r = 0; r < program->n_parts; r++)
-        role.batch += lengths[workers->first_replica + r] = compiled_examples(&program->parts[r]);
+    const size_t n = (size_t)n_devices(model->strategy);
+    int64_t *lengths = calloc(n, sizeof *lengths);
+    bool *idle = calloc(n, sizeof *idle);
+    if (!lengths || !idle) {
+        free(lengths);
+        free(idle);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    }
+    for (int r = 0; r < program->n_parts; r++) {
+        idle[r] = r >= model->strategy->n_replicas;
+        if (!idle[r]) role.batch += lengths[workers->first_replica + r] = compiled_examples(program, r);
+    }
     strata_status status = strata_step_build(step, model, program->kind, role, NULL, err);
     if (!status && can_divide(step, role.batch)) {
-        status = divide(model, step, lengths, out_partition, err);
+        status = divide(model, program, step, lengths, idle, out_partition, err);
         if (status) strata_graph_destroy(step->graph);
         if (!status && !has_only_sums(*out_partition)) {
             strata_partition_destroy(*out_partition);
@@ -133,5 +258,6 @@ strata_status strata_model_divide(strata_model *model, const strata_model_progra
         }
     }
     free(lengths);
+    free(idle);
     return status;
 }

@@ -83,6 +83,7 @@ static void fill_part(walk *w, const flight *next, const strata_program_part *pa
     strata_model_slots(model, part, next->slot, inputs, labels ? targets : NULL);
     strata_model_write_examples(model, &source, part->first, part->n, inputs, labels ? targets : NULL,
                                 strata_executable_input(part->executable, next->slot, part->example_weights));
+    if (part->examples >= 0) *(float *)strata_executable_input(part->executable, next->slot, part->examples) = (float)part->n;
 }
 
 /* Writes and submits the current batch of n examples. */

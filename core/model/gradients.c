@@ -217,7 +217,7 @@ strata_step_replica strata_step_replica_of(builder *b) {
 static strata_tensor *sum_gradients(builder *b, strata_tensor *own, int block, const bucket *range) {
     const strata_shards *shards = &b->model->shards;
     const int64_t size = range->end - range->begin, begin = b->model->parameters.blocks[block].begin;
-    if (!shards->n || strata_step_needs_all_gradients(b->model))
+    if (!shards->n || b->role.whole || strata_step_needs_all_gradients(b->model))
         return sum_over_replicas(b, own, size, STRATA_REDUCE_SUM, true);
     int64_t *lengths = strata_step_alloc(b, (size_t)shards->n, sizeof *lengths);
     if (!lengths) return strata_graph_poison(b->graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for shards");

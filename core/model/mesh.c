@@ -11,7 +11,7 @@
 #include "core/op/ops.h"
 #include "strata/summary.h"
 
-enum { DEFAULT_BATCH = 32, MOST_DEVICES = 62 };
+enum { DEFAULT_BATCH = 32 };
 
 typedef struct report {
     strata_mesh mesh;
@@ -44,10 +44,7 @@ static strata_status read_mesh(const char *text, strata_mesh *mesh, strata_error
                                text ? text : "", STRATA_MESH_MOST_AXES);
         more = *at == ',';
     }
-    STRATA_TRY(strata_mesh_check(mesh, err));
-    if (strata_mesh_n_devices(mesh) <= MOST_DEVICES) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "mesh is \"%s\", with %d devices; it may have %d", text,
-                       strata_mesh_n_devices(mesh), MOST_DEVICES);
+    return strata_mesh_check(mesh, err);
 }
 
 /* Divides the examples evenly over the axis "data". */

@@ -256,6 +256,10 @@ typedef struct strata_step {
     int n_outputs;
     /* Except for the kind GRADIENTS: what exact metrics need of each example (strata_model_metric_scores); NULL: nothing. */
     strata_tensor *scores;
+    /* In the graph of all replicas of an optimizer with shards: [parameters.n_blocks * STRATA_MAX_OPTIMIZER_SLOTS] what stands
+     * for the slots of the whole blocks, of which each device has its shard; NULL: the slots are not divided. They have no
+     * memory. */
+    strata_variable *slots;
     strata_gradient_layout layout;
     strata_tensor **updates;
     int n_updates, most_updates;

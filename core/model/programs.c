@@ -264,13 +264,21 @@ static strata_status compile_by_roles(strata_model *model, strata_model_program 
 static strata_status compile_divided(strata_model *model, strata_model_program *program, strata_error *err) {
     strata_step s;
     strata_partition *partition;
+    const bool computes_only = program->kind == STRATA_PROGRAM_EVALUATE || program->kind == STRATA_PROGRAM_PREDICT;
+    strata_tensor *own[2];
     STRATA_TRY(strata_model_divide(model, program, &s, &partition, err));
     strata_status status = STRATA_OK;
     for (int r = 0; partition && r < program->n_parts && !status; r++) {
         const strata_device_part *part = &partition->parts[r];
-        const graph_ends ends = {part->outputs, (s.output != NULL) + (s.scores != NULL), part->updates, s.n_updates};
-        program->parts[r].scores = s.scores ? s.output != NULL : -1;
-        status = explain(model, program, r, compile_graph(model, program, r, &ends, true, err), err);
+        const int n_outputs = (s.output != NULL) + (s.scores != NULL);
+        graph_ends ends = {own, 0, part->updates, part->n_updates};
+        program->parts[r].scores = -1;
+        for (int i = 0; i < n_outputs; i++) {
+            if (!part->outputs[i]) continue;
+            if (s.scores && i == n_outputs - 1) program->parts[r].scores = ends.n_outputs;
+            own[ends.n_outputs++] = part->outputs[i];
+        }
+        status = explain(model, program, r, compile_graph(model, program, r, &ends, !computes_only, err), err);
     }
     program->divided = partition != NULL;
     strata_partition_destroy(partition);

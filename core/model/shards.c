@@ -16,10 +16,11 @@ static const char *obstacle(const strata_strategy *strategy, bool sparse) {
     return NULL;
 }
 
-strata_status strata_shards_decide(const strata_strategy *strategy, bool sparse, bool *out_sharded, strata_error *err) {
+strata_status strata_shards_decide(const strata_strategy *strategy, int n_slots, bool sparse, bool *out_sharded,
+                                   strata_error *err) {
     const char *reason = obstacle(strategy, sparse);
     const bool asked = strategy->shard_optimizer == STRATA_SHARD_OPTIMIZER_YES;
-    *out_sharded = asked && strata_strategy_num_replicas_in_sync(strategy) > 1;
+    *out_sharded = asked && n_slots && strata_strategy_num_replicas_in_sync(strategy) > 1;
     if (!asked || !reason) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "strategy %s: shard_optimizer is YES, but %s; use AUTO or NO", strategy->name,
                        reason);
@@ -41,7 +42,8 @@ strata_status strata_shards_make(strata_model *model, strata_error *err) {
     strata_segments all = {0};
     model->shards = (strata_shards){0};
     if (!model->trains) return STRATA_OK; /* a model that is only built has no optimizer */
-    STRATA_TRY(strata_shards_decide(model->strategy, set->dense_size < set->flat_size, &sharded, err));
+    STRATA_TRY(
+        strata_shards_decide(model->strategy, strata_model_n_slots(model), set->dense_size < set->flat_size, &sharded, err));
     if (!sharded) return STRATA_OK;
     const strata_status status = whole ? strata_shards_segments(model, 0, set->flat_size, &all, err) : STRATA_OK;
     if (!status) model->shards.begins = calloc((size_t)n + 1, sizeof *model->shards.begins);

@@ -6,9 +6,9 @@
 
 #include "core/model/model.h"
 
-/* Decides whether an optimizer is sharded. Fails: INVALID if the strategy requires shards and its devices, or a model
- * with sparse parameters, cannot have them. */
-STRATA_MUST_USE strata_status strata_shards_decide(const strata_strategy *strategy, bool sparse, bool *out_sharded,
+/* Decides whether an optimizer is sharded; one without slots has nothing to divide. Fails: INVALID if the strategy requires
+ * shards and its devices, or a model with sparse parameters, cannot have them. */
+STRATA_MUST_USE strata_status strata_shards_decide(const strata_strategy *strategy, int n_slots, bool sparse, bool *out_sharded,
                                                    strata_error *err);
 /* The end of the first r of n shards: about r / n of `size` elements, rounded down to the alignment. whole: the positions of
  * the parameters in these elements, if shards must not divide parameters (NULL: they may); it is then the end of a

@@ -212,6 +212,11 @@ static void build_train(builder *b) {
 
 /* ---- accumulation ---- */
 
+/* The replica whose accumulated variables the graph has. */
+static const strata_model_replica *accumulating(const builder *b) {
+    return &b->model->replicas[b->role.whole ? 0 : b->role.replica];
+}
+
 static void add_to(builder *b, strata_variable *accumulated, strata_tensor *value) {
     if (accumulated) strata_step_add(b, strata_assign_add(strata_variable_read(b->graph, accumulated), value));
 }
@@ -228,7 +233,7 @@ static void accumulate_states(builder *b, strata_variable *accumulated, strata_t
 
 /* An idle replica adds no gradients. They are still computed, since layers have exchanges in their backward pass. */
 static void build_accumulate(builder *b) {
-    const strata_model_replica *own = &b->model->replicas[b->role.replica];
+    const strata_model_replica *own = accumulating(b);
     const computed c = compute(b);
     strata_step_place_gradients(b);
     for (int k = 0; k < b->model->parameters.n_blocks; k++) {
@@ -264,7 +269,7 @@ static void clear_accumulated(builder *b, strata_tensor *accumulated) {
 }
 
 static void build_apply(builder *b) {
-    const strata_model_replica *own = &b->model->replicas[b->role.replica];
+    const strata_model_replica *own = accumulating(b);
     const int n = b->model->parameters.n_blocks;
     strata_tensor **accumulated = strata_step_alloc(b, (size_t)n, sizeof *accumulated);
     if (!accumulated) return;
@@ -427,13 +432,13 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
                  .role = role,
                  .context = {.dtype = model->precision,
                              .has_replicas = role.has_replicas,
-                             .replicas = strata_channel_of_first(model->strategy->n_replicas),
                              .costs = layers,
                              .takes_rows = takes_rows(model, kind, &role)},
                  .scaled = model->scale.value > 0};
     *step = (strata_step){0};
     STRATA_TRY(strata_graph_create(&b.graph, err));
     step->graph = b.graph;
+    b.context.replicas = strata_strategy_replicas(model->strategy, b.graph);
     strata_status status = begin(&b, err);
     if (!status) {
         builders[kind](&b);

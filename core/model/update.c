@@ -5,6 +5,7 @@
  * update needs the gradients of all blocks (their norm, or f16's check for overflow), all sums come before the first
  * update. */
 #include "core/graph/graph.h"
+#include "core/graph/variable.h"
 #include "core/model/shards.h"
 #include "core/model/step.h"
 #include "core/op/communication.h"
@@ -75,16 +76,35 @@ static void update_sparse(builder *b, block_update *blocks, int k) {
 
 /* ---- a block ---- */
 
+/* The variable that the device updates instead of the block's parameters: its shard. NULL: it updates the block. In the graph of
+ * all replicas the partitioner decides. */
+static strata_variable *own_shard(const builder *b, int block) {
+    return b->role.whole ? NULL : own_block(b, block)->shard;
+}
+
+/* The optimizer's slot of a block. In the graph of all replicas it is that of the whole block. */
+static strata_variable *slot_of(builder *b, int block, int slot) {
+    const strata_parameter_block *at = &b->model->parameters.blocks[block];
+    strata_variable *own = own_block(b, block)->slots[slot];
+    if (!b->role.whole || !own || !b->model->shards.n) return own;
+    const size_t n = (size_t)b->model->parameters.n_blocks * STRATA_MAX_OPTIMIZER_SLOTS;
+    if (!b->step->slots) b->step->slots = strata_step_alloc(b, n, sizeof *b->step->slots);
+    if (!b->step->slots) return NULL;
+    strata_variable *whole = &b->step->slots[block * STRATA_MAX_OPTIMIZER_SLOTS + slot];
+    *whole = (strata_variable){.name = own->name, .dtype = own->dtype, .shape = STRATA_SHAPE(at->end - at->begin)};
+    return whole;
+}
+
 /* Sets the operands of the optimizer's node, except the gate. */
 static void begin_block(builder *b, block_update *block, int k, strata_tensor *gradients) {
-    const strata_model_block *own = own_block(b, k);
+    strata_variable *shard = own_shard(b, k);
     const strata_step_place *place = &b->places[k];
     block->used = gradients;
-    block->update = (strata_update){.parameters = own->shard ? strata_variable_read(b->graph, own->shard) : b->step->blocks[k],
+    block->update = (strata_update){.parameters = shard ? strata_variable_read(b->graph, shard) : b->step->blocks[k],
                                     .gradients = gradients,
                                     .step = b->words,
-                                    .segments = own->shard ? &own->segments : &b->model->segments[k]};
-    for (int s = 0; s < n_slots(b); s++) block->update.slots[s] = strata_variable_read(b->graph, own->slots[s]);
+                                    .segments = shard ? &own_block(b, k)->segments : &b->model->segments[k]};
+    for (int s = 0; s < n_slots(b); s++) block->update.slots[s] = strata_variable_read(b->graph, slot_of(b, k, s));
     if (place->n_gradients < place->n_all) block->update.gradients = strata_step_part(gradients, 0, place->n_gradients);
     if (b->scaled) block->update.gradients = strata_mul(block->update.gradients, strata_step_word(b, STRATA_STEP_SCALE));
 }
@@ -112,7 +132,7 @@ static strata_tensor *step_block(builder *b, block_update *block, int k) {
 
 static strata_tensor *update_block(builder *b, block_update *block, int k) {
     const strata_step_rewrite *rewrite = b->model->strategy->rewrite;
-    const bool sharded = own_block(b, k)->shard != NULL;
+    const bool sharded = own_shard(b, k) != NULL;
     strata_tensor *updated = step_block(b, block, k);
     if (sharded) updated = strata_step_add(b, strata_assign(b->step->blocks[k], gather_shards(b, k, updated)));
     const strata_step_replica replica = strata_step_replica_of(b);
@@ -146,7 +166,7 @@ static strata_tensor *clip(builder *b, block_update *blocks, int first, int n) {
     for (int k = 0; k < n; k++) {
         const strata_model_block *own = own_block(b, first + k);
         const int64_t begin = own->begin - model->parameters.blocks[first + k].begin;
-        if (own->shard && strata_step_needs_all_gradients(model))
+        if (own_shard(b, first + k) && strata_step_needs_all_gradients(model))
             clipped[k] = strata_step_part(clipped[k], begin, own->end - own->begin);
         blocks[first + k].update.gradients = clipped[k];
     }

@@ -4,6 +4,7 @@
  * the node is the variable's new value. No gradient passes through a variable that changes. */
 #include <string.h>
 
+#include "core/graph/placement.h"
 #include "core/op/copy.h"
 #include "core/op/element.h"
 #include "core/op/rules.h"
@@ -103,6 +104,7 @@ const strata_op strata_op_assign = {.name = "assign",
                                     .max_inputs = 2,
                                     .flags = STRATA_OP_UPDATE,
                                     .dims = "...->...",
+                                    .linearity = STRATA_LINEAR_JOINTLY,
                                     .shape = assign_shape,
                                     .no_gradient = changes_variable,
                                     .reference = assign_reference,
@@ -113,6 +115,7 @@ const strata_op strata_op_assign_add = {.name = "assign_add",
                                         .max_inputs = 2,
                                         .flags = STRATA_OP_UPDATE,
                                         .dims = "...->...",
+                                        .linearity = STRATA_LINEAR_JOINTLY,
                                         .shape = assign_add_shape,
                                         .no_gradient = changes_variable,
                                         .reference = assign_add_reference,

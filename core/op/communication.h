@@ -21,14 +21,22 @@
  * and of the groups of all other workers. */
 typedef struct strata_channel {
     int64_t id;
-    /* Bit d: device d of the group takes part; 0: every device does. */
-    int64_t members;
-    /* True: only this worker's devices take part. */
+    /* [n_members] The numbers of the devices that take part, ascending; memory of the graph. As in a mesh, devices are numbered
+     * over all workers: first those of worker 0, then those of worker 1. n_members 0: every device takes part. */
+    const int64_t *members;
+    int64_t n_members;
+    /* True: only this worker's devices take part, and their numbers are those in the group. */
     bool local;
 } strata_channel;
 
-/* The channel of devices [0, n) of every worker; of all devices for n = 0. */
-strata_channel strata_channel_of_first(int n);
+/* The channel of these devices, which are ascending and copied. If there is no memory, the graph is poisoned. */
+strata_channel strata_channel_make(strata_graph *graph, int64_t id, const int64_t *members, int n_members);
+/* The channel of this worker's devices [0, n). */
+strata_channel strata_channel_of_first(strata_graph *graph, int n);
+bool strata_channel_has(strata_channel channel, int64_t device);
+bool strata_channel_equal(strata_channel a, strata_channel b);
+/* Whether devices take part that are not among the n from `first` on, which are those of this worker. */
+bool strata_channel_spans_workers(strata_channel channel, int64_t first, int64_t n);
 
 /* The first member of every communication op's attributes. */
 typedef struct strata_communication_attrs {
@@ -68,8 +76,8 @@ strata_tensor *strata_reduce_to(strata_graph *graph, strata_tensor *x, strata_al
 
 /* ---- broadcast ---- */
 
-/* One device sends x (NULL on the others), and the others receive it. In a channel of all workers the sender is a device of
- * worker 0. */
+/* One device sends x (NULL on the others), and the others receive it. In a channel of several workers the sender is a device of
+ * the first of them. */
 strata_tensor *strata_broadcast(strata_graph *graph, strata_tensor *x, strata_communication_attrs attrs);
 
 /* ---- all_gather and reduce_scatter ---- */
@@ -157,7 +165,8 @@ extern const strata_attr_words strata_reduction_words[];
 /* Rows of the attribute table that every communication op has; `type` has the common attributes first. */
 #define STRATA_COMMUNICATION_ATTRS(type)                                                                                       \
     {"channel", STRATA_ATTR_INT, offsetof(type, common.channel.id)},                                                           \
-        {"channel_members", STRATA_ATTR_INT, offsetof(type, common.channel.members)},                                          \
+        {"channel_members", STRATA_ATTR_LIST, offsetof(type, common.channel.members)},                                         \
+        {"n_channel_members", STRATA_ATTR_INT, offsetof(type, common.channel.n_members)},                                      \
         {"every", STRATA_ATTR_INT, offsetof(type, common.every)}, {"members", STRATA_ATTR_LIST, offsetof(type, common.cores)}, \
         {"n_members", STRATA_ATTR_INT, offsetof(type, common.n_cores)}, {                                                      \
         "shape", STRATA_ATTR_SHAPE, offsetof(type, common.shape)                                                               \

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "core/graph/launch.h"
+#include "core/graph/placement.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"
 #include "core/op/update.h"
@@ -71,11 +72,18 @@ static strata_tensor *compose(strata_tensor *node) {
     return strata_assign(state, next);
 }
 
+/* Linear in state and value together. */
+static void factors(const strata_tensor *node, strata_factors *factors) {
+    strata_factors_row("...->...", node, factors);
+    factors->linear_operands = 1u << STATE | 1u << VALUE;
+}
+
 const strata_op strata_op_moving_average = {.name = "moving_average",
                                             .min_inputs = 3,
                                             .max_inputs = 4,
                                             .flags = STRATA_OP_UPDATE,
-                                            .dims = "...->...",
+                                            .factors = factors,
+                                            .linearity = STRATA_LINEAR_JOINTLY,
                                             .shape = shape,
                                             .no_gradient = "it changes a variable",
                                             .reference = reference,

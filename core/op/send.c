@@ -18,18 +18,17 @@ const strata_op strata_op_send = {
     .reference = strata_communication_reference,
 };
 
-enum { MOST_DEVICES = 62 }; /* the number of bits for devices in a channel's members */
-
 strata_tensor *strata_point(strata_graph *graph, const strata_op *op, strata_tensor *x, strata_point_attrs attrs, int device,
                             int other) {
     const bool within = attrs.worker < 0;
-    if (device < 0 || device >= MOST_DEVICES || (within && (other < 0 || other >= MOST_DEVICES || other == device)))
+    if (device < 0 || (within && (other < 0 || other == device)))
         return strata_graph_poison(graph, op, STRATA_INVALID, "device %d and device %d", device, other);
     if (attrs.common.channel.id < 0 || attrs.common.channel.id > UINT32_MAX)
         return strata_graph_poison(graph, op, STRATA_INVALID, "channel %lld; it must be 0 to 4294967295",
                                    (long long)attrs.common.channel.id);
-    attrs.common.channel.members = (int64_t)1 << device | (within ? (int64_t)1 << other : 0);
-    attrs.common.channel.local = within;
+    const int64_t members[2] = {within && other < device ? other : device, within && other < device ? device : other};
+    attrs.common.channel = strata_channel_make(graph, attrs.common.channel.id, members, within ? 2 : 1);
+    attrs.common.channel.local = true; /* the other worker is named by the attributes */
     return strata_node(graph, op, x != NULL, x ? &x : NULL, &attrs);
 }
 

@@ -71,6 +71,7 @@ strata_status strata_check_update(strata_tensor *node, unsigned variables, int n
 }
 
 void strata_update_factors(const strata_tensor *node, strata_factors *factors) {
+    if (!strata_shape_equal(node->inputs[node->op->min_inputs - 2]->shape, node->shape)) return; /* fewer gradients */
     for (int i = 0; i <= node->n_inputs; i++) {
         const bool is_range = i < node->op->min_inputs - 1 || i == node->n_inputs;
         const strata_tensor *range = i < node->n_inputs ? node->inputs[i] : node;

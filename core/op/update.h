@@ -57,7 +57,7 @@ typedef struct strata_scatter_update_attrs {
  * name of input i in messages. */
 STRATA_MUST_USE strata_status strata_check_update(strata_tensor *node, unsigned variables, int n_ranges,
                                                   const char *const *names, bool has_gate, strata_error *err);
-/* The placement rule of an element-wise optimizer: all ranges are divided alike. */
+/* The placement rule of an element-wise optimizer: all ranges are divided alike, or none is if there are fewer gradients. */
 void strata_update_factors(const strata_tensor *node, strata_factors *factors);
 /* INVALID "beta1 is 1; it must be at least 0 and below 1". */
 STRATA_MUST_USE strata_status strata_check_rate(double value, const char *name, strata_error *err);

@@ -294,7 +294,7 @@ strata_status strata_exchange_run(const strata_exchange_context *context, const 
              .members = members,
              .n = n_members,
              .common = members[0].node->attrs,
-             .over_workers = strata_exchange_spans_workers(members[0].node, context->workers)};
+             .over_workers = context->over_workers};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         if (kinds[k].op != members[0].node->op) continue;
         STRATA_TRY(kinds[k].run(&j, err));
@@ -321,7 +321,10 @@ static bool is_parts(const strata_tensor *node) {
 
 bool strata_exchange_spans_workers(const strata_tensor *node, const strata_workers *workers) {
     const strata_communication_attrs *common = node->attrs;
-    return workers && workers->n > 1 && !common->channel.local && node->op != &strata_op_merge;
+    if (!workers || workers->n < 2 || node->op == &strata_op_merge) return false;
+    if (is_point(node)) return ((const strata_point_attrs *)node->attrs)->worker >= 0;
+    return strata_channel_spans_workers(common->channel, workers->first_replica,
+                                        workers->first_replicas[workers->rank + 1] - workers->first_replica);
 }
 
 bool strata_exchange_folds(const strata_tensor *node, int64_t *out_elements, strata_reduction *out_reduction) {

@@ -24,8 +24,11 @@ typedef struct strata_exchange_member {
 
 /* What an exchange needs besides its members. */
 typedef struct strata_exchange_context {
-    /* NULL: there are no other workers. */
+    /* The workers whose devices take part; first_replicas numbers the members instead of all replicas. NULL: there are no other
+     * workers. */
     const strata_workers *workers;
+    /* The values of these workers are combined; false: only this worker's, or the exchange is a message. */
+    bool over_workers;
     const strata_cross_device_ops *ops;
     /* What the cross-device ops prepared for this exchange; NULL: nothing. */
     void *plan;

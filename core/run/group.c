@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Groups of replicas (group.h). One thread of the host serves all devices: it only submits segments, waits for them, and
- * performs exchanges. */
+ * performs exchanges. Exchanges that have no device in common are performed by threads of their own (lanes.h). */
 #include "core/run/group.h"
 
 #include <limits.h>
@@ -14,6 +14,7 @@
 #include "core/op/ops.h"
 #include "core/run/device.h"
 #include "core/run/exchange.h"
+#include "core/run/lanes.h"
 
 /* When a device is checked first, and how often then, in seconds; the largest share of the time; and how long one check may
  * take: the first one, and one that the caller has requested after some steps. */
@@ -40,6 +41,8 @@ typedef struct member {
     int *own;
     /* [exchanges + 1] Segments with smaller numbers need neither this exchange nor a later one. */
     int *limit;
+    /* [exchanges + 1] The replica's first exchange with this number or a larger one; the number of exchanges: there is none. */
+    int *next_exchange;
     /* Seconds to the first communication, the sum over the `n_timed` steps in which this replica was waited for first. */
     double seconds_to_exchange;
     uint64_t n_timed;
@@ -58,7 +61,21 @@ typedef struct exchange {
     void *plan;
     /* Its name in the trace, which outlives the group; NULL: not set yet. */
     const strata_trace_label *label;
+    /* The workers that take part, of which first_replicas numbers the exchange's members and is owned by the group. n 0: this
+     * worker alone, or one message to another worker. */
+    strata_workers workers;
 } exchange;
+
+/* What a thread needs to perform an exchange. */
+typedef struct lane {
+    strata_exchange_member *parts; /* [n_replicas] */
+    const void **operands;         /* [n_replicas] */
+    void **results;                /* [n_replicas] */
+    void *scratch;
+    double folded; /* seconds of the last exchange, until it is known whether it was hidden */
+    int track;     /* in the trace */
+    strata_group_counters counters;
+} lane;
 
 struct strata_group {
     member *members; /* [n_replicas] */
@@ -68,20 +85,19 @@ struct strata_group {
     bool exchanges_inside;
     const strata_cross_device_ops *ops;
     const strata_workers *workers; /* NULL: there are no other workers */
-    /* Scratch memory for performing an exchange. */
-    strata_exchange_member *parts; /* [n_replicas] */
-    const void **operands;         /* [n_replicas] */
-    void **results;                /* [n_replicas] */
-    void *scratch;
-    bool reads_results;   /* results are in memory that the host reads fast */
-    double started;       /* when the current step was started, in seconds */
-    int64_t step;         /* the number of the current step */
-    int64_t check_every;  /* strata_group_set_check */
-    double folded;        /* seconds of the last exchange, until it is known whether it was hidden */
+    strata_lanes *order;
+    lane *lanes;         /* [strata_lanes_n] */
+    bool reads_results;  /* results are in memory that the host reads fast */
+    double started;      /* when the current step was started, in seconds */
+    int64_t step;        /* the number of the current step */
+    int64_t check_every; /* strata_group_set_check */
+    /* The slot of the step that is being finished, and the replicas that contribute. */
+    int slot;
+    const bool *contributes;
     strata_trace *trace;  /* borrowed; NULL: none */
     const int *tracks;    /* [n_replicas] the tracks of the devices in the trace */
-    strata_status failed; /* the first failure, after which nothing is submitted */
-    strata_group_counters counters;
+    strata_status failed; /* a failure, after which nothing is submitted; written atomically */
+    uint64_t steps;
 };
 
 strata_executable_communication strata_group_communication(const strata_group *group, int replica, int index, int slot) {
@@ -100,12 +116,9 @@ static strata_channel channel_of(const strata_tensor *node) {
     return ((const strata_communication_attrs *)node->attrs)->channel;
 }
 
-static bool is_member(strata_channel channel, int replica) {
-    return !channel.members || (replica < 63 && (channel.members >> replica & 1));
-}
-
-static bool same_channel(strata_channel a, strata_channel b) {
-    return a.id == b.id && a.members == b.members && a.local == b.local;
+static bool is_member(const strata_group *group, strata_channel channel, int replica) {
+    const int first = group->workers && !channel.local ? group->workers->first_replica : 0;
+    return strata_channel_has(channel, first + replica);
 }
 
 /* The replica's first communication node that is not part of an exchange yet; NULL: all are. at: how many are. */
@@ -119,8 +132,9 @@ static const strata_tensor *front(const strata_group *group, int replica, const 
  * unmatched nodes of all members belong to the channel. */
 static int missing(const strata_group *group, strata_channel channel, const int *at) {
     for (int r = 0; r < group->n_replicas; r++) {
-        const strata_tensor *node = is_member(channel, r) ? front(group, r, at) : NULL;
-        if (is_member(channel, r) && (!node || !same_channel(channel_of(node), channel))) return r;
+        if (!is_member(group, channel, r)) continue;
+        const strata_tensor *node = front(group, r, at);
+        if (!node || !strata_channel_equal(channel_of(node), channel)) return r;
     }
     return -1;
 }
@@ -141,21 +155,29 @@ static strata_status check_same(const strata_group *group, int index, strata_err
     return strata_fail(err, STRATA_INVALID, "communication %d, %s: no replica gives a value", index, strata_tensor_name(a));
 }
 
-/* Finds the next exchange: a channel to which the first unmatched nodes of all its members belong. */
+/* Finds the next exchange: a channel to which the first unmatched nodes of all its members belong. Of several, it is the one
+ * whose members have the fewest exchanges before it, so that workers whose devices make the same exchanges, each in its own
+ * channels, choose the same order. */
 static strata_status add_exchange(strata_group *group, int *at, strata_error *err) {
-    int lacks = -1, has = -1;
+    int lacks = -1, has = -1, next = -1;
     for (int r = 0; r < group->n_replicas; r++) {
         const strata_tensor *node = front(group, r, at);
-        if (!node) continue;
-        const strata_channel channel = channel_of(node);
-        const int without = is_member(channel, r) ? missing(group, channel, at) : r;
-        if (without >= 0) {
-            if (has < 0) has = r, lacks = without;
-            continue;
-        }
+        if (!node || (next >= 0 && at[r] >= at[next])) continue;
+        const int without = is_member(group, channel_of(node), r) ? missing(group, channel_of(node), at) : r;
+        if (without < 0)
+            next = r;
+        else if (has < 0)
+            has = r, lacks = without;
+    }
+    if (next >= 0) {
+        const strata_channel channel = channel_of(front(group, next, at));
         const int index = group->n_exchanges++;
-        group->exchanges[index].first = r;
-        for (int m = 0; m < group->n_replicas; m++) group->members[m].own[index] = is_member(channel, m) ? at[m]++ : -1;
+        group->exchanges[index].first = -1;
+        for (int m = 0; m < group->n_replicas; m++) {
+            const bool takes_part = is_member(group, channel, m);
+            if (takes_part && group->exchanges[index].first < 0) group->exchanges[index].first = m;
+            group->members[m].own[index] = takes_part ? at[m]++ : -1;
+        }
         return STRATA_OK;
     }
     const strata_tensor *node = front(group, has, at), *other = front(group, lacks, at);
@@ -189,17 +211,84 @@ static strata_status match(strata_group *group, strata_error *err) {
     return status;
 }
 
+/* ---- create: the workers of each exchange ---- */
+
+static bool is_message(const strata_tensor *node) {
+    return node->op == &strata_op_send || node->op == &strata_op_recv;
+}
+
+static bool is_parts(const strata_tensor *node) {
+    return node->op == &strata_op_all_gather || node->op == &strata_op_reduce_scatter;
+}
+
+/* Sets e->workers.first_replicas to the numbers of the workers' first members, and ranks to those that have members; returns how
+ * many have. */
+static int count_members(const strata_workers *all, strata_channel channel, exchange *e, int *ranks) {
+    int n = 0, *firsts = e->workers.first_replicas;
+    for (int w = 0; w < all->n; w++) {
+        int members = 0;
+        for (int d = all->first_replicas[w]; d < all->first_replicas[w + 1]; d++) members += strata_channel_has(channel, d);
+        if (!members) continue;
+        firsts[n + 1] = firsts[n] + members;
+        ranks[n++] = w;
+    }
+    return n;
+}
+
+static strata_status find_workers(strata_group *group, int index, int *ranks, strata_error *err) {
+    const strata_workers *all = group->workers;
+    const strata_tensor *node = node_of(group, index);
+    exchange *e = &group->exchanges[index];
+    if (!strata_exchange_spans_workers(node, all) || is_message(node)) return STRATA_OK;
+    int *firsts = e->workers.first_replicas = calloc((size_t)all->n + 1, sizeof *firsts);
+    if (!firsts) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d workers", all->n);
+    const int n = count_members(all, channel_of(node), e, ranks);
+    if (channel_of(node).n_members && firsts[n] != channel_of(node).n_members)
+        return strata_fail(
+            err, STRATA_INVALID,
+            "communication %d, %s: its channel has %lld devices, of which the workers have %d; their devices are "
+            "numbered 0 to %d",
+            index, strata_tensor_name(node), (long long)channel_of(node).n_members, firsts[n], all->n_replicas - 1);
+    if (is_parts(node) && ((const strata_parts_attrs *)node->attrs)->n != firsts[n])
+        return strata_fail(err, STRATA_INVALID, "communication %d, %s: it has %lld parts and %d devices take part", index,
+                           strata_tensor_name(node), (long long)((const strata_parts_attrs *)node->attrs)->n, firsts[n]);
+    /* Exchanges without a device in common may be performed at the same time, so each channel has its own communicator. */
+    const strata_channel channel = channel_of(node);
+    strata_workers workers = *all;
+    const strata_status status = firsts[n] < all->n_replicas
+                                     ? all->subset(all, ranks, n, channel.members, (int)channel.n_members, &workers, err)
+                                     : STRATA_OK;
+    if (status) return strata_fail_in(err, status, "communication %d, %s", index, strata_tensor_name(node));
+    e->workers = workers;
+    e->workers.first_replicas = firsts;
+    e->workers.n_replicas = firsts[n];
+    e->workers.first_replica = firsts[e->workers.rank];
+    return STRATA_OK;
+}
+
+static strata_status find_all_workers(strata_group *group, strata_error *err) {
+    if (!group->workers) return STRATA_OK;
+    int *ranks = calloc((size_t)group->workers->n, sizeof *ranks);
+    strata_status status = ranks ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for workers");
+    for (int e = 0; e < group->n_exchanges && !status; e++) status = find_workers(group, e, ranks, err);
+    free(ranks);
+    return status;
+}
+
 static strata_status find_limits(strata_group *group, strata_error *err) {
     const int n = group->n_exchanges;
     for (int r = 0; r < group->n_replicas; r++) {
         int *limit = group->members[r].limit = calloc((size_t)n + 1, sizeof *limit);
-        if (!limit) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d communications", n);
+        int *next = group->members[r].next_exchange = calloc((size_t)n + 1, sizeof *next);
+        if (!limit || !next) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d communications", n);
         limit[n] = group->members[r].n_segments = strata_executable_n_segments(group->members[r].executable);
         const size_t runs = (size_t)limit[n] * (size_t)strata_executable_n_slots(group->members[r].executable);
         group->members[r].submissions = calloc(runs, sizeof *group->members[r].submissions);
         if (!group->members[r].submissions)
             return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d segments", limit[n]);
+        next[n] = n;
         for (int c = n - 1; c >= 0; c--) {
+            next[c] = group->members[r].own[c] >= 0 ? c : next[c + 1];
             const int before = strata_group_communication(group, r, c, 0).before;
             limit[c] = before >= 0 && before < limit[c + 1] ? before : limit[c + 1];
         }
@@ -276,11 +365,41 @@ static strata_status prepare_ops(strata_group *group, const strata_cross_device_
         for (int r = 0; r < group->n_replicas; r++) n_givers += strata_group_communication(group, r, e, 0).after >= 0;
         /* A mean over workers is divided after the sum over all workers. */
         if (strata_exchange_spans_workers(node, group->workers)) reduction = STRATA_REDUCE_SUM;
-        STRATA_TRY(group->ops->prepare(strata_executable_device(group->members[0].executable),
+        STRATA_TRY(group->ops->prepare(strata_executable_device(group->members[group->exchanges[e].first].executable),
                                        ((const strata_communication_attrs *)node->attrs)->dtype, reduction, n_givers, elements,
                                        &group->exchanges[e].plan, err));
     }
     return STRATA_OK;
+}
+
+static bool takes_part(const void *user, int index, int replica) {
+    const strata_group *group = user;
+    return group->members[replica].own[index] >= 0;
+}
+
+static strata_status perform(void *user, int number, int index, strata_error *err);
+
+/* Creates the lanes. Cores whose programs wait for each other need all exchanges in order (check_order). */
+static strata_status make_lanes(strata_group *group, int64_t scratch_bytes, strata_error *err) {
+    const strata_lanes_options opts = {.n_exchanges = group->n_exchanges,
+                                       .n_members = group->n_replicas,
+                                       .takes_part = takes_part,
+                                       .perform = perform,
+                                       .user = group,
+                                       .in_order = group->exchanges_inside};
+    STRATA_TRY(strata_lanes_create(&opts, &group->order, err));
+    const size_t n = (size_t)group->n_replicas, n_lanes = (size_t)strata_lanes_n(group->order);
+    bool room = (group->lanes = calloc(n_lanes, sizeof *group->lanes)) != NULL;
+    for (size_t k = 0; k < n_lanes && room; k++) {
+        lane *l = &group->lanes[k];
+        l->parts = calloc(n, sizeof *l->parts);
+        l->operands = calloc(n, sizeof(*l->operands));
+        l->results = calloc(n, sizeof(*l->results));
+        l->scratch = malloc((size_t)scratch_bytes);
+        l->track = STRATA_TRACE_HOST;
+        room = l->parts && l->operands && l->results && l->scratch;
+    }
+    return room ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for sums over workers");
 }
 
 static strata_status make_room(strata_group *group, strata_error *err) {
@@ -295,20 +414,14 @@ static strata_status make_room(strata_group *group, strata_error *err) {
     group->reads_results = true;
     for (int r = 0; r < group->n_replicas; r++)
         group->reads_results &= strata_device_get_info(strata_executable_device(group->members[r].executable))->unified_memory;
-    group->scratch = malloc((size_t)most);
-    return group->scratch ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for sums over workers");
+    return make_lanes(group, most, err);
 }
 
 strata_status strata_group_create(strata_executable *const *replicas, int n_replicas, const strata_workers *workers,
                                   const strata_cross_device_ops *ops, strata_group **out_group, strata_error *err) {
     strata_group *group = calloc(1, sizeof *group);
-    if (group && n_replicas > 0) {
-        group->members = calloc((size_t)n_replicas, sizeof *group->members);
-        group->parts = calloc((size_t)n_replicas, sizeof *group->parts);
-        group->operands = calloc((size_t)n_replicas, sizeof(*group->operands));
-        group->results = calloc((size_t)n_replicas, sizeof(*group->results));
-    }
-    if (!group || !group->members || !group->parts || !group->operands || !group->results) {
+    if (group && n_replicas > 0) group->members = calloc((size_t)n_replicas, sizeof *group->members);
+    if (!group || !group->members) {
         for (int r = 0; r < n_replicas; r++) strata_executable_destroy(replicas[r]);
         strata_group_destroy(group);
         if (n_replicas < 1) return strata_fail(err, STRATA_INVALID, "a group of %d replicas; it needs one", n_replicas);
@@ -318,6 +431,7 @@ strata_status strata_group_create(strata_executable *const *replicas, int n_repl
     for (int r = 0; r < n_replicas; r++) group->members[r].executable = replicas[r];
     if (workers && workers->n > 1) group->workers = workers;
     strata_status status = match(group, err);
+    if (!status) status = find_all_workers(group, err);
     if (!status) status = find_limits(group, err);
     if (!status) status = check_collectives(group, err);
     if (!status) status = make_room(group, err);
@@ -333,18 +447,24 @@ void strata_group_destroy(strata_group *group) {
     if (!group) return;
     for (int e = 0; group->ops && group->ops->destroy && e < group->n_exchanges; e++)
         group->ops->destroy(group->exchanges[e].plan);
+    for (int e = 0; e < group->n_exchanges; e++) free(group->exchanges[e].workers.first_replicas);
     free(group->exchanges);
+    for (int k = 0; group->lanes && k < strata_lanes_n(group->order); k++) {
+        free(group->lanes[k].parts);
+        free(group->lanes[k].operands);
+        free(group->lanes[k].results);
+        free(group->lanes[k].scratch);
+    }
+    free(group->lanes);
+    strata_lanes_destroy(group->order);
     for (int r = 0; r < group->n_replicas; r++) {
         strata_executable_destroy(group->members[r].executable);
         free(group->members[r].limit);
+        free(group->members[r].next_exchange);
         free(group->members[r].own);
         free(group->members[r].submissions);
     }
     free(group->members);
-    free(group->parts);
-    free(group->operands);
-    free(group->results);
-    free(group->scratch);
     free(group);
 }
 
@@ -365,7 +485,17 @@ int strata_group_n_slots(const strata_group *group) {
 }
 
 strata_group_counters strata_group_get_counters(const strata_group *group) {
-    return group->counters;
+    strata_group_counters sum = {.steps = group->steps};
+    for (int k = 0; k < strata_lanes_n(group->order); k++) {
+        const strata_group_counters *own = &group->lanes[k].counters;
+        sum.bytes_read += own->bytes_read;
+        sum.bytes_written += own->bytes_written;
+        sum.bytes_sent += own->bytes_sent;
+        sum.fold_seconds += own->fold_seconds;
+        sum.hidden_seconds += own->hidden_seconds;
+        sum.wait_seconds += own->wait_seconds;
+    }
+    return sum;
 }
 
 double strata_group_replica_seconds(const strata_group *group, int replica) {
@@ -374,7 +504,7 @@ double strata_group_replica_seconds(const strata_group *group, int replica) {
 }
 
 void strata_group_add(const strata_group *group, int n_replicas, bool updates, strata_group_totals *totals) {
-    const strata_group_counters c = group->counters;
+    const strata_group_counters c = strata_group_get_counters(group);
     double slowest = 0, sum = 0;
     if (updates) totals->sum.steps += c.steps;
     totals->sum.bytes_read += c.bytes_read;
@@ -439,7 +569,7 @@ static void abandon_cores(const strata_group *group, strata_status status, const
 /* Adds the replica to the message, and the core for which other cores wait, and marks the group as failed. */
 static strata_status fail(strata_group *group, int replica, strata_status status, strata_error *err) {
     uint64_t reached, next;
-    group->failed = status;
+    __atomic_store_n(&group->failed, status, __ATOMIC_RELAXED);
     const int straggler = find_straggler(group, &reached, &next);
     abandon_cores(group, status, err);
     if (straggler >= 0 && straggler != replica)
@@ -473,7 +603,7 @@ strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_er
 }
 
 /* Submits the replica's segments with numbers below `end`. */
-static strata_status advance(strata_group *group, int replica, int slot, int end, strata_error *err) {
+static strata_status advance(strata_group *group, const lane *l, int replica, int slot, int end, strata_error *err) {
     member *m = &group->members[replica];
     for (; m->next < end; m->next++) {
         const double began = group->trace ? strata_trace_now() : 0;
@@ -483,8 +613,7 @@ static strata_status advance(strata_group *group, int replica, int slot, int end
         s->step = group->step;
         if (group->trace) strata_executable_device(m->executable)->trace_step = group->step;
         strata_status status = strata_executable_submit_segment(m->executable, slot, m->next, err);
-        if (group->trace)
-            strata_trace_add_named(group->trace, STRATA_TRACE_HOST, "submit", group->step, began, strata_trace_now());
+        if (group->trace) strata_trace_add_named(group->trace, l->track, "submit", group->step, began, strata_trace_now());
         if (status) return fail(group, replica, status, err);
     }
     return STRATA_OK;
@@ -506,8 +635,8 @@ static const strata_trace_label *segment_label(const strata_group *group, int re
 }
 
 /* Waits for the end of a segment of the replica, and so of all segments before it. *out_waited: how many seconds it waited. */
-static strata_status wait_for_segment(strata_group *group, int replica, int slot, int segment, double *out_waited,
-                                      strata_error *err) {
+static strata_status wait_for_segment(strata_group *group, const lane *l, int replica, int slot, int segment,
+                                      double *out_waited, strata_error *err) {
     member *m = &group->members[replica];
     const double began = strata_trace_now();
     strata_status status = strata_executable_wait_segment(m->executable, slot, segment, err);
@@ -522,7 +651,7 @@ static strata_status wait_for_segment(strata_group *group, int replica, int slot
         }
         was->runs = false;
     }
-    if (group->trace) strata_trace_add_named(group->trace, STRATA_TRACE_HOST, "wait for device", group->step, began, ended);
+    if (group->trace) strata_trace_add_named(group->trace, l->track, "wait for device", group->step, began, ended);
     *out_waited = ended - began;
     return STRATA_OK;
 }
@@ -530,6 +659,11 @@ static strata_status wait_for_segment(strata_group *group, int replica, int slot
 void strata_group_set_trace(strata_group *group, strata_trace *trace, const int *tracks) {
     group->trace = trace;
     group->tracks = tracks;
+    for (int k = 1; k < strata_lanes_n(group->order) && trace; k++) {
+        char name[32];
+        snprintf(name, sizeof name, "exchanges %d", k);
+        group->lanes[k].track = strata_trace_thread_track(trace, name);
+    }
 }
 
 /* How many segments of a replica are submitted before an exchange is performed. On a device whose `run` returns only after the
@@ -580,11 +714,11 @@ strata_status strata_group_start(strata_group *group, int slot, int64_t step, st
     STRATA_TRY(check_alive(group, err));
     STRATA_TRY(check_devices(group, slot, step, 1, err));
     group->step = step;
-    group->folded = 0;
+    for (int k = 0; k < strata_lanes_n(group->order); k++) group->lanes[k].folded = 0;
     group->started = strata_trace_now();
     for (int r = 0; r < group->n_replicas; r++) {
         group->members[r].next = 0;
-        STRATA_TRY(advance(group, r, slot, end_before(group, r, 0), err));
+        STRATA_TRY(advance(group, &group->lanes[0], r, slot, end_before(group, r, group->members[r].next_exchange[0]), err));
     }
     return STRATA_OK;
 }
@@ -617,22 +751,22 @@ strata_status strata_group_run_steps(strata_group *group, int first, int n, int6
         if (status) return fail(group, r, status, err);
         m->next = m->n_segments;
     }
-    group->counters.steps += (uint64_t)n;
+    group->steps += (uint64_t)n;
     return STRATA_OK;
 }
 
 /* Waits for the operands of all replicas that contribute one, first for the replica that is to be measured. */
-static strata_status wait_for_operands(strata_group *group, int index, int slot, strata_error *err) {
-    const int n = group->n_replicas, first = (int)(group->counters.steps % (uint64_t)n);
+static strata_status wait_for_operands(strata_group *group, lane *l, int index, int slot, strata_error *err) {
+    const int n = group->n_replicas, first = (int)(group->steps % (uint64_t)n);
     for (int i = 0; i < n; i++) {
         const int r = (first + i) % n, after = strata_group_communication(group, r, index, slot).after;
         if (after < 0) continue;
         double waited;
-        STRATA_TRY(wait_for_segment(group, r, slot, after, &waited, err));
+        STRATA_TRY(wait_for_segment(group, l, r, slot, after, &waited, err));
         /* The device is still running a segment that it got before the fold, so the fold was hidden. */
         if (after < group->members[r].n_before_fold && waited > WORTH_A_WAIT) {
-            group->counters.hidden_seconds += group->folded;
-            group->folded = 0;
+            l->counters.hidden_seconds += l->folded;
+            l->folded = 0;
         }
         if (index == 0 && i == 0) {
             group->members[r].seconds_to_exchange += strata_trace_now() - group->started;
@@ -643,11 +777,11 @@ static strata_status wait_for_operands(strata_group *group, int index, int slot,
 }
 
 strata_status strata_group_measure(strata_group *group, int slot, strata_error *err) {
-    const int r = (int)(group->counters.steps % (uint64_t)group->n_replicas);
+    const int r = (int)(group->steps % (uint64_t)group->n_replicas);
     member *m = &group->members[r];
     STRATA_TRY(check_alive(group, err));
     double waited;
-    STRATA_TRY(wait_for_segment(group, r, slot, m->next - 1, &waited, err));
+    STRATA_TRY(wait_for_segment(group, &group->lanes[0], r, slot, m->next - 1, &waited, err));
     m->seconds_to_exchange += strata_trace_now() - group->started;
     m->n_timed++;
     return STRATA_OK;
@@ -662,76 +796,92 @@ static const strata_trace_label *exchange_label(strata_group *group, int index) 
     exchange *e = &group->exchanges[index];
     const strata_tensor *node = node_of(group, index);
     const strata_communication_attrs *attrs = attrs_of(node);
+    const int n_workers = e->workers.n ? e->workers.n : strata_exchange_spans_workers(node, group->workers) ? 2 : 1;
     char name[256], details[300];
     if (e->label) return e->label;
     snprintf(name, sizeof name, "exchange %d: %s %s", index, node->op->name, strata_shape_text(attrs->shape).text);
     snprintf(details, sizeof details, "\"op\":\"%s\",\"dtype\":\"%s\",\"shape\":\"%s\",\"workers\":%d", node->op->name,
-             strata_dtype_name(attrs->dtype), strata_shape_text(attrs->shape).text,
-             strata_exchange_spans_workers(node, group->workers) ? group->workers->n : 1);
+             strata_dtype_name(attrs->dtype), strata_shape_text(attrs->shape).text, n_workers);
     return e->label = strata_trace_add_label(group->trace, name, details, 0, 0);
 }
 
-static strata_status carry_out(strata_group *group, int index, int slot, const bool *contributes, strata_error *err) {
+static strata_status carry_out(strata_group *group, lane *l, int index, int slot, const bool *contributes, strata_error *err) {
     const double began = strata_trace_now();
-    STRATA_TRY(wait_for_operands(group, index, slot, err));
+    STRATA_TRY(wait_for_operands(group, l, index, slot, err));
     const double waited = strata_trace_now();
     int n = 0;
     for (int r = 0; r < group->n_replicas; r++) {
         const strata_executable_communication c = strata_group_communication(group, r, index, slot);
         if (!c.node) continue;
-        group->parts[n++] = (strata_exchange_member){.node = c.node,
-                                                     .operand = c.operand,
-                                                     .gives = c.after >= 0,
-                                                     .result = c.result,
-                                                     .takes = c.before >= 0 && attrs_of(c.node)->takes,
-                                                     .counts = !contributes || contributes[r]};
+        l->parts[n++] = (strata_exchange_member){.node = c.node,
+                                                 .operand = c.operand,
+                                                 .gives = c.after >= 0,
+                                                 .result = c.result,
+                                                 .takes = c.before >= 0 && attrs_of(c.node)->takes,
+                                                 .counts = !contributes || contributes[r]};
     }
-    const strata_exchange_context context = {.workers = group->workers,
+    const strata_workers *workers = group->exchanges[index].workers.n ? &group->exchanges[index].workers : group->workers;
+    const strata_exchange_context context = {.workers = workers,
+                                             .over_workers = group->exchanges[index].workers.n > 0,
                                              .ops = group->ops,
                                              .plan = group->exchanges[index].plan,
-                                             .scratch = group->scratch,
-                                             .operands = group->operands,
-                                             .results = group->results,
+                                             .scratch = l->scratch,
+                                             .operands = l->operands,
+                                             .results = l->results,
                                              .reads_results = group->reads_results};
-    const uint64_t sent = group->workers ? group->workers->bytes_sent(group->workers) : 0;
-    strata_group_counters *counters = &group->counters;
+    const uint64_t sent = workers ? workers->bytes_sent(workers) : 0;
+    strata_group_counters *counters = &l->counters;
     const strata_status status =
-        strata_exchange_run(&context, group->parts, n, &counters->bytes_read, &counters->bytes_written, err);
-    if (status) return group->failed = status;
-    if (group->workers) counters->bytes_sent += group->workers->bytes_sent(group->workers) - sent;
+        strata_exchange_run(&context, l->parts, n, &counters->bytes_read, &counters->bytes_written, err);
+    if (status) __atomic_store_n(&group->failed, status, __ATOMIC_RELAXED);
+    if (status) return status;
+    if (workers) counters->bytes_sent += workers->bytes_sent(workers) - sent;
     const double ended = strata_trace_now(), spent = ended - waited;
-    if (group->trace)
-        strata_trace_add(group->trace, STRATA_TRACE_HOST, exchange_label(group, index), group->step, waited, ended);
+    if (group->trace) strata_trace_add(group->trace, l->track, exchange_label(group, index), group->step, waited, ended);
     counters->wait_seconds += waited - began;
     counters->fold_seconds += spent;
-    group->folded = spent;
-    for (int r = 0; r < group->n_replicas; r++) group->members[r].n_before_fold = group->members[r].next;
+    l->folded = spent;
+    for (int r = 0; r < group->n_replicas; r++)
+        if (takes_part(group, index, r)) group->members[r].n_before_fold = group->members[r].next;
     return STRATA_OK;
 }
 
 /* In a step in which the exchange is not made, the result of each replica is its own value. */
-static strata_status keep_own(strata_group *group, int index, int slot, strata_error *err) {
+static strata_status keep_own(strata_group *group, const lane *l, int index, int slot, strata_error *err) {
     for (int r = 0; r < group->n_replicas; r++) {
         const strata_executable_communication c = strata_group_communication(group, r, index, slot);
         if (c.after < 0 || c.before < 0) continue;
         double waited;
-        STRATA_TRY(wait_for_segment(group, r, slot, c.after, &waited, err));
+        STRATA_TRY(wait_for_segment(group, l, r, slot, c.after, &waited, err));
         strata_exchange_keep(c.node, c.operand, c.result);
+    }
+    return STRATA_OK;
+}
+
+/* Performs an exchange, and submits what its members can run after it. */
+static strata_status perform(void *user, int number, int index, strata_error *err) {
+    strata_group *group = user;
+    lane *l = &group->lanes[number];
+    const int slot = group->slot;
+    STRATA_TRY(strata_exchange_is_due(node_of(group, index), group->step)
+                   ? carry_out(group, l, index, slot, group->contributes, err)
+                   : keep_own(group, l, index, slot, err));
+    for (int r = 0; r < group->n_replicas; r++) {
+        if (!takes_part(group, index, r)) continue;
+        const int next = group->members[r].next_exchange[index + 1];
+        STRATA_TRY(advance(group, l, r, slot, end_before(group, r, next), err));
     }
     return STRATA_OK;
 }
 
 strata_status strata_group_finish(strata_group *group, int slot, const bool *contributes, strata_error *err) {
     STRATA_TRY(check_alive(group, err));
-    for (int e = 0; e <= group->n_exchanges; e++) {
-        for (int r = 0; r < group->n_replicas; r++) STRATA_TRY(advance(group, r, slot, end_before(group, r, e), err));
-        if (e == group->n_exchanges) break;
-        STRATA_TRY(strata_exchange_is_due(node_of(group, e), group->step) ? carry_out(group, e, slot, contributes, err)
-                                                                          : keep_own(group, e, slot, err));
-    }
+    group->slot = slot;
+    group->contributes = contributes;
+    STRATA_TRY(strata_lanes_run(group->order, err));
     for (int r = 0; r < group->n_replicas && contributes; r++)
         if (!contributes[r]) strata_executable_show_nothing(group->members[r].executable, slot);
-    group->counters.steps++;
+    group->steps++;
     return STRATA_OK;
 }
 
@@ -740,7 +890,7 @@ strata_status strata_group_wait(strata_group *group, int slot, strata_error *err
         const member *m = &group->members[r];
         double waited;
         if (m->submissions[(slot + 1) * m->n_segments - 1].runs)
-            STRATA_TRY(wait_for_segment(group, r, slot, m->n_segments - 1, &waited, err));
+            STRATA_TRY(wait_for_segment(group, &group->lanes[0], r, slot, m->n_segments - 1, &waited, err));
         strata_status status = strata_executable_wait(m->executable, slot, err);
         if (status) return fail(group, r, status, err);
     }

@@ -45,6 +45,11 @@ typedef struct strata_workers {
     /* [n + 1] The number of each worker's first replica; the last entry is the number of all replicas.
      * Owned by the strategy. */
     int *first_replicas;
+    /* Sets *out_workers to those of the workers that have these ranks, ascending; this worker is one of them. Each of them calls
+     * it. Their communicator is made once for these members of a channel, and lives as long as that of all workers.
+     * first_replicas is NULL. */
+    strata_status (*subset)(const struct strata_workers *workers, const int *ranks, int n, const int64_t *members,
+                            int n_members, struct strata_workers *out_workers, strata_error *err);
     /* The strata_communicator of the workers; borrowed. */
     void *communicator;
 } strata_workers;
@@ -185,6 +190,12 @@ struct strata_distributed_variable {
  * is no core with collectives. */
 static inline strata_core_place strata_strategy_core_place(const strata_strategy *strategy, int device, const bool *counts) {
     return (strata_core_place){strategy->cores.n > 1 ? &strategy->cores : NULL, device, counts};
+}
+
+/* The channel of the devices that compute examples, for a node of this graph. */
+static inline strata_channel strata_strategy_replicas(const strata_strategy *strategy, strata_graph *graph) {
+    if (strategy->n_devices == strategy->n_replicas) return (strata_channel){0};
+    return strata_channel_of_first(graph, strategy->n_replicas);
 }
 
 static inline bool strata_strategy_has_workers(const strata_strategy *strategy) {

@@ -9,7 +9,7 @@
 #include "cli.h"
 #include "strata/cluster_spec.h"
 
-enum { MOST = 64, STRATEGY_NAME_BYTES = 64 };
+enum { MOST = 4096, STRATEGY_NAME_BYTES = 64 }; /* the most devices of a list */
 
 /* Divides the text at each separator, in place. Returns the number of pieces; -1 after a message. */
 static int cut(const char *option, char *text, const char *separator, const char *pieces[MOST]) {

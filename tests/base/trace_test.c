@@ -103,6 +103,46 @@ Test(trace, a_devices_slices_do_not_overlap) {
     strata_trace_destroy(trace);
 }
 
+/* Each field of a slice. A rate is that of the whole time, also where the slice is shortened. */
+Test(trace, a_slice_says_what_ran_when_and_how_fast) {
+    strata_trace *trace = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    OK(strata_trace_create(own_path("slice.json"), 3, NULL, &trace, &err));
+    const int track = strata_trace_add_track(trace, "device");
+    strata_trace_add(trace, track, strata_trace_add_label(trace, "matmul", "\"op\":\"matmul\"", 4e9, 8e9), 5, 1, 3);
+    strata_trace_add(trace, track, strata_trace_add_label(trace, "copy", "", 0, 6e9), 6, 2, 5.000001);
+    strata_trace_add(trace, track, strata_trace_add_label(trace, "at once", "", 7, 0), 7, 6, 6.000000001);
+    strata_trace_add_named(trace, STRATA_TRACE_HOST, "submit", 8, 9, 9.5);
+    OK(strata_trace_events(trace, &text, &bytes, &err));
+    static const char *const slices[] = {
+        "{\"name\":\"matmul\",\"cat\":\"device\",\"ph\":\"X\",\"ts\":1000000.000,\"dur\":2000000.000,\"pid\":4,\"tid\":401,"
+        "\"args\":{\"step\":5,\"op\":\"matmul\",\"GFLOP/s\":2,\"GB/s\":4}}",
+        "{\"name\":\"copy\",\"cat\":\"device\",\"ph\":\"X\",\"ts\":3000000.000,\"dur\":2000001.000,\"pid\":4,\"tid\":401,"
+        "\"args\":{\"step\":6,\"GB/s\":2}}",
+        "{\"name\":\"at once\",\"cat\":\"device\",\"ph\":\"X\",\"ts\":6000000.000,\"dur\":0.001,\"pid\":4,\"tid\":401,"
+        "\"args\":{\"step\":7,\"GFLOP/s\":7}}",
+        "{\"name\":\"submit\",\"cat\":\"host\",\"ph\":\"X\",\"ts\":9000000.000,\"dur\":500000.000,\"pid\":4,\"tid\":400,"
+        "\"args\":{\"step\":8}}"};
+    for (size_t i = 0; i < sizeof slices / sizeof *slices; i++)
+        cr_expect(strstr(text, slices[i]), "%s\nis not in %s", slices[i], text);
+    free(text);
+    strata_trace_destroy(trace);
+}
+
+Test(trace, a_track_that_there_is_not_takes_nothing) {
+    const char *path = own_path("tracks.json");
+    strata_trace *trace = NULL;
+    seen slices[4];
+    OK(strata_trace_create(path, 0, NULL, &trace, &err));
+    const int track = strata_trace_add_track(trace, "device"), others[] = {-1, -1000000, track + 1, 1000000};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) strata_trace_add_named(trace, others[i], "lost", 0, 1, 2);
+    strata_trace_add_named(trace, track, "kept", 0, 1, 2);
+    cr_assert_eq(read_slices(trace, path, slices, 4), 1);
+    cr_expect_str_eq(slices[0].name, "kept");
+    strata_trace_destroy(trace);
+}
+
 Test(trace, a_file_that_cannot_be_written_is_told) {
     strata_trace *trace = NULL;
     cr_assert_eq(strata_trace_create("/no-such-folder/trace", 0, NULL, &trace, &err), STRATA_DATA);

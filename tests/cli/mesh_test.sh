@@ -24,7 +24,9 @@ for mesh in data data= =2 data=2, ,data=2 data=x data=2x; do
 done
 expect 2 "axis data of the mesh has the size 0; it must be at least 1" summary mnist --mesh data=0
 expect 2 "the mesh has two axes named data" summary mnist --mesh data=2,data=2
-expect 2 "with 64 devices; it may have 62" summary mnist --mesh data=64
+expect 0 "130 devices" summary mnist --mesh data=65,tensor=2 --batch 130
+stdout "all_reduce of pack over data"
+expect 2 "the mesh has more than 4096 devices" summary mnist --mesh data=4097
 expect 4 "layers exchange values themselves (synchronized batch norm)" summary "$work/sync.json" --mesh data=2
 expect 2 "give one of --times, --placement, --memory and --mesh" summary mnist --mesh data=2 --times
 finish

@@ -104,6 +104,25 @@ Test(plan, arenas_split_at_the_limit) {
     strata_graph_destroy(graph);
 }
 
+/* Three values lie side by side and are freed in each order, so that each joins the free range before it, the one behind it,
+ * both or none. A value of their whole size then lies where they were. */
+Test(plan, free_ranges_that_touch_become_one_in_whatever_order_they_are_freed) {
+    enum { N = 256 };
+    static const int orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    for (size_t o = 0; o < sizeof orders / sizeof *orders; o++) {
+        strata_graph *graph = new_graph();
+        strata_tensor *x = strata_input(graph, "x", f32, STRATA_SHAPE(1, N)), *sum = strata_exp(x), *parts[3];
+        for (int i = 0; i < 3; i++) parts[i] = strata_exp(x);
+        for (int i = 0; i < 3; i++) sum = strata_add(sum, parts[orders[o][i]]);
+        strata_tensor *whole = strata_broadcast_to(sum, STRATA_SHAPE(3, N));
+        strata_plan plan = make_plan(graph, strata_reduce_sum(whole, NULL, 0, false), INT64_MAX);
+        cr_expect_eq(strata_plan_bytes(&plan, STRATA_ARENA_WORK), 4 * N * (int64_t)sizeof(float), "order %zu: %lld bytes", o,
+                     (long long)strata_plan_bytes(&plan, STRATA_ARENA_WORK));
+        strata_plan_finish(&plan);
+        strata_graph_destroy(graph);
+    }
+}
+
 Test(plan, a_tensor_beyond_the_limit_is_unsupported_and_named) {
     strata_graph *graph = new_graph();
     strata_plan plan;

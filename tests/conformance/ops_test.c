@@ -247,7 +247,7 @@ WITH_HELP(softmax)
 WITH_HELP(norm)
 WITH_HELP(update)
 
-/* ---- what launches declare, which barriers between launches depend on ---- */
+/* ---- what launches declare ---- */
 
 /* Limits of a CPU behind OpenCL, a GPU, and a GPU that is emulated on a CPU. */
 static const strata_kernel_limits classes[] = {
@@ -262,14 +262,30 @@ static const strata_kernel_limits classes[] = {
     CLASS(SOFTWARE_GPU, 1, 4, .item_registers = 0),
 };
 
-/* Compares `writes` of each launch of the node with the buffers that the kernel's file declares as written. */
-static void check_writes(const strata_kernel_limits *limits, const strata_tensor *node) {
+static bool has_constant(const strata_shader *shader, const char *name) {
+    for (int i = 0; i < shader->n_constants; i++)
+        if (!strcmp(shader->constants[i].name, name)) return true;
+    return false;
+}
+
+/* Compares each launch of the node with its kernel's file: numbers of buffers and words, constants, and which buffers are
+ * written. */
+static void check_launches(const strata_kernel_limits *limits, const strata_tensor *node) {
     strata_lowering lowering = {0};
     const bool lowers = !strata_lowering_run(&lowering, limits, NULL, node, NULL);
     for (int l = 0; lowers && l < lowering.n; l++) {
         const strata_launch *launch = &lowering.launches[l];
         const strata_shader *shader = strata_shader_find(launch->kernel, launch->variant);
-        for (int i = 0; shader && i < launch->n_buffers; i++) {
+        if (!shader) continue;
+        cr_expect(launch->n_buffers == shader->n_buffers && launch->n_buffers + launch->n_words == shader->n_words,
+                  "%s: kernel %s: %d buffers and %d words; the kernel has %d and %d", node->op->name, launch->kernel,
+                  launch->n_buffers, launch->n_words, shader->n_buffers, shader->n_words - shader->n_buffers);
+        cr_expect_eq(launch->writes >> launch->n_buffers, 0, "%s: kernel %s writes more than its %d buffers", node->op->name,
+                     launch->kernel, launch->n_buffers);
+        for (int i = 0; i < launch->n_constants; i++)
+            cr_expect(has_constant(shader, launch->constants[i].name), "%s: kernel %s has no constant %s", node->op->name,
+                      launch->kernel, launch->constants[i].name);
+        for (int i = 0; i < launch->n_buffers && i < shader->n_buffers; i++) {
             const bool is_unused = !launch->buffers[i] && !lowering.scratch_bytes;
             cr_expect(is_unused || (launch->writes >> i & 1) == (shader->buffers[i].access != STRATA_SHADER_READ),
                       "%s: kernel %s: the launch declares buffer %s as %s, and the kernel as %s", node->op->name,
@@ -280,7 +296,7 @@ static void check_writes(const strata_kernel_limits *limits, const strata_tensor
     strata_lowering_finish(&lowering);
 }
 
-static void check_writes_of_row(strata_device *host, const op_row *row, strata_dtype dtype) {
+static void check_launches_of_row(strata_device *host, const op_row *row, strata_dtype dtype) {
     run_case run;
     run_case_begin(&run, host);
     for (int i = 0; i < row->n_instances; i++) build_instance(&run, row, &row->instances[i], dtype);
@@ -289,18 +305,18 @@ static void check_writes_of_row(strata_device *host, const op_row *row, strata_d
             const strata_tensor *node = run.graph->nodes[n];
             conformance_families_begin();
             do {
-                if (node->op->lower) check_writes(&classes[c], node);
+                if (node->op->lower) check_launches(&classes[c], node);
             } while (conformance_families_next(node->op->name));
         }
     run_case_end(&run);
 }
 
-Test(conformance_ops, launches_declare_the_buffers_that_their_kernels_write) {
+Test(conformance_ops, launches_of_every_row_fit_their_kernels) {
     strata_device *host = conformance_open("host", &(strata_device_options){.no_tune = true});
     for (const op_table *const *table = case_tables; *table; table++)
         for (int r = 0; r < (*table)->n_rows; r++)
             for (int d = 0; d < STRATA_DTYPE_COUNT; d++)
-                if ((*table)->rows[r].dtypes >> d & 1) check_writes_of_row(host, &(*table)->rows[r], (strata_dtype)d);
+                if ((*table)->rows[r].dtypes >> d & 1) check_launches_of_row(host, &(*table)->rows[r], (strata_dtype)d);
     conformance_close(host);
 }
 

@@ -2,7 +2,8 @@
  *
  * The placement rule of each op. Every instance of the conformance tables is computed whole, and then divided by the
  * partitioner: each dimension of each operand in two and in three uneven parts, alone, and with all other operands that its
- * rule divides together with it. The references compute the parts, so the results differ only by the order of sums. */
+ * rule divides together with it. Operands are also placed at one coordinate, alone and together. The references compute the
+ * parts, so the results differ only by the order of sums. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 #include "tests/support/eval.h"
 #include "tests/support/parts.h"
 
-enum { MOST_PARTS = 3, MOST_ELEMENTS = 4000 };
+enum { MOST_PARTS = 3, MOST_ELEMENTS = 4000, MOST_UPDATES = 24 };
 static strata_error err;
 #define OK(call) cr_assert_eq(call, STRATA_OK, "%s", err.message)
 
@@ -96,9 +97,10 @@ static void assert_same(const trial *t, const strata_array *got, const strata_ar
 /* Evaluates the parts and compares them with the whole results. after: the variables after the whole graph ran. */
 static void check_parts(trial *t, const strata_partition *partition, const strata_array *want, const strata_array *after) {
     const int n = partition->n_devices, n_operands = t->row->n_operands;
-    strata_array values[MOST_PARTS][CASE_INPUTS], got[MOST_PARTS];
+    strata_array values[MOST_PARTS][CASE_INPUTS], got[MOST_PARTS][MOST_UPDATES];
     strata_test_feed feeds[MOST_PARTS][CASE_INPUTS];
     strata_test_part parts[MOST_PARTS];
+    strata_tensor *results[MOST_PARTS][MOST_UPDATES];
     for (int d = 0; d < n; d++) {
         int n_feeds = 0;
         strata_graph *graph = partition->parts[d].graph;
@@ -111,22 +113,25 @@ static void check_parts(trial *t, const strata_partition *partition, const strat
                     leaf = graph->nodes[k];
             feeds[d][n_feeds++] = (strata_test_feed){leaf, &values[d][i]};
         }
-        strata_tensor *const *outputs =
-            t->row->operands[0].variable ? partition->parts[d].updates : partition->parts[d].outputs;
-        parts[d] = (strata_test_part){outputs, 1, feeds[d], n_feeds, &got[d]};
+        const strata_device_part *part = &partition->parts[d];
+        const int n_outputs = !t->row->operands[0].variable;
+        cr_assert_leq(part->n_updates, MOST_UPDATES - 1);
+        if (n_outputs) results[d][0] = part->outputs[0];
+        if (part->n_updates) memcpy(results[d] + n_outputs, part->updates, (size_t)part->n_updates * sizeof(*results[d]));
+        parts[d] = (strata_test_part){results[d], n_outputs + part->n_updates, feeds[d], n_feeds, got[d]};
     }
     cr_assert_eq(strata_test_eval_parts(parts, n, &err), STRATA_OK, "%s: %s", t->row->op, err.message);
     for (int d = 0; d < n; d++) {
         for (int i = 0; i < n_operands; i++) {
-            if (t->row->operands[i].variable) {
+            if (t->row->operands[i].variable && strata_placement_has(&t->mesh, &t->placements[i], d)) {
                 strata_array part = strata_test_part_of(&t->mesh, &t->placements[i], &after[i], d);
                 assert_same(t, &values[d][i], &part, "a variable");
                 strata_array_finish(&part);
             }
             strata_array_finish(&values[d][i]);
         }
-        if (!t->row->operands[0].variable) assert_same(t, &got[d], want, "the result");
-        strata_array_finish(&got[d]);
+        if (!t->row->operands[0].variable) assert_same(t, &got[d][0], want, "the result");
+        for (int i = 0; i < parts[d].n_outputs; i++) strata_array_finish(&got[d][i]);
     }
 }
 
@@ -202,6 +207,18 @@ static void check_dimension(trial *t, int i, int dim, int parts, bool together) 
     check_division(t);
 }
 
+/* Operands at the last of two coordinates: operand i alone, or all, or, for i < 0, all that are variables, whose update is then
+ * made there. */
+static void check_coordinate(trial *t, int i) {
+    memset(t->placements, 0, sizeof t->placements);
+    t->mesh = (strata_mesh){.n_axes = 1, .axes = {{"a", 2}}};
+    for (int k = 0; k < t->row->n_operands; k++) {
+        const bool there = i < 0 ? t->row->operands[k].variable : i == t->row->n_operands || k == i;
+        if (there) t->placements[k] = strata_placement_at(t->placements[k], 0, 1);
+    }
+    check_division(t);
+}
+
 static void check_row(const op_row *row) {
     const int most = row->n_instances < 12 ? row->n_instances : 12;
     for (int k = 0; k < most; k++) {
@@ -215,6 +232,7 @@ static void check_row(const op_row *row) {
             for (int d = 0; d < t.leaves[i]->shape.rank; d++)
                 for (int parts = 2; parts <= MOST_PARTS; parts++)
                     for (int together = 0; together < 2; together++) check_dimension(&t, i, d, parts, together);
+        for (int i = -1; i <= row->n_operands; i++) check_coordinate(&t, i);
         end(&t);
     }
 }

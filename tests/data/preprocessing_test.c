@@ -325,6 +325,67 @@ Test(preprocessing, words_of_missing_values_that_are_told_count_for_the_header) 
     strata_csv_destroy(csv);
 }
 
+/* Whether the first line is names or an example: each sign alone, and the same table without it. */
+Test(preprocessing, a_first_line_is_a_header_when_it_differs_from_all_below) {
+    static const struct {
+        const char *table;
+        bool header;
+    } tables[] = {{"a,b\n1,2\n3,4\n", true},
+                  {"a,2\n1,2\n3,4\n", true},
+                  {"when,n\n2024-01-02,1.5\n2024-01-03,2.5\n", true},
+                  {"2024-01-01,1.5\n2024-01-02,2.5\n2024-01-03,1.5\n", false},
+                  {"NA,1.5\n2,2.5\n3,3.5\n", false},
+                  {"red,1.5\nblue,2.5\nred,1.5\nblue,3.5\nred,2.5\n", false},
+                  {"colour,kind\nred,a\nblue,b\nred,b\nblue,a\n", true},
+                  {"red,a\nblue,b\nred,b\nblue,a\nred,a\n", false},
+                  /* Numbers above numbers are names where they count the columns, as pandas writes them, and no row does. */
+                  {"0,1,2\n1.5,2.5,1.5\n2.5,1.5,3.5\n", true},
+                  {"1,2,3\n1.5,2.5,1.5\n2.5,1.5,3.5\n", true},
+                  {"0,2,1\n1.5,2.5,1.5\n2.5,1.5,3.5\n", false},
+                  {"0,1,3\n1.5,2.5,1.5\n2.5,1.5,3.5\n", false},
+                  {"0.0,1.0,2.0\n1.5,2.5,1.5\n2.5,1.5,3.5\n", false},
+                  {"0,1,2\n9,7,8\n3,4,5\n", true},
+                  {"0,1,2\n3,4,5\n9,7,8\n", false},
+                  {"0,1,2\n0,2,1\n1,1,2\n", false},
+                  {"0,1,kind\n1.5,2.5,a\n1.5,3.5,b\n2.5,1.5,a\n3.5,2.5,b\n", true}};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        strata_csv *csv = NULL;
+        int64_t lines = 0;
+        for (const char *at = tables[i].table; *at; at++) lines += *at == '\n';
+        OK(strata_csv_parse_table("t", tables[i].table, strlen(tables[i].table), NULL, NULL, &csv, &err));
+        cr_expect_eq(strata_csv_n_rows(csv), lines - tables[i].header, "%s", tables[i].table);
+        strata_csv_destroy(csv);
+    }
+}
+
+/* At most 15 words are counted one by one, and all further ones together. */
+Test(preprocessing, words_of_missing_values_are_counted_each) {
+    for (int n = 1; n <= 18; n++) {
+        char words[18][8], text[400] = "x,y\n", wanted[400] = " (";
+        const char *na[18];
+        for (int i = 0; i < n; i++) {
+            snprintf(words[i], sizeof words[i], "m%d", i);
+            na[i] = words[i];
+            for (int k = 0; k <= i % 2; k++) snprintf(text + strlen(text), sizeof text - strlen(text), "m%d,1.5\n", i);
+            if (i < 15)
+                snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s%d m%d", i ? ", " : "", 1 + i % 2, i);
+        }
+        /* of words 15, 16 and 17, those with an odd number stand twice */
+        static const int others[] = {2, 3, 5};
+        if (n > 15) snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), ", %d others", others[n - 16]);
+        strcat(wanted, ")");
+        strcat(text, "1.5,2.5\n2.5,1.5\n");
+        const strata_csv_dialect dialect = {.na = na, .n_na = n, .header = STRATA_CSV_HEADER_YES};
+        strata_csv *csv = NULL;
+        strata_preprocessing *p = NULL;
+        OK(strata_csv_parse_table("t", text, strlen(text), &dialect, NULL, &csv, &err));
+        OK(strata_preprocessing_from_csv(csv, NULL, &p, &err));
+        cr_expect(strstr(strata_preprocessing_found(p), wanted), "%s is not in %s", wanted, strata_preprocessing_found(p));
+        strata_preprocessing_destroy(p);
+        strata_csv_destroy(csv);
+    }
+}
+
 /* The order that is told is that of dates which have several; a date that begins with its year has one. */
 Test(preprocessing, an_order_of_dates_leaves_those_that_begin_with_the_year) {
     const char *text = "d,e,y\n2024-01-30,25.04.1973,1.5\n2024-02-28,15.02.1985,2.5\n2024-03-17,20.04.1987,3.5\n";

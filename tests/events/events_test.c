@@ -82,6 +82,36 @@ Test(events, a_scalar_is_the_bytes_of_the_format) {
     free(bytes);
 }
 
+static bool contains(const unsigned char *bytes, size_t n_bytes, const void *part, size_t n_part) {
+    for (size_t at = 0; at + n_part <= n_bytes; at++)
+        if (!memcmp(bytes + at, part, n_part)) return true;
+    return false;
+}
+
+/* As tensorboard/plugins/hparams/api.proto numbers its fields. */
+Test(events, hyperparameters_are_the_bytes_of_the_format) {
+    static const strata_hyperparameter parameters[] = {{.name = "rate", .number = 0.5}, {.name = "kind", .text = "adam"}};
+    static const char *const tags[] = {"m"};
+    /* Experiment: hparam_infos 4 {name 1, type 4: string 1, number 3}, metric_infos 5 {name 1 {tag 2}};
+     * SessionStartInfo: hparams 1 {key 1, value 2 {number 2, string 3}}; HParamsPluginData: version 0, 2 or 3. */
+    static const unsigned char experiment[] = {0x12, 27,  0x22, 8,   0x0A, 4, 'r',  'a', 't',  'e', 0x20, 3, 0x22, 8, 0x0A, 4,
+                                               'k',  'i', 'n',  'd', 0x20, 1, 0x2A, 5,   0x0A, 3,   0x12, 1, 'm'};
+    static const unsigned char session[] = {0x0A, 17,  0x0A, 4,    'r', 'a',  't',  'e',  0x12, 9,    0x11, 0,
+                                            0,    0,   0,    0,    0,   0xE0, 0x3F, 0x0A, 14,   0x0A, 4,    'k',
+                                            'i',  'n', 'd',  0x12, 6,   0x1A, 4,    'a',  'd',  'a',  'm',  0x29};
+    strata_events *events = NULL;
+    strata_error err = {0};
+    cr_assert_eq(strata_events_create(test_path("run"), &events, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_events_hyperparameters(events, parameters, 2, tags, 1, &err), STRATA_OK, "%s", err.message);
+    strata_events_destroy(events);
+    size_t n_bytes = 0, rest = 0;
+    unsigned char *bytes = read_run(test_path("run"), &n_bytes);
+    cr_expect_eq(count_records(bytes, n_bytes, &rest), 3);
+    cr_expect(contains(bytes, n_bytes, experiment, sizeof experiment), "the experiment");
+    cr_expect(contains(bytes, n_bytes, session, sizeof session), "the session");
+    free(bytes);
+}
+
 enum { N_THREADS = 4, N_EACH = 2000 };
 static void *add_many(void *argument) {
     for (int i = 0; i < N_EACH; i++)

@@ -219,6 +219,14 @@ TEST_ON_HOST(ending, each_of_several_outputs_takes_its_loss_from_a_list) {
     strata_model_destroy(model);
 }
 
+/* A softmax whose outputs are moved, cast and reshaped, which leaves each element beside the same others. */
+static strata_tensor *softmax_through_views(strata_tensor *x) {
+    const strata_shape shape = strata_tensor_shape(x);
+    strata_tensor *y = strata_reshape(strata_softmax(x), STRATA_SHAPE(shape.dims[0], 1, shape.dims[1]));
+    y = strata_transpose(strata_cast(y, STRATA_DTYPE_F32), (int[]){1, 0, 2});
+    return strata_reshape(strata_transpose(y, (int[]){-2, -1, -3}), shape);
+}
+
 /* In graphs of the program's own, losses and metrics take the outputs of a softmax or sigmoid in the same way. */
 Test(ending, losses_and_metrics_of_custom_loops_take_probabilities_too) {
     static const struct {
@@ -226,6 +234,7 @@ Test(ending, losses_and_metrics_of_custom_loops_take_probabilities_too) {
         strata_tensor *(*function)(strata_tensor *x);
         int64_t units;
     } rows[] = {{"sparse_categorical_crossentropy", "accuracy", strata_softmax, 3},
+                {"sparse_categorical_crossentropy", "accuracy", softmax_through_views, 3},
                 {"binary_crossentropy", "accuracy", strata_sigmoid, 1},
                 {"binary_crossentropy", "confusion_matrix", strata_sigmoid, 1}};
     float numbers[] = {-2, 1, 0.5f, 3, -1, -4}, yes[] = {0, 1, 1, 0, 1, 0};

@@ -240,6 +240,43 @@ Test(optimizers, what_is_wrong_says_so) {
     }
 }
 
+/* Each setting that an optimizer uses, below 0, without end and without a value. */
+Test(optimizers, no_setting_of_any_is_taken_out_of_its_range) {
+    static const struct {
+        const char *optimizer, *settings;
+    } uses[] = {{"sgd", "learning_rate momentum"},
+                {"adam", "learning_rate beta1 beta2 epsilon"},
+                {"adamw", "learning_rate beta1 beta2 epsilon weight_decay"},
+                {"rmsprop", "learning_rate rho momentum epsilon"},
+                {"adagrad", "learning_rate accumulator epsilon"},
+                {"lars", "learning_rate momentum trust weight_decay"},
+                {"lamb", "learning_rate beta1 beta2 epsilon weight_decay"}};
+    static const struct {
+        const char *name;
+        size_t offset;
+    } settings[] = {{"learning_rate", offsetof(strata_optimizer, learning_rate)},
+                    {"momentum", offsetof(strata_optimizer, momentum)},
+                    {"beta1", offsetof(strata_optimizer, beta1)},
+                    {"beta2", offsetof(strata_optimizer, beta2)},
+                    {"epsilon", offsetof(strata_optimizer, epsilon)},
+                    {"rho", offsetof(strata_optimizer, rho)},
+                    {"accumulator", offsetof(strata_optimizer, accumulator)},
+                    {"weight_decay", offsetof(strata_optimizer, weight_decay)},
+                    {"trust", offsetof(strata_optimizer, trust)}};
+    const double wrong[] = {-1, NAN, INFINITY, -INFINITY};
+    for (size_t o = 0; o < sizeof uses / sizeof *uses; o++)
+        for (size_t s = 0; s < sizeof settings / sizeof *settings; s++)
+            for (size_t w = 0; strstr(uses[o].settings, settings[s].name) && w < sizeof wrong / sizeof *wrong; w++) {
+                strata_optimizer given = {.name = uses[o].optimizer};
+                const strata_optimizer_kind *kind = NULL;
+                memcpy((char *)&given + settings[s].offset, &wrong[w], sizeof *wrong);
+                err = (strata_error){0};
+                cr_expect_eq(strata_optimizer_check(&given, &kind, &err), STRATA_INVALID, "%s: %s is %g", uses[o].optimizer,
+                             settings[s].name, wrong[w]);
+                cr_expect(strstr(err.message, settings[s].name), "%s: %s", settings[s].name, err.message);
+            }
+}
+
 Test(optimizers, the_ends_of_what_is_allowed_are_allowed) {
     static const strata_optimizer right[] = {
         {.name = "sgd", .momentum = STRATA_ZERO},

@@ -394,6 +394,45 @@ Test(plugin, a_lost_device_stays_lost_and_is_left_alone) {
     }
 }
 
+/* Whatever comes first after the loss. The plugin ends the process if it is called. */
+Test(plugin, every_call_of_a_lost_device_is_refused_without_asking_it) {
+    enum { CREATE, SET, GET, COMPILE, RUN, N_CALLS };
+    strata_error err = {0};
+    cr_assert_eq(load("", &err), STRATA_OK, "%s", err.message);
+    for (int call = 0; call < N_CALLS; call++) {
+        strata_device *device = open_device("faulty:0", 0);
+        strata_variable *w = NULL, *lost = NULL;
+        strata_graph *graph = NULL;
+        strata_executable *exe = NULL, *other = NULL;
+        float numbers[4] = {1, 2, 3, 4};
+        strata_array value = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(4), numbers);
+        const char *name = "x";
+        cr_assert_eq(strata_variable_create(device, "w", STRATA_DTYPE_F32, STRATA_SHAPE(4), &w, &err), STRATA_OK);
+        cr_assert_eq(strata_variable_set(w, &value, &err), STRATA_OK, "%s", err.message);
+        cr_assert_eq(strata_graph_create(&graph, &err), STRATA_OK);
+        strata_tensor *x = strata_input(graph, "x", STRATA_DTYPE_F32, STRATA_SHAPE(4)), *y = strata_add(x, x);
+        cr_assert_eq(strata_executable_create(device, &y, 1, NULL, 0, NULL, &exe, &err), STRATA_OK, "%s", err.message);
+        char fault[64];
+        snprintf(fault, sizeof fault, "again%d+lost:buffer_create:1", call); /* calls are counted from a new text on */
+        setenv("STRATA_FAULTY", fault, 1);
+        expect(strata_variable_create(device, "lost", STRATA_DTYPE_F32, STRATA_SHAPE(4), &lost, &err), STRATA_DEVICE_LOST, &err,
+               "the chip does not answer");
+        strata_status status = STRATA_OK;
+        if (call == CREATE) status = strata_variable_create(device, "v", STRATA_DTYPE_F32, STRATA_SHAPE(4), &lost, &err);
+        if (call == SET) status = strata_variable_set(w, &value, &err);
+        if (call == GET) status = strata_variable_get(w, &value, &err);
+        if (call == COMPILE) status = strata_executable_create(device, &y, 1, NULL, 0, NULL, &other, &err);
+        if (call == RUN) status = strata_executable_run(exe, &name, &value, 1, &value, 1, &err);
+        cr_expect(status == STRATA_DEVICE_LOST && strstr(err.message, "was lost before: faulty:0: the chip does not answer"),
+                  "call %d: %s", call, status ? err.message : "no error");
+        strata_executable_destroy(exe);
+        strata_graph_destroy(graph);
+        strata_variable_destroy(w);
+        strata_device_close(device);
+        unsetenv("STRATA_FAULTY");
+    }
+}
+
 Test(plugin, a_run_that_never_ends_is_a_timeout_and_the_device_lost) {
     strata_error err = {0};
     float sum = 0;

@@ -398,6 +398,12 @@ static strata_plugin_status strange_cost(strata_plugin_program *program, strata_
     out_cost->work_bytes = 4096;
     return STRATA_PLUGIN_OK;
 }
+static strata_plugin_status node_cost(strata_plugin_program *program, int node, strata_plugin_cost *out_cost,
+                                      strata_plugin_error *error) {
+    (void)program, (void)error;
+    out_cost->cycles = 10 + node;
+    return STRATA_PLUGIN_OK;
+}
 static strata_plugin_status no_cost(strata_plugin_program *program, strata_plugin_cost *out_cost, strata_plugin_error *error) {
     (void)program, (void)out_cost;
     snprintf(error->message, sizeof error->message, "nobody counted");
@@ -420,6 +426,12 @@ Test(plugin_tables, costs_that_cannot_be_are_not_known) {
     cr_assert_eq(cost_of(&strange, 3, &cost), STRATA_OK, "%s", err.message);
     cr_assert_eq(cost.cycles, 0, "there is no call for a node");
     cr_assert_eq(cost_of(NULL, -1, &cost), STRATA_OK, "%s", err.message);
+    /* The node -1 stands for the program; the first node is 0. */
+    static const strata_plugin_costs both = {.size = sizeof both, .program = strange_cost, .node = node_cost};
+    for (int node = -1; node < 4; node++) {
+        cr_assert_eq(cost_of(&both, node, &cost), STRATA_OK, "%s", err.message);
+        cr_assert_eq(cost.cycles, node < 0 ? 1000 : 10 + node, "node %d: %g", node, cost.cycles);
+    }
 }
 
 Test(plugin_tables, costs_that_break_a_rule_or_fail_are_errors) {

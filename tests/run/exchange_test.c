@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/trace.h"
 #include "core/op/communication.h"
 #include "core/run/group.h"
 #include "strata/ops.h"
 
-enum { MOST = 4 };
+enum { MOST = 4, MANY = 130 };
 static const strata_dtype f32 = STRATA_DTYPE_F32;
 
 static strata_device *devices[MOST];
@@ -45,7 +46,8 @@ static float value(int r, int64_t i) {
     return (float)(100 * r + i) / 8;
 }
 
-/* One step of the replicas; replica r's input "x" has elements[r], which become value(). Returns the group. */
+/* One step of the replicas; replica r's input "x" has elements[r], which become value(). Returns the group, whose times are
+ * parts of those of the step. */
 static strata_group *run(strata_executable *const *replicas, int n, const int64_t *elements, const bool *contributes) {
     strata_group *group = NULL;
     int slot = 0;
@@ -57,10 +59,27 @@ static strata_group *run(strata_executable *const *replicas, int n, const int64_
         float *data = x < 0 ? NULL : strata_executable_input(exe, slot, x);
         for (int64_t i = 0; data && i < elements[r]; i++) data[i] = value(r, i);
     }
+    const double began = strata_trace_now();
     OK(strata_group_start(group, slot, 0, &err));
     OK(strata_group_finish(group, slot, contributes, &err));
     OK(strata_group_wait(group, slot, &err));
+    const double took = strata_trace_now() - began;
+    const strata_group_counters c = strata_group_get_counters(group);
+    cr_assert_eq(c.steps, 1);
+    cr_assert(c.fold_seconds > 0 && c.wait_seconds >= 0 && c.fold_seconds + c.wait_seconds <= took,
+              "exchanges took %g s, waits %g s of %g s", c.fold_seconds, c.wait_seconds, took);
+    cr_assert(c.hidden_seconds >= 0 && c.hidden_seconds <= c.fold_seconds, "%g s of %g s", c.hidden_seconds, c.fold_seconds);
     return group;
+}
+
+/* Bytes of all replicas that the exchanges of a step read and wrote. */
+static void expect_bytes(const strata_group *group, int64_t read, int64_t written) {
+    const strata_group_counters c = strata_group_get_counters(group);
+    cr_expect_eq(c.bytes_read, (uint64_t)read, "%llu bytes were read, not %lld", (unsigned long long)c.bytes_read,
+                 (long long)read);
+    cr_expect_eq(c.bytes_written, (uint64_t)written, "%llu bytes were written, not %lld", (unsigned long long)c.bytes_written,
+                 (long long)written);
+    cr_expect_eq(c.bytes_sent, 0);
 }
 
 static const float *output(strata_group *group, int replica) {
@@ -98,8 +117,7 @@ Test(exchange, all_gather_lays_uneven_parts_end_to_end) {
                     for (int64_t i = 0; i < lengths[k] * after; i++)
                         cr_assert_eq(got[(o * 5 + at) * after + i], value((int)k, o * lengths[k] * after + i), "axis %d", axis);
         }
-        const strata_group_counters counters = strata_group_get_counters(group);
-        cr_assert_eq(counters.bytes_read, (uint64_t)(before * 5 * after) * 4, "each part is read once");
+        expect_bytes(group, before * 5 * after * 4, 3 * before * 5 * after * 4); /* each part is read once */
         strata_group_destroy(group);
     }
 }
@@ -130,6 +148,9 @@ Test(exchange, reduce_scatter_gives_each_replica_its_part_of_the_sum) {
                 cr_assert_arr_eq(output(scattered, (int)r), output(summed, 0) + 3 * first, (size_t)(3 * lengths[r]) * 4,
                                  "the bits are all_reduce's");
             }
+            const int64_t n = left_out ? 3 : 4;
+            expect_bytes(scattered, n * 21 * 4, 21 * 4);
+            expect_bytes(summed, n * 21 * 4, 4 * 21 * 4);
             strata_group_destroy(scattered);
             strata_group_destroy(summed);
         }
@@ -164,6 +185,7 @@ Test(exchange, a_message_goes_from_one_device_to_another) {
     strata_group *group = run(replicas, 3, (int64_t[]){5, 1, 0}, NULL);
     for (int i = 0; i < 5; i++) cr_assert_eq(output(group, 2)[i], value(0, i));
     cr_assert_eq(output(group, 1)[0], -value(1, 0));
+    expect_bytes(group, 5 * 4, 5 * 4);
     strata_group_destroy(group);
 }
 
@@ -182,12 +204,15 @@ Test(exchange, a_broadcast_reaches_those_who_take_it) {
         cr_assert_eq(output(group, 0)[i], value(1, i));
         cr_assert_eq(output(group, 2)[i], value(1, i));
     }
+    expect_bytes(group, 4 * 4, 2 * 4 * 4);
     strata_group_destroy(group);
 }
 
-static strata_tensor *sum_in(strata_tensor *x, int64_t channel, int64_t members) {
+/* The sum over the devices [first, first + n) in this channel; n 0: over all. */
+static strata_tensor *sum_in(strata_tensor *x, int64_t channel, int64_t first, int n) {
+    const int64_t members[] = {first, first + 1, first + 2};
     const strata_communication_attrs common = {
-        .channel = {.id = channel, .members = members}, .dtype = x->dtype, .shape = x->shape};
+        .channel = strata_channel_make(x->graph, channel, members, n), .dtype = x->dtype, .shape = x->shape};
     return strata_all_reduce_among(x->graph, x, (strata_all_reduce_attrs){.common = common});
 }
 
@@ -199,11 +224,11 @@ Test(exchange, channels_may_come_in_different_orders) {
         graphs[r] = new_graph();
         x[r] = input(graphs[r], STRATA_SHAPE(3));
     }
-    strata_tensor *a = sum_in(strata_neg(sum_in(strata_neg(x[0]), 1, 3)), 0, 0);
-    strata_tensor *b = sum_in(strata_neg(sum_in(strata_neg(x[1]), 1, 3)), 0, 0);
-    b = strata_add(b, sum_in(strata_neg(x[1]), 2, 6));
-    strata_tensor *c = sum_in(strata_neg(x[2]), 0, 0);
-    c = strata_add(c, sum_in(strata_neg(x[2]), 2, 6));
+    strata_tensor *a = sum_in(strata_neg(sum_in(strata_neg(x[0]), 1, 0, 2)), 0, 0, 0);
+    strata_tensor *b = sum_in(strata_neg(sum_in(strata_neg(x[1]), 1, 0, 2)), 0, 0, 0);
+    b = strata_add(b, sum_in(strata_neg(x[1]), 2, 1, 2));
+    strata_tensor *c = sum_in(strata_neg(x[2]), 0, 0, 0);
+    c = strata_add(c, sum_in(strata_neg(x[2]), 2, 1, 2));
     strata_executable *replicas[3] = {compile(graphs[0], 0, strata_neg(a), NULL), compile(graphs[1], 1, strata_neg(b), NULL),
                                       compile(graphs[2], 2, strata_neg(c), NULL)};
     strata_group *group = run(replicas, 3, (int64_t[]){3, 3, 3}, NULL);
@@ -217,6 +242,46 @@ Test(exchange, channels_may_come_in_different_orders) {
     strata_group_destroy(group);
 }
 
+/* Device d sums with the other device of its pair, then with those of all pairs that have the same place in their pair, and the
+ * first device sends a value to the last. */
+Test(exchange, channels_list_devices_of_any_number) {
+    strata_device *many[MANY];
+    strata_executable *replicas[MANY];
+    strata_group *group = NULL;
+    int slot = 0;
+    int64_t every_second[MANY / 2];
+    for (int d = 0; d < MANY; d++) {
+        strata_graph *graph = new_graph();
+        const int64_t pair[] = {d / 2 * 2, d / 2 * 2 + 1};
+        OK(strata_device_open("host", NULL, &many[d], &err));
+        for (int i = 0; i < MANY / 2; i++) every_second[i] = 2 * i + d % 2;
+        strata_tensor *x = strata_neg(input(graph, STRATA_SHAPE(1)));
+        strata_all_reduce_attrs attrs = {.common = {.dtype = f32, .shape = STRATA_SHAPE(1)}};
+        attrs.common.channel = strata_channel_make(graph, 1 + d / 2, pair, 2);
+        x = strata_neg(strata_all_reduce_among(graph, x, attrs));
+        attrs.common.channel = strata_channel_make(graph, MANY + d % 2, every_second, MANY / 2);
+        strata_tensor *sum = strata_all_reduce_among(graph, x, attrs), *sent = NULL;
+        if (d == 0) sent = strata_send(x, 2 * MANY, 0, MANY - 1);
+        if (d == MANY - 1) sum = strata_add(sum, strata_recv(graph, f32, STRATA_SHAPE(1), 2 * MANY, 0, MANY - 1));
+        strata_tensor *y = strata_neg(sum);
+        OK(strata_executable_create_replica(many[d], &y, 1, &sent, sent != NULL, NULL, NULL, &replicas[d], &err));
+        strata_graph_destroy(graph);
+    }
+    OK(strata_group_create(replicas, MANY, NULL, NULL, &group, &err));
+    cr_assert_eq(strata_group_n_exchanges(group), MANY / 2 + 3);
+    OK(strata_group_acquire(group, &slot, &err));
+    for (int d = 0; d < MANY; d++) *(float *)strata_executable_input(replicas[d], slot, 0) = (float)d;
+    OK(strata_group_start(group, slot, 0, &err));
+    OK(strata_group_finish(group, slot, NULL, &err));
+    OK(strata_group_wait(group, slot, &err));
+    /* The sum of 0 to MANY - 1; the first pair's sum is 1. */
+    const float sum = MANY * (MANY - 1) / 2;
+    for (int d = 0; d < MANY; d++)
+        cr_assert_eq(*(const float *)strata_executable_output(replicas[d], slot, 0), -sum - (d == MANY - 1 ? 1 : 0));
+    strata_group_destroy(group);
+    for (int d = 0; d < MANY; d++) strata_device_close(many[d]);
+}
+
 static void expect_refused(strata_executable *a, strata_executable *b, const char *words) {
     strata_group *group = NULL;
     cr_assert_eq(strata_group_create((strata_executable *[]){a, b}, 2, NULL, NULL, &group, &err), STRATA_INVALID);
@@ -225,8 +290,8 @@ static void expect_refused(strata_executable *a, strata_executable *b, const cha
 
 static strata_executable *with_sums(int replica, int64_t first, int64_t second) {
     strata_graph *graph = new_graph();
-    strata_tensor *x = strata_neg(sum_in(strata_neg(input(graph, STRATA_SHAPE(2))), first, 3));
-    return compile(graph, replica, strata_neg(sum_in(x, second, 3)), NULL);
+    strata_tensor *x = strata_neg(sum_in(strata_neg(input(graph, STRATA_SHAPE(2))), first, 0, 2));
+    return compile(graph, replica, strata_neg(sum_in(x, second, 0, 2)), NULL);
 }
 
 static strata_executable *gathering(int replica, int64_t first, int64_t second) {

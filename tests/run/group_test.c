@@ -122,6 +122,52 @@ Test(group, values_cross_segments) {
     strata_group_destroy(group);
 }
 
+Test(group, totals_add_up_what_groups_communicated) {
+    enum { N = 3 };
+    strata_group *groups[2];
+    strata_group_totals totals = {0}, none = {0};
+    strata_group_counters counters[2];
+    double slowest = 0, sum = 0;
+    for (int g = 0; g < 2; g++) {
+        strata_executable *replicas[N];
+        for (int r = 0; r < N; r++) replicas[r] = crossing(r);
+        groups[g] = make_group(replicas, N);
+        for (int step = 0; step < (g ? 4 : 7); step++) {
+            const int slot = acquire(groups[g]);
+            for (int r = 0; r < N; r++) memset(input(groups[g], r, slot, "x"), 0, 6 * sizeof(float));
+            run(groups[g], slot, NULL);
+        }
+        counters[g] = strata_group_get_counters(groups[g]);
+        /* The steps of the second group are no steps of a training, and its exchanges are counted. */
+        strata_group_add(groups[g], N, !g, &totals);
+    }
+    cr_expect_eq(counters[0].steps, 7);
+    cr_expect_eq(totals.sum.steps, 7);
+    cr_expect_eq(totals.most_steps, 7, "the group with most steps shows the imbalance");
+    cr_expect_eq(totals.sum.bytes_read, counters[0].bytes_read + counters[1].bytes_read);
+    cr_expect_eq(totals.sum.bytes_written, counters[0].bytes_written + counters[1].bytes_written);
+    cr_expect_eq(counters[0].bytes_read * 4, counters[1].bytes_read * 7, "each step reads as many bytes");
+    for (int r = 0; r < N; r++) {
+        const double spent = strata_group_replica_seconds(groups[0], r);
+        cr_expect_gt(spent, 0, "replica %d was waited for first in some step", r);
+        slowest = spent > slowest ? spent : slowest;
+        sum += spent;
+    }
+    const strata_communication_totals all = strata_group_total(&totals);
+    cr_expect_float_eq(all.seconds, counters[0].fold_seconds + counters[1].fold_seconds, 1e-12);
+    cr_expect_float_eq(all.hidden * all.seconds, counters[0].hidden_seconds + counters[1].hidden_seconds, 1e-12);
+    cr_expect_float_eq(all.bytes_per_step, (double)(totals.sum.bytes_read + totals.sum.bytes_written) / 7, 1e-6);
+    cr_expect_eq(all.wire_bytes_per_step, 0);
+    cr_expect_float_eq(all.imbalance, slowest * N / sum, 1e-9);
+    /* Groups without replicas that compute examples, and no groups, are balanced. */
+    strata_group_add(groups[0], 0, false, &none);
+    cr_expect_eq(none.sum.steps, 0);
+    cr_expect_eq(none.sum.bytes_read, counters[0].bytes_read);
+    cr_expect_eq(strata_group_total(&none).imbalance, 1);
+    cr_expect_eq(strata_group_total(&none).bytes_per_step, 0);
+    for (int g = 0; g < 2; g++) strata_group_destroy(groups[g]);
+}
+
 /* ---- a regression ---- */
 
 typedef struct replica_model {

@@ -651,6 +651,30 @@ Test(coordinator, a_worker_waits_for_a_coordinator_in_vain) {
     FAILS(strata_coordinator_serve(&opts, &err), STRATA_INVALID, "worker 1 of 1");
 }
 
+Test(coordinator, a_worker_whose_coordinator_is_lost_waits_for_another_one_in_vain) {
+    strata_error err = {0};
+    const pid_t child = fork(); /* this process has no threads yet, so it may fork */
+    if (!child) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        const strata_coordinator_options opts = {
+            .workers = workers, .n_workers = 1, .cluster = &cluster, .functions = functions, .n_functions = FUNCTIONS};
+        strata_coordinator *c = NULL;
+        const bool fails = strata_coordinator_create(&opts, &c, &err) || schedule_work(c, 1, false, NULL, &err) ||
+                           strata_coordinator_join(c, &err);
+        _exit(fails); /* without saying goodbye */
+    }
+    const strata_coordinator_worker_options opts = {.worker = 0,
+                                                    .n_workers = 1,
+                                                    .address = addresses[0],
+                                                    .cluster = &cluster,
+                                                    .functions = functions,
+                                                    .n_functions = FUNCTIONS,
+                                                    .coordinator_seconds = 4};
+    int code = -1;
+    FAILS(strata_coordinator_serve(&opts, &err), STRATA_TIMEOUT, "worker:0 waited 4 s for a coordinator: it was lost: ");
+    cr_assert(waitpid(child, &code, 0) == child && !code, "the coordinator ended with %d", code);
+}
+
 /* ---- hashes of graphs ---- */
 
 static uint64_t hash_of(const char *name, float constant, int64_t width, bool relu, bool more) {

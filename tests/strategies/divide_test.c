@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The training step of mirrored is one graph, which the partitioner divides (core/model/divide.c). It must have the bits of
+ * The steps of mirrored are one graph each, which the partitioner divides (core/model/divide.c). They must have the bits of
  * the steps that are built for each replica by its role, for every layer that treats examples in a way of its own: batch norm,
- * dropout, penalties, recurrent layers, sparse embeddings; and where replicas have no examples. */
+ * dropout, penalties, recurrent layers, sparse embeddings; where replicas have no examples; and where one device makes the
+ * update: one of the replicas' devices, as for central_storage and for a group of several kinds, or another one. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -21,31 +22,85 @@ static const char images[] =
     "{\"input\": [8], \"layers\": [{\"layer\": \"reshape\", \"shape\": [4, 2, 1]}, {\"layer\": \"conv2d\", \"filters\": 4, "
     "\"kernel_size\": 2, \"padding\":"
     "\"same\"}, {\"layer\": \"max_pool2d\", \"size\": 2}, {\"layer\": \"flatten\"},"
-    "{\"layer\": \"dense\", \"units\": 3}], \"loss\": \"sparse_categorical_crossentropy\"}";
+    "{\"layer\": \"dense\", \"units\": 3}], \"optimizer\": {\"name\": \"sgd\", \"learning_rate\": 0.1}, "
+    "\"loss\": \"sparse_categorical_crossentropy\"}";
 static const char series[] =
     "{\"input\": [8], \"layers\": [{\"layer\": \"reshape\", \"shape\": [4, 2]}, {\"layer\": \"lstm\", \"units\": 5}, "
     "{\"layer\": \"layer_norm\"},"
     "{\"layer\": \"dense\", \"units\": 3}], \"loss\": \"sparse_categorical_crossentropy\"}";
 
-/* What was trained, as a hash, and the losses of the epochs. */
+static const char clipped[] =
+    "{\"input\": [8], \"layers\": [{\"layer\": \"reshape\", \"shape\": [4, 2]}, {\"layer\": \"dense\", \"units\": 4, "
+    "\"activation\": \"relu\"}, {\"layer\": \"flatten\"}, {\"layer\": \"dense\", \"units\": 3}], "
+    "\"optimizer\": {\"name\": \"adam\", \"learning_rate\": 0.01, \"clip_global_norm\": 0.5}, "
+    "\"loss\": \"sparse_categorical_crossentropy\"}";
+
+/* Which of three devices makes the updates, and whether the last one only does that. */
+typedef struct layout {
+    int updater;
+    bool stores;
+} layout;
+
+static const layout layouts[] = {{0, false}, {2, false}, {2, true}};
+enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
+
+/* How a model is trained. */
+typedef struct plan {
+    const char *json;
+    /* NULL: each replica makes the updates. */
+    const layout *how;
+    int64_t batch, accumulate;
+    strata_dtype precision;
+    strata_shard_optimizer shards;
+    bool norm;
+    strata_optimizer optimizer;
+} plan;
+
+/* What was trained, as a hash; the losses of the epochs; what the model computes afterwards. */
 typedef struct outcome {
     char sha[65];
-    double losses[2];
-    bool divided;
+    double losses[2], evaluated;
+    /* The bytes of exchanges in a step. */
+    double bytes;
+    strata_array predicted;
+    /* [strata_program_kind] How many programs were divided, and how many were not. */
+    int divided[6], others[6];
 } outcome;
 
-static outcome train(const char *json, int64_t batch, strata_dtype precision, bool by_roles) {
-    test_classes classes = test_classes_make(22, 8);
+/* All devices are the host, so the strategy is made as one of mirrored, and then changed. */
+static strata_strategy *make_strategy(const layout *how) {
     strata_strategy *strategy = test_strategy("mirrored", (const char *[]){"host", "host", "host", NULL}, false);
+    if (!how) return strategy;
+    strategy->updater = how->updater;
+    strategy->n_replicas -= how->stores;
+    strategy->exchanges = &strata_exchanges_through_one;
+    return strategy;
+}
+
+static outcome train(const plan *p, bool by_roles) {
+    test_classes classes = test_classes_make(22, 8);
+    strata_strategy *strategy = make_strategy(p->how);
     strata_model *model = NULL;
     strata_history history = {0};
-    outcome o = {.divided = false};
+    strata_metrics metrics;
+    outcome o = {.losses = {0}};
+    strata_compile_options opts = {
+        .strategy = strategy, .seed = 3, .precision = p->precision, .optimizer = p->optimizer, .gradient_norm = p->norm};
+    if (!opts.optimizer.name && !strstr(p->json, "\"optimizer\"")) opts.optimizer.name = "adam";
+    opts.optimizer.gradient_accumulation_steps = p->accumulate;
     strategy->by_roles = by_roles;
-    OK(strata_model_from_json(json, strlen(json), "the test", &model, &err));
-    OK(strata_model_compile(model, NULL, &(strata_compile_options){.strategy = strategy, .seed = 3, .precision = precision},
-                            &err));
-    OK(strata_model_fit(model, classes.dataset, &(strata_fit_options){.epochs = 2, .batch = batch, .seed = 5}, &history, &err));
-    for (const strata_model_program *p = model->programs; p; p = p->next) o.divided |= p->divided;
+    strategy->shard_optimizer = p->shards;
+    strategy->bucket_bytes = 256; /* several buckets */
+    OK(strata_model_from_json(p->json, strlen(p->json), "the test", &model, &err));
+    OK(strata_model_compile(model, NULL, &opts, &err));
+    OK(strata_model_fit(model, classes.dataset, &(strata_fit_options){.epochs = 2, .batch = p->batch, .seed = 5}, &history,
+                        &err));
+    OK(strata_model_evaluate(model, classes.dataset, p->batch, &metrics, &err));
+    OK(strata_model_predict(model, classes.dataset, p->batch, &o.predicted, &err));
+    o.evaluated = metrics.loss;
+    o.bytes = strata_model_communication(model).bytes_per_step;
+    for (const strata_model_program *program = model->programs; program; program = program->next)
+        (program->divided ? o.divided : o.others)[program->kind]++;
     for (int e = 0; e < 2; e++) o.losses[e] = history.epochs[e].loss;
     OK(strata_model_sha256(model, o.sha, &err));
     strata_history_finish(&history);
@@ -55,20 +110,64 @@ static outcome train(const char *json, int64_t batch, strata_dtype precision, bo
     return o;
 }
 
-static void expect_same_bits(const char *json, int64_t batch, strata_dtype precision) {
-    const outcome one = train(json, batch, precision, false), roles = train(json, batch, precision, true);
-    cr_assert(one.divided);
-    cr_assert(!roles.divided);
-    cr_expect_str_eq(one.sha, roles.sha, "batch %d of %s: %s beside %s", (int)batch, json, one.sha, roles.sha);
+static void expect_same_bits(plan p) {
+    static const strata_program_kind plain[] = {STRATA_PROGRAM_TRAIN, STRATA_PROGRAM_EVALUATE, STRATA_PROGRAM_PREDICT};
+    outcome one = train(&p, false), roles = train(&p, true);
+    for (int i = 0; i < 3; i++)
+        cr_expect(one.divided[plain[i]] || (p.accumulate > 1 && plain[i] == STRATA_PROGRAM_TRAIN), "kind %d", plain[i]);
+    cr_expect_eq(p.accumulate > 1, one.divided[STRATA_PROGRAM_ACCUMULATE] && one.divided[STRATA_PROGRAM_APPLY]);
+    for (int kind = 0; kind < 6; kind++)
+        cr_expect(!one.others[kind] && !roles.divided[kind], "kind %d: %d %d", kind, one.others[kind], roles.divided[kind]);
+    cr_expect_str_eq(one.sha, roles.sha, "batch %d of %s: %s beside %s", (int)p.batch, p.json, one.sha, roles.sha);
     for (int e = 0; e < 2; e++)
-        cr_expect_eq(one.losses[e], roles.losses[e], "batch %d of %s: %.9g beside %.9g", (int)batch, json, one.losses[e],
+        cr_expect_eq(one.losses[e], roles.losses[e], "batch %d of %s: %.9g beside %.9g", (int)p.batch, p.json, one.losses[e],
                      roles.losses[e]);
+    cr_expect_eq(one.evaluated, roles.evaluated, "%s: %.9g beside %.9g", p.json, one.evaluated, roles.evaluated);
+    cr_expect_eq(one.bytes, roles.bytes, "%s: %.9g bytes beside %.9g", p.json, one.bytes, roles.bytes);
+    cr_expect_arr_eq(one.predicted.data, roles.predicted.data, strata_array_bytes(&roles.predicted));
+    strata_array_finish(&one.predicted);
+    strata_array_finish(&roles.predicted);
 }
 
 /* Batches of 10 are divided into 4, 3 and 3, and the last one of an epoch has 2 examples for 3 replicas. */
 Test(divide, has_the_bits_of_steps_that_are_built_by_roles) {
-    const char *const models[] = {dense, images, series};
-    for (int i = 0; i < 3; i++) expect_same_bits(models[i], 10, STRATA_DTYPE_F32);
-    expect_same_bits(dense, 2, STRATA_DTYPE_F32);
-    expect_same_bits(dense, 10, STRATA_DTYPE_BF16);
+    const char *const models[] = {dense, images, series, clipped};
+    for (int i = 0; i < 4; i++) expect_same_bits((plan){.json = models[i], .batch = 10});
+    expect_same_bits((plan){.json = dense, .batch = 2});
+    expect_same_bits((plan){.json = dense, .batch = 10, .precision = STRATA_DTYPE_BF16});
+}
+
+/* The last accumulated batch of an epoch has fewer examples than replicas, so a replica adds nothing to what it has. */
+Test(divide, accumulates_the_bits_of_steps_that_are_built_by_roles) {
+    expect_same_bits((plan){.json = dense, .batch = 10, .accumulate = 2});
+    expect_same_bits((plan){.json = dense, .batch = 5, .accumulate = 3, .precision = STRATA_DTYPE_F16});
+    expect_same_bits((plan){.json = images, .batch = 2, .accumulate = 4, .optimizer = {.name = "sgd"}});
+}
+
+/* The partitioner finds reduce_scatter and all_gather. With the norm of all gradients, or for f16, gradients are added up by
+ * all_reduce; an optimizer without slots has no shards. */
+Test(divide, shards_have_the_bits_of_steps_that_are_built_by_roles) {
+    static const strata_optimizer optimizers[] = {{.name = "adam", .weight_decay = 0.01, .clip_value = 0.01},
+                                                  {.name = "sgd", .momentum = 0.9},
+                                                  {.name = "sgd"},
+                                                  {.name = "rmsprop"},
+                                                  {.name = "adam", .clip_global_norm = 0.1},
+                                                  {.name = "adam", .clip_norm = 0.1}};
+    for (int i = 0; i < 6; i++)
+        expect_same_bits((plan){.json = dense, .batch = 10, .shards = STRATA_SHARD_OPTIMIZER_YES, .optimizer = optimizers[i]});
+    expect_same_bits((plan){.json = images, .batch = 10, .shards = STRATA_SHARD_OPTIMIZER_YES});
+    expect_same_bits((plan){.json = images, .batch = 10, .shards = STRATA_SHARD_OPTIMIZER_YES, .norm = true});
+    expect_same_bits((plan){.json = dense, .batch = 4, .accumulate = 3, .shards = STRATA_SHARD_OPTIMIZER_YES});
+    expect_same_bits((plan){.json = dense, .batch = 10, .precision = STRATA_DTYPE_F16, .shards = STRATA_SHARD_OPTIMIZER_YES});
+}
+
+Test(divide, has_the_bits_of_roles_where_one_device_makes_the_update) {
+    const char *const models[] = {dense, images, series, clipped};
+    for (int k = 0; k < N_LAYOUTS; k++) {
+        for (int i = 0; i < 4; i++) expect_same_bits((plan){.how = &layouts[k], .json = models[i], .batch = 10});
+        expect_same_bits((plan){.how = &layouts[k], .json = dense, .batch = 1});
+        expect_same_bits((plan){.how = &layouts[k], .json = dense, .batch = 10, .precision = STRATA_DTYPE_F16});
+        expect_same_bits((plan){.how = &layouts[k], .json = dense, .batch = 5, .accumulate = 3});
+        expect_same_bits((plan){.how = &layouts[k], .json = dense, .batch = 1, .accumulate = 2});
+    }
 }

@@ -68,6 +68,8 @@ typedef struct trained {
     float losses[64];
     int n_losses;
     double loss;
+    /* Whether the partitioner divided a program (core/model/divide.c). */
+    bool divided;
 } trained;
 
 static strata_model *make_model(strata_strategy *strategy, const training *what) {
@@ -91,6 +93,7 @@ static trained train(strata_strategy *strategy, const training *what) {
     const strata_fit_options opts = {.epochs = 2, .batch = what->batch, .seed = 3, .steps_per_execution = what->together};
     OK(strata_model_fit(model, data.dataset, &opts, &history, &err));
     OK(strata_model_sha256(model, t.sha256, &err));
+    for (const strata_model_program *p = model->programs; p; p = p->next) t.divided |= p->divided;
     t.n_losses = history.n_losses;
     cr_assert_leq(t.n_losses, (int)(sizeof t.losses / sizeof *t.losses));
     memcpy(t.losses, history.losses, (size_t)t.n_losses * sizeof *t.losses);
@@ -125,7 +128,8 @@ static trained expect_as_mirrored(const training *what, int n, strata_strategy_o
 }
 
 Test(tpu, cores_have_the_bits_of_mirrored_hosts) {
-    expect_as_mirrored(&(training){.n = 96, .batch = 12}, 3, (strata_strategy_options){0});
+    const trained t = expect_as_mirrored(&(training){.n = 96, .batch = 12}, 3, (strata_strategy_options){0});
+    cr_expect(t.divided, "the partitioner makes the programs of cores too");
     expect_as_mirrored(&(training){.n = 96, .batch = 16}, 8, (strata_strategy_options){.bytes_per_pack = 1});
 }
 

@@ -99,12 +99,8 @@ static strata_status step(walk *w, const strata_tensor *node, strata_error *err)
 
 /* ---- exchanges ---- */
 
-static bool is_member(const strata_channel *channel, int d) {
-    return !channel->members || (channel->members >> d & 1);
-}
-
 static const strata_tensor *next_of(const walk *w) {
-    return w->at < w->graph->n_nodes ? w->graph->nodes[w->at] : NULL;
+    return w->graph && w->at < w->graph->n_nodes ? w->graph->nodes[w->at] : NULL;
 }
 
 /* Whether all members of the channel of `node` are at an exchange in this channel. */
@@ -112,7 +108,7 @@ static bool is_ready(const walk *walks, int n, const strata_tensor *node) {
     const strata_channel *channel = &((const strata_communication_attrs *)node->attrs)->channel;
     for (int d = 0; d < n; d++) {
         const strata_tensor *own = next_of(&walks[d]);
-        if (!is_member(channel, d)) continue;
+        if (!strata_channel_has(*channel, d)) continue;
         if (!own || own->op != node->op) return false;
         if (((const strata_communication_attrs *)own->attrs)->channel.id != channel->id) return false;
     }
@@ -153,11 +149,11 @@ static strata_status exchange(walk *walks, int n, int d, strata_error *err) {
     const strata_channel channel = ((const strata_communication_attrs *)node->attrs)->channel;
     strata_array sum = {0};
     for (int m = 0; m < n; m++) {
-        if (!is_member(&channel, m)) continue;
+        if (!strata_channel_has(channel, m)) continue;
         const strata_tensor *own = next_of(&walks[m]);
-        const strata_array *x = &walks[m].values[own->inputs[0]->id];
         STRATA_TRY(strata_array_create(own->dtype, own->shape, &walks[m].values[own->id], err));
-        if (node->op == &strata_op_all_gather) continue;
+        if (node->op == &strata_op_all_gather || !own->n_inputs) continue;
+        const strata_array *x = &walks[m].values[own->inputs[0]->id];
         if (!sum.data) {
             STRATA_TRY(strata_array_create(x->dtype, x->shape, &sum, err));
             memcpy(sum.data, x->data, strata_array_bytes(x));
@@ -165,22 +161,26 @@ static strata_status exchange(walk *walks, int n, int d, strata_error *err) {
             add(&sum, x);
         }
     }
+    if (node->op != &strata_op_all_gather && !sum.data)
+        return strata_fail(err, STRATA_INVALID, "no device contributes to a %s", node->op->name);
     for (int m = 0; m < n; m++) {
-        if (!is_member(&channel, m)) continue;
+        if (!strata_channel_has(channel, m)) continue;
         const strata_tensor *own = next_of(&walks[m]);
         const strata_parts_attrs *attrs = own->attrs;
         char *result = walks[m].values[own->id].data;
-        if (own->op == &strata_op_all_reduce) memcpy(result, sum.data, strata_array_bytes(&sum));
+        const bool takes = own->op == &strata_op_all_reduce || attrs->common.takes;
+        const bool one = own->op != &strata_op_all_gather && own->op != &strata_op_reduce_scatter;
+        if (one && takes) memcpy(result, sum.data, strata_array_bytes(&sum));
         if (own->op == &strata_op_reduce_scatter) copy_part(own->inputs[0], attrs, attrs->own, sum.data, result, true);
         for (int k = 0; k < n && own->op == &strata_op_all_gather; k++) {
-            if (!is_member(&channel, k)) continue;
+            if (!strata_channel_has(channel, k)) continue;
             const strata_tensor *other = next_of(&walks[k]);
             copy_part(own, attrs, ((const strata_parts_attrs *)other->attrs)->own, result,
                       walks[k].values[other->inputs[0]->id].data, false);
         }
     }
     strata_array_finish(&sum);
-    for (int m = 0; m < n; m++) walks[m].at += is_member(&channel, m);
+    for (int m = 0; m < n; m++) walks[m].at += strata_channel_has(channel, m);
     return STRATA_OK;
 }
 
@@ -188,14 +188,16 @@ static strata_status exchange(walk *walks, int n, int d, strata_error *err) {
 
 static strata_status begin(walk *w, strata_error *err) {
     const strata_test_part *part = w->part;
-    if (part->n_outputs < 1 || !part->outputs[0]) return strata_fail(err, STRATA_INVALID, "there is no output to evaluate");
-    w->graph = part->outputs[0]->graph;
+    for (int i = 0; i < part->n_outputs; i++)
+        if (part->outputs[i]) w->graph = part->outputs[i]->graph;
+    if (!w->graph) return STRATA_OK;
     STRATA_TRY(strata_graph_check(w->graph, err));
     w->values = calloc((size_t)w->graph->n_nodes, sizeof *w->values);
     w->needed = calloc((size_t)w->graph->n_nodes, sizeof *w->needed);
     if (!w->values || !w->needed)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory to evaluate %d nodes", w->graph->n_nodes);
-    for (int i = 0; i < part->n_outputs; i++) w->needed[part->outputs[i]->id] = true;
+    for (int i = 0; i < part->n_outputs; i++)
+        if (part->outputs[i]) w->needed[part->outputs[i]->id] = true;
     for (int id = w->graph->n_nodes - 1; id >= 0; id--)
         for (int i = 0; w->needed[id] && i < w->graph->nodes[id]->n_inputs; i++)
             w->needed[w->graph->nodes[id]->inputs[i]->id] = true;
@@ -204,7 +206,7 @@ static strata_status begin(walk *w, strata_error *err) {
 
 /* Evaluates nodes up to the next exchange. With one device, exchanges change nothing. */
 static strata_status advance(walk *w, int n_devices, strata_error *err) {
-    for (; w->at < w->graph->n_nodes; w->at++) {
+    for (; next_of(w); w->at++) {
         const strata_tensor *node = w->graph->nodes[w->at];
         if (!w->needed[w->at]) continue;
         if (n_devices > 1 && node->op->flags & STRATA_OP_COMMUNICATION) return STRATA_OK;
@@ -236,6 +238,7 @@ static strata_status walk_all(walk *walks, int n, strata_error *err) {
 static strata_status copy_out(const walk *w, strata_error *err) {
     const strata_test_part *part = w->part;
     for (int i = 0; i < part->n_outputs; i++) {
+        if (!part->outputs[i]) continue;
         const strata_array *value = &w->values[part->outputs[i]->id];
         STRATA_TRY(strata_array_create(value->dtype, value->shape, &part->out_values[i], err));
         if (strata_array_bytes(value)) memcpy(part->out_values[i].data, value->data, strata_array_bytes(value));
@@ -264,5 +267,6 @@ strata_status strata_test_eval_parts(const strata_test_part *parts, int n, strat
 
 strata_status strata_test_eval(strata_tensor *const *outputs, int n_outputs, const strata_test_feed *feeds, int n_feeds,
                                strata_array *out_values, strata_error *err) {
+    if (n_outputs < 1 || !outputs[0]) return strata_fail(err, STRATA_INVALID, "there is no output to evaluate");
     return strata_test_eval_parts(&(strata_test_part){outputs, n_outputs, feeds, n_feeds, out_values}, 1, err);
 }

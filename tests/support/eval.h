@@ -25,7 +25,8 @@ strata_variable strata_test_variable(const char *name, strata_dtype dtype, strat
 strata_status strata_test_eval(strata_tensor *const *outputs, int n_outputs, const strata_test_feed *feeds, int n_feeds,
                                strata_array *out_values, strata_error *err);
 
-/* The graph of one of several devices, with the same meaning as the parameters of strata_test_eval. */
+/* The graph of one of several devices, with the same meaning as the parameters of strata_test_eval. An output may be NULL; its
+ * value is then zeroed. */
 typedef struct strata_test_part {
     strata_tensor *const *outputs;
     int n_outputs;
@@ -34,8 +35,8 @@ typedef struct strata_test_part {
     strata_array *out_values;
 } strata_test_part;
 
-/* Evaluates the graphs of n devices, which exchange values: all_reduce (a sum), reduce_scatter and all_gather among the members
- * of a channel. Every exchange must be needed by the outputs of all its members. */
+/* Evaluates the graphs of n devices, which exchange values among the members of a channel: all_reduce and reduce_to (a sum),
+ * broadcast, reduce_scatter and all_gather. Every exchange must be needed by the outputs of all its members. */
 strata_status strata_test_eval_parts(const strata_test_part *parts, int n, strata_error *err);
 
 #endif

@@ -51,6 +51,14 @@ strata_placement strata_test_random_placement(const strata_mesh *mesh, strata_sh
         strata_dim_split *split = &placement.dims[strata_test_next(state) % (uint64_t)shape.rank];
         if (strata_test_next(state) % 4) split->axes[split->n_axes++] = k;
     }
+    for (int k = 0; k < mesh->n_axes; k++) {
+        bool used = false;
+        for (int d = 0; d < shape.rank; d++)
+            for (int i = 0; i < placement.dims[d].n_axes; i++) used |= placement.dims[d].axes[i] == k;
+        const uint64_t draw = strata_test_next(state);
+        if (!used && draw % 3 == 0)
+            placement = strata_placement_at(placement, k, (int)(draw / 3 % (uint64_t)mesh->axes[k].size));
+    }
     for (int d = 0; d < shape.rank; d++) {
         strata_dim_split *split = &placement.dims[d];
         const int n = strata_dim_split_n_pieces(mesh, split);

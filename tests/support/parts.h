@@ -19,7 +19,8 @@ void strata_test_lengths_finish(strata_test_lengths *lengths);
 
 /* A mesh of 1 to 3 axes of 2 or 3 devices, with at most `most` devices. */
 strata_mesh strata_test_random_mesh(int most, uint64_t *state);
-/* A placement in which each axis of the mesh divides one dimension or none, into random parts of which some are empty. */
+/* A placement in which each axis of the mesh divides one dimension, into random parts of which some are empty, has the value at
+ * one coordinate, or has copies. */
 strata_placement strata_test_random_placement(const strata_mesh *mesh, strata_shape shape, uint64_t *state,
                                               strata_test_lengths *lengths);
 
