@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backends/fallback/fallback.h"
+#include "backends/host/host.h"
 #include "backends/registry.h"
 #include "core/base/ascii.h"
 #include "core/base/lock.h"
@@ -287,6 +288,7 @@ static strata_status add_fallback(strata_device **device, strata_error *err) {
     if (status) strata_device_close(inner);
     if (status) return status;
     (*device)->on_print = inner->on_print;
+    (*device)->on_warning = inner->on_warning;
     (*device)->on_compile_user = inner->on_compile_user;
     return STRATA_OK;
 }
@@ -308,6 +310,15 @@ static bool misses_best(const strata_device_info *rows, int n, const char *which
     bool misses = false;
     for (int i = 0; i < n && !which; i++) misses |= !strcmp(rows[i].skipped, FORKED);
     return misses;
+}
+
+/* Gives the open device the host that computes its programs again. */
+static strata_status add_referee(strata_device **device, strata_error *err) {
+    const strata_status status = strata_host_open(&(*device)->referee, err);
+    if (!status) return STRATA_OK;
+    strata_device_close(*device);
+    *device = NULL;
+    return status;
 }
 
 /* Gives the open device its lock. */
@@ -368,8 +379,10 @@ static strata_status open_locked(const char *which, const strata_device_options 
     if (!status && opts && opts->fast && !(*out_device)->has_fast)
         strata_device_warn(*out_device, "%s: fast changes nothing, as this device has neither matrix units nor CLBlast",
                            (*out_device)->info.id);
+    const bool compares = !status && (!opts || !opts->trust) && backend_of(&(*out_device)->info)->is_compared;
     if (!status && opts && opts->fallback_to_host) status = add_fallback(out_device, err);
     if (!status) status = add_lock(out_device, err);
+    if (!status && compares) status = add_referee(out_device, err);
     strata_devices_free(rows);
     return status;
 }

@@ -19,6 +19,8 @@ typedef struct strata_backend {
     bool is_tried;
     /* It has no driver, so a child of fork may use it although its parent has used it. */
     bool is_built_in;
+    /* The values of its nodes cannot be read one by one, so new programs are compared as a whole with the host's results. */
+    bool is_compared;
     /* `list` limits the time of each call of a driver itself, and may be called by any thread. Otherwise it is called by a
      * thread that may be abandoned, as `open` is. */
     bool limits_list;

@@ -2,7 +2,8 @@
  *
  * The kernel dialect. The C preprocessor reads each kernel's source several times at build time:
  *   STRATA_OPENCL   gives OpenCL C 1.2 text
- *   STRATA_GLSL     gives GLSL 450 for Vulkan 1.1; with STRATA_FETCH too, buffers that are read are texel buffers
+ *   STRATA_GLSL     gives GLSL 450 for Vulkan 1.1; with STRATA_FETCH too, buffers that are read are texel buffers; with
+ *                   STRATA_WORDS, elements of 8 bits are parts of 32-bit words, for devices without 8-bit storage
  *   STRATA_META     gives the kernel's launch interface as a C initializer (see shaders.h)
  * The dialect must stay small. Kernels that do not fit into it are families of their own in subfolders. README.md
  * explains how to write a kernel.
@@ -269,7 +270,48 @@ DIRECTIVE extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
     layout(std430, set = 0, binding = number) ACCESS_##access buffer x##_binding { \
         PASTE(STORAGE_, T) x[];                                                    \
     };
-#ifdef STRATA_FETCH
+#ifdef STRATA_WORDS
+/* Elements of 8 bits are read from words, and written by atomics, which change only their own bits of a word that other
+ * work-items may write too. Buffer x has a function byte_x if it is read, and put_x if it is written. */
+#undef LOAD_u8
+#undef LOAD_bool
+#undef LOAD_b8
+#undef STORE_u8
+#undef STORE_bool
+#undef STORE_b8
+#define LOAD_u8(x, i)       byte_##x(x##_offset + (i))
+#define LOAD_bool(x, i)     (byte_##x(x##_offset + (i)) != 0u ? 1u : 0u)
+#define LOAD_b8(x, i)       byte_##x(x##_offset + (i))
+#define STORE_u8(y, i, v)   put_##y(y##_offset + (i), U32(v))
+#define STORE_bool(y, i, v) put_##y(y##_offset + (i), (v) != 0u ? 1u : 0u)
+#define STORE_b8(y, i, v)   put_##y(y##_offset + (i), U32(v))
+#define GET(x, i)           AT(x, i)
+#define PUT(y, i, v)        AT(y, i) = (v)
+#define BYTES_READ(number, x)                      \
+    STORED(number, READ, b32, x)                   \
+    uint byte_##x(uint i) {                        \
+        return x[i / 4u] >> 8u * (i % 4u) & 0xffu; \
+    }
+#define BYTES_WRITE(number, x)                     \
+    STORED(number, WRITE, b32, x)                  \
+    void put_##x(uint i, uint v) {                 \
+        const uint shift = 8u * (i % 4u);          \
+        atomicAnd(x[i / 4u], ~(0xffu << shift));   \
+        atomicOr(x[i / 4u], (v & 0xffu) << shift); \
+    }
+#define WORDS_u8(number, access, x)              BYTES_##access(number, x)
+#define WORDS_bool(number, access, x)            BYTES_##access(number, x)
+#define WORDS_b8(number, access, x)              BYTES_##access(number, x)
+#define WORDS_f32(number, access, x)             STORED(number, access, f32, x)
+#define WORDS_f16(number, access, x)             STORED(number, access, f16, x)
+#define WORDS_bf16(number, access, x)            STORED(number, access, bf16, x)
+#define WORDS_i32(number, access, x)             STORED(number, access, i32, x)
+#define WORDS_i64(number, access, x)             STORED(number, access, i64, x)
+#define WORDS_b16(number, access, x)             STORED(number, access, b16, x)
+#define WORDS_b32(number, access, x)             STORED(number, access, b32, x)
+#define WORDS_b64(number, access, x)             STORED(number, access, b64, x)
+#define BUFFER_DECLARATION(number, access, T, x) PASTE(WORDS_, T)(number, access, x)
+#elif defined(STRATA_FETCH)
 /* A buffer's access decides how it is bound, as strata_shader_binding_of (shaders.h) reports to the backend. Buffer x
  * has a function fetch_x if it may be read, and put_x if it may be written. */
 #define GET(x, i)    fetch_##x(x##_offset + (i))

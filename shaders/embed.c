@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A tool of the build: writes the C file that holds all variants of one kernel.
- *   embed OUTPUT.c STEM NAME (VARIANT META OPENCL SPIRV FETCH)...
+ *   embed OUTPUT.c STEM NAME (VARIANT META OPENCL SPIRV FETCH WORDS)...
  * STEM is the name by which strata_shader_find finds the kernel ("cpu/matmul"); NAME is the same as a C identifier.
  * META is the kernel's file, preprocessed with STRATA_META: its text between STRATA_META_BEGIN and STRATA_META_END
- * becomes the variant's initializer. OPENCL, SPIRV and FETCH (SPIR-V that reads texel buffers) are files of code; "-"
- * means that the build or the kernel has none. The code is compressed, SPIR-V after its ids were converted to distances
- * (ids.h). shaders.c unpacks it.
+ * becomes the variant's initializer. OPENCL, SPIRV, FETCH (SPIR-V that reads texel buffers) and WORDS (SPIR-V without 8-bit
+ * storage) are files of code; "-" means that the build or the kernel has none. The code is compressed, SPIR-V after its
+ * ids were converted to distances (ids.h). shaders.c unpacks it.
  * Not part of the library. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,19 +119,19 @@ static void write_meta(FILE *out, const char *path) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 9 || (argc - 4) % 5 != 0) die("usage: embed OUTPUT.c STEM NAME (VARIANT META OPENCL SPIRV FETCH)...", "");
+    if (argc < 10 || (argc - 4) % 6 != 0) die("usage: embed OUTPUT.c STEM NAME (VARIANT META OPENCL SPIRV FETCH WORDS)...", "");
     const char *path = argv[1], *stem = argv[2], *name = argv[3];
-    const int n_variants = (argc - 4) / 5;
+    const int n_variants = (argc - 4) / 6;
     FILE *out = fopen(path, "w");
     if (!out) die("cannot write", path);
 
     pack opencl = {0}, vulkan = {0};
-    part(*parts)[3] = calloc((size_t)n_variants, sizeof *parts);
+    part(*parts)[4] = calloc((size_t)n_variants, sizeof *parts);
     if (!parts) die("no memory for", path);
     for (int i = 0; i < n_variants; i++) {
-        char **variant = argv + 4 + 5 * i;
+        char **variant = argv + 4 + 6 * i;
         parts[i][0] = add_part(&opencl, variant[2], 1);
-        for (int k = 1; k < 3; k++) parts[i][k] = add_part(&vulkan, variant[2 + k], 4);
+        for (int k = 1; k < 4; k++) parts[i][k] = add_part(&vulkan, variant[2 + k], 4);
     }
     fprintf(out, "/* Generated from shaders/%s.kernel. */\n#include \"shaders/shaders.h\"\n\n", stem);
     write_pack(out, name, "opencl", &opencl);
@@ -140,11 +140,12 @@ int main(int argc, char **argv) {
     fprintf(out, "const size_t strata_n_shaders_%s = %d;\nconst strata_shader strata_shaders_%s[] = {\n", name, n_variants,
             name);
     for (int i = 0; i < n_variants; i++) {
-        char **variant = argv + 4 + 5 * i;
+        char **variant = argv + 4 + 6 * i;
         fprintf(out, "{.stem = \"%s\", .variant = \"%s\",\n", stem, variant[0]);
         write_part(out, "opencl", name, "opencl", parts[i][0]);
         write_part(out, "spirv", name, "vulkan", parts[i][1]);
         write_part(out, "fetch", name, "vulkan", parts[i][2]);
+        write_part(out, "in_words", name, "vulkan", parts[i][3]);
         write_meta(out, variant[1]);
         fputs("},\n", out);
     }

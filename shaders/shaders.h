@@ -38,10 +38,10 @@ typedef enum strata_shader_access {
 
 typedef enum strata_shader_word_type { STRATA_SHADER_UINT, STRATA_SHADER_INT, STRATA_SHADER_FLOAT } strata_shader_word_type;
 
-/* What a Vulkan device must have enabled; OpenCL devices need nothing. */
+/* What a Vulkan device must have enabled for `spirv` and `fetch`; OpenCL devices need nothing. */
 enum {
     STRATA_SHADER_NEEDS_16BIT_STORAGE = 1, /* storageBuffer16BitAccess */
-    STRATA_SHADER_NEEDS_8BIT_STORAGE = 2,  /* storageBuffer8BitAccess  */
+    STRATA_SHADER_NEEDS_8BIT_STORAGE = 2,  /* storageBuffer8BitAccess; `in_words` does not need it */
     STRATA_SHADER_NEEDS_INT64 = 4,         /* shaderInt64              */
     STRATA_SHADER_NEEDS_MATRIX_UNITS = 8   /* cooperativeMatrix with the type of the kernel's operands, and full subgroups */
 };
@@ -94,6 +94,9 @@ typedef struct strata_shader {
     /* SPIR-V that reads texel buffers, for GPUs that are emulated on a CPU. Every kernel with `spirv` has it, except
      * those for matrix units. */
     strata_shader_code fetch;
+    /* SPIR-V that reads and writes elements of 8 bits as parts of 32-bit words, for devices without 8-bit storage. All its
+     * buffers are storage buffers. Every kernel that needs 8-bit storage has it. */
+    strata_shader_code in_words;
     /* STRATA_SHADER_NEEDS_*. */
     unsigned needs;
     int n_buffers;

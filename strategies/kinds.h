@@ -24,13 +24,15 @@ typedef struct strata_strategy_kind {
     bool workers;
     /* Its devices are cores of one system (strategies/tpu.h); a single worker needs no communicator. */
     bool cores;
-    /* One device owns the optimizer's slots and makes the update for all replicas. Not together with `rewrite`. */
+    /* One device owns the optimizer's slots and makes the update for all replicas. Not together with `average`. */
     bool central;
     /* Its tasks are a chief, workers and parameter servers, which no communicator connects (strategies/parameter_server). */
     bool servers;
-    /* How the training step differs from "add up the gradients of all replicas, then update". Every replica makes the update of
-     * its own copy then. NULL: the step does not differ. */
-    const strata_step_rewrite *rewrite;
+    /* How parameters and states are placed. NULL: every replica has a copy, and each step adds up the gradients of all
+     * replicas. Else every replica trains on its own examples with its own values (the placement `own`,
+     * core/graph/placement.h), and this function builds the program that runs after every strata_strategy_options.every
+     * updates, at the end of an epoch and at the end of a fit. */
+    strata_average *average;
     /* Adds to `choice` the devices that are used when the user names none (optional; NULL: those that mirrored uses).
      *   rows      [n_rows] all devices of the machine
      *   out_kind  *out_kind is this kind when the function is called; "auto" sets it to the kind that it stands for */
@@ -55,10 +57,6 @@ void strata_choice_divide(strata_device_choice *choice, int local_rank, int loca
 /* Chooses the device that strata_device_open(NULL) opens. */
 STRATA_MUST_USE strata_status strata_choose_best(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
                                                  strata_error *err);
-
-/* rewrite.c: a `gradients` function for strata_step_rewrite. The replica's optimizer gets the mean gradient of the replica's
- * own examples, without an exchange; zeros if the replica has no examples. */
-strata_tensor *strata_rewrite_own_mean(const strata_step_replica *replica, strata_tensor *own, strata_tensor *share);
 
 /* mirrored.c: every device gets the sum, and updates its own copy of the variables. */
 extern const strata_step_exchanges strata_exchanges_to_all;

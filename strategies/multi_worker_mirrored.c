@@ -126,7 +126,8 @@ strata_status strata_strategy_meet(const strata_strategy_kind *kind, strata_stra
                                                       .secret = secret,
                                                       .secret_bytes = secret ? strlen(secret) : 0};
     strata_status status = STRATA_OK;
-    if (!kind->cores || spec.world_size > 1) status = strata_communicator_create(&communicator, &opts->communicator, err);
+    if (!(kind->cores || kind->average) || spec.world_size > 1)
+        status = strata_communicator_create(&communicator, &opts->communicator, err);
     if (!opts->local_size) opts->local_rank = spec.local_rank, opts->local_size = spec.local_size;
     strata_cluster_spec_finish(&spec);
     return status;

@@ -178,6 +178,8 @@ static void describe(strata_strategy *strategy, const char *reason) {
     if (strategy->updater >= 0 && used < size)
         used += (size_t)snprintf(text + used, size - used, ", updated on %s",
                                  strata_device_get_info(strategy->devices[strategy->updater])->id);
+    if (strategy->average && used < size)
+        used += (size_t)snprintf(text + used, size - used, ", averaged after every %lld steps", (long long)strategy->every);
     if (strategy->workers.n > 1 && used < size)
         used += (size_t)snprintf(text + used, size - used, ", worker %d of %d%s", strategy->workers.rank, strategy->workers.n,
                                  strategy->workers.mixed ? " (of several kinds: the chief's update counts)" : "");
@@ -236,13 +238,38 @@ static strata_status set_bucket_bytes(strata_strategy *strategy, const strata_st
     return STRATA_OK;
 }
 
+/* Checks `every`, and the options that only the exchange of gradients in each step has. */
+static strata_status check_average(const strata_strategy_kind *kind, const strata_strategy_options *opts, strata_error *err) {
+    if (opts->every && !kind->average)
+        return strata_fail(err, STRATA_INVALID,
+                           "strategy %s: every is %lld, but no parameters are averaged after some steps; local_sgd does this",
+                           kind->name, (long long)opts->every);
+    if (opts->every < 0)
+        return strata_fail(err, STRATA_INVALID,
+                           "strategy %s: every is %lld; it must be a number of steps from 1 on, or 0 for the default, %d",
+                           kind->name, (long long)opts->every, STRATA_DEFAULT_EVERY);
+    if (!kind->average) return STRATA_OK;
+    const char *option = opts->shard_optimizer == STRATA_SHARD_OPTIMIZER_YES ? "shard_optimizer is YES"
+                         : opts->compress                                    ? "compress is given"
+                         : opts->bytes_per_pack > 0                          ? "bytes_per_pack is given"
+                                                                             : NULL;
+    if (!option) return STRATA_OK;
+    return strata_fail(
+        err, STRATA_INVALID,
+        "strategy %s: %s, but no gradients are exchanged, since every replica makes updates of its own; leave the "
+        "option out, or use mirrored or multi_worker_mirrored",
+        kind->name, option);
+}
+
 static strata_status check_options(const strata_strategy_kind *kind, const strata_strategy_options *opts, int n,
                                    strata_error *err) {
     if (kind->most_devices >= 0 && n > kind->most_devices)
         return strata_fail(err, STRATA_INVALID, "strategy %s takes %s; %d devices are named", kind->name,
                            kind->most_devices ? "one device" : "no device by name", n);
-    if (kind->central && kind->rewrite)
-        return strata_fail(err, STRATA_INTERNAL, "strategy %s is central and has a rewrite; it can be one of both", kind->name);
+    if (kind->central && kind->average)
+        return strata_fail(err, STRATA_INTERNAL, "strategy %s is central and has an average; it can be one of both",
+                           kind->name);
+    STRATA_TRY(check_average(kind, opts, err));
     if (opts->parameter_device && !kind->central && !kind->servers)
         return strata_fail(err, STRATA_INVALID,
                            "strategy %s has no parameter device; central_storage and parameter_server have", kind->name);
@@ -254,7 +281,7 @@ static strata_status check_options(const strata_strategy_kind *kind, const strat
                            "strategy %s has one worker; a communicator is multi_worker_mirrored's or tpu's", kind->name);
     if (!kind->cores && opts->tpu_address)
         return strata_fail(err, STRATA_INVALID, "strategy %s has no TPU address; tpu has", kind->name);
-    if (kind->workers && (opts->split || opts->auto_split))
+    if (kind->workers && (opts->communicator || !kind->average) && (opts->split || opts->auto_split))
         return strata_fail(err, STRATA_INVALID, "strategy %s: a split is for the devices of one worker", kind->name);
     if (opts->compress && (!kind->workers || (opts->compress != STRATA_DTYPE_F16 && opts->compress != STRATA_DTYPE_BF16)))
         return strata_fail(err, STRATA_INVALID,
@@ -297,10 +324,12 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     if (kind->central)
         STRATA_TRY(open_parameter_device(strategy, opts->parameter_device, opts->device_options, err));
     else
-        strategy->updater = kind->rewrite ? -1 : choose_updater(strategy);
-    strategy->rewrite = kind->rewrite;
+        strategy->updater = kind->average ? -1 : choose_updater(strategy);
+    strategy->average = kind->average;
+    strategy->every = opts->every ? opts->every : STRATA_DEFAULT_EVERY;
     STRATA_TRY(set_split(strategy, opts, err));
     if (kind->workers && opts->communicator) STRATA_TRY(strata_strategy_join(strategy, opts->communicator, err));
+    if (kind->average) strategy->workers.mixed = false; /* no worker's updates have to be those of another */
     STRATA_TRY(strata_strategy_find_cores(strategy, err));
     strategy->exchanges = choose_exchanges(strategy);
     strategy->workers.wire = opts->compress;

@@ -124,10 +124,11 @@ SUITES = [
 
 # The cases of conformance/ that run the kernels whose names contain one of these words.
 OPS = [
-    ("classification_sums binary_sums softmax", "softmax"), ("pool conv depthwise winograd window", "window"),
+    ("classification_sums binary_sums softmax", "softmax"), ("pool conv depthwise winograd window slab", "window"),
     ("batch_norm layer_norm channel moments", "norm"), ("recurrent", "recurrent"),
-    ("adam adagrad sgd lamb rmsprop moving scatter_update random dropout segment first_index", "update"),
-    ("matmul product units slab roots reduce argmax top_k sum", "products"), ("unary clip", "unary"),
+    ("adam adagrad sgd lamb rmsprop moving scatter_update random dropout segment first_index roots hits",
+     "update"),
+    ("matmul product units reduce argmax top_k sum", "products"), ("unary clip", "unary"),
     ("binary fma_chain", "binary"), ("compare where", "compare"), ("cast dequantize", "cast"),
     ("gather scatter copy fill one_hot transpose pool", "shape"),
 ]

@@ -115,7 +115,7 @@ static strata_support fallback_supports(strata_device *base, const strata_tensor
     const fallback_device *device = (fallback_device *)base;
     strata_device *inner = device->sides[FALLBACK_DEVICE], *host = device->sides[FALLBACK_HOST];
     const char *ignored = NULL;
-    const strata_support support = inner->api->supports(inner, node, reason);
+    const strata_support support = device->distrusted ? STRATA_SUPPORT_NO : inner->api->supports(inner, node, reason);
     if (support != STRATA_SUPPORT_NO) return support;
     return host->api->supports(host, node, &ignored) == STRATA_SUPPORT_NO ? STRATA_SUPPORT_NO : STRATA_SUPPORT_HOST;
 }
@@ -161,6 +161,14 @@ static void fallback_abandon(strata_device *base, const strata_error *why) {
     if (inner->api->abandon) inner->api->abandon(inner, why);
 }
 
+static void fallback_distrust(strata_device *base, const strata_error *why) {
+    fallback_device *device = (fallback_device *)base;
+    if (device->distrusted) return;
+    device->distrusted = true;
+    base->n_distrusted = ++device->sides[FALLBACK_DEVICE]->n_distrusted;
+    strata_device_warn(device->sides[FALLBACK_DEVICE], "%s; the host runs all nodes", why->message);
+}
+
 static void fallback_close(strata_device *base) {
     fallback_device *device = (fallback_device *)base;
     for (int side = 0; side < 2; side++) strata_device_close(device->sides[side]);
@@ -187,6 +195,7 @@ static const strata_device_api fallback_api = {
     .collectives = fallback_collectives,
     .abandon = fallback_abandon,
     .check = strata_fallback_check,
+    .distrust = fallback_distrust,
 };
 
 strata_status strata_fallback_create(strata_device *inner, strata_device **out_device, strata_error *err) {
@@ -198,7 +207,8 @@ strata_status strata_fallback_create(strata_device *inner, strata_device **out_d
         return status;
     }
     device->sides[FALLBACK_DEVICE] = inner;
-    device->base = (strata_device){.api = &fallback_api, .info = inner->info, .runs_at_once = inner->runs_at_once};
+    device->base = (strata_device){
+        .api = &fallback_api, .info = inner->info, .runs_at_once = inner->runs_at_once, .product_dtype = inner->product_dtype};
     strata_fallback_count(device);
     *out_device = &device->base;
     return STRATA_OK;

@@ -45,6 +45,8 @@ typedef struct fallback_device {
     strata_device base;
     /* Indexed by fallback_side. */
     strata_device *sides[2];
+    /* The device proper has computed a program wrongly, so the host runs all nodes of programs that are compiled now. */
+    bool distrusted;
     uint64_t last_ticket;
     /* [ticket t % FALLBACK_TICKETS] The newest ticket of the device proper when ticket t was returned; 0: there was none. */
     uint64_t device_tickets[FALLBACK_TICKETS];

@@ -161,12 +161,12 @@ static strata_status make_ports(cutter *c, strata_error *err) {
 
 /* Chooses the side that runs each node. */
 static void choose_sides(cutter *c) {
-    strata_device *device = c->program->device->sides[FALLBACK_DEVICE];
+    strata_device *device = &c->program->device->base;
     const char *reason = NULL;
     c->program->whole = true;
     for (int i = 0; i < c->piece->n_nodes; i++) {
         const strata_support support = device->api->supports(device, c->piece->nodes[i], &reason);
-        c->sides[i] = support == STRATA_SUPPORT_NO ? FALLBACK_HOST : FALLBACK_DEVICE;
+        c->sides[i] = support == STRATA_SUPPORT_HOST ? FALLBACK_HOST : FALLBACK_DEVICE;
         c->program->whole = c->program->whole && c->sides[i] == FALLBACK_DEVICE;
     }
 }

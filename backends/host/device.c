@@ -36,6 +36,7 @@ struct strata_buffer {
 typedef struct host_step {
     const strata_tensor *node;
     const host_fast_op *fast;        /* NULL: the reference is used */
+    host_wide *wide;                 /* `fast` computes this node instead; NULL: it computes the node itself */
     bool shared;                     /* it is computed by all threads */
     const void **inputs;             /* [slot * n_inputs + i] */
     void **output;                   /* [slot] */
@@ -57,6 +58,8 @@ struct strata_program {
     char *scratch;
     /* Bytes of the scratch memory of each thread. */
     size_t thread_scratch;
+    /* Memory for the f32 operands of nodes of 16 bits; all nodes share it. */
+    char *wide_memory;
     /* The trace with which it was compiled; NULL: none. */
     strata_trace *trace;
 };
@@ -179,6 +182,8 @@ static strata_support host_supports(strata_device *device, const strata_tensor *
 static void host_program_destroy(strata_program *program) {
     if (!program) return;
     for (int i = 0; program->slots && i < 2 * program->n_slots; i++) free(program->slots[i]);
+    for (int i = 0; program->steps && i < program->n_steps; i++) strata_host_wide_destroy(program->steps[i].wide);
+    free(program->wide_memory);
     free(program->slots);
     free(program->addresses);
     free(program->steps);
@@ -210,13 +215,17 @@ static strata_status make_slots(strata_program *program, const strata_piece *pie
 
 static strata_status make_steps(strata_program *program, const strata_piece *piece, strata_error *err) {
     host_device *device = program->device;
-    int64_t scratch = 0;
+    int64_t scratch = 0, wide_bytes = 0;
     void **next = program->addresses;
     for (int i = 0; i < piece->n_nodes; i++) {
         const strata_tensor *node = piece->nodes[i];
         host_step *step = &program->steps[i];
-        *step = (host_step){.node = node, .fast = strata_host_fast_find(node), .inputs = (const void **)next};
-        step->shared = device->n_threads > 1 && step->fast && step->fast->work && step->fast->work(node) >= LEAST_SHARED_WORK;
+        *step = (host_step){.node = node, .wide = strata_host_widen(node), .inputs = (const void **)next};
+        step->fast = step->wide ? step->wide->fast : strata_host_fast_find(node);
+        const strata_tensor *computed = step->wide ? &step->wide->node : node;
+        if (step->wide && step->wide->bytes > wide_bytes) wide_bytes = step->wide->bytes;
+        step->shared =
+            device->n_threads > 1 && step->fast && step->fast->work && step->fast->work(computed) >= LEAST_SHARED_WORK;
         if (step->shared && !device->pool) device->pool = strata_host_pool_create(device->n_threads);
         strata_trace *trace = device->base.trace;
         if (trace) step->label = strata_trace_node(trace, node, step->fast ? "host loop" : "reference", 1);
@@ -224,9 +233,11 @@ static strata_status make_steps(strata_program *program, const strata_piece *pie
             for (int k = 0; k < node->n_inputs; k++) *next++ = address_of(program, piece, slot, node->inputs[k]);
         step->output = next;
         for (int slot = 0; slot < program->n_slots; slot++) *next++ = address_of(program, piece, slot, node);
-        int64_t wanted = step->fast && step->fast->scratch_bytes ? step->fast->scratch_bytes(node) : 0;
+        int64_t wanted = step->fast && step->fast->scratch_bytes ? step->fast->scratch_bytes(computed) : 0;
         if (wanted > scratch) scratch = wanted;
     }
+    if (wide_bytes && !(program->wide_memory = aligned_alloc(64, (size_t)wide_bytes)))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for %lld bytes of f32", (long long)wide_bytes);
     if (!scratch) return STRATA_OK;
     program->thread_scratch = ((size_t)scratch + 63) / 64 * 64;
     program->scratch = aligned_alloc(64, program->thread_scratch * (size_t)device->n_threads);
@@ -329,12 +340,18 @@ static strata_status host_run(strata_program *program, int slot, uint64_t *out_t
                           .scratch = program->scratch,
                           .n_parts = 1,
                           .rows = step->changes_rows ? &rows : NULL};
+        if (step->wide) {
+            call.call.node = &step->wide->node;
+            call.call.output = strata_host_wide_begin(step->wide, call.call.inputs, step->output[slot], program->wide_memory);
+            call.call.inputs = step->wide->values;
+        }
         if (step->shared && program->device->pool)
             strata_host_pool_run(program->device->pool, run_shared, &(shared_call){step, call, program->thread_scratch});
         else if (step->fast)
             step->fast->run(&call);
         else
             STRATA_TRY(step->node->op->reference(&call.call, err));
+        if (step->wide) strata_host_wide_end(step->wide, call.call.output, step->output[slot]);
         if (program->trace)
             strata_trace_add(program->trace, device->trace_track, step->label, device->trace_step, began, strata_trace_now());
     }

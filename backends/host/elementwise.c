@@ -164,26 +164,41 @@ typedef struct step_loop {
 } step_loop;
 
 static step_loop find_loop(const strata_tensor *step) {
-    const bool f32 = step->inputs[step->n_inputs - 1]->dtype == STRATA_DTYPE_F32;
-    if (!f32) return (step_loop){0};
+    if (!strata_dtype_is_float(step->inputs[step->n_inputs - 1]->dtype)) return (step_loop){0};
     if (step->op == &strata_op_where) return (step_loop){.choose = tables().choose};
     if (step->n_inputs == 1) return (step_loop){.unary = find_unary(step->op)};
     return (step_loop){.binary = find_binary(step->op), .compare = find_compare(step->op)};
 }
 
-static strata_status run_step(const void *user, int step, const strata_op_call *call, strata_error *err) {
-    const step_loop *loop = (const step_loop *)user + step;
-    const int64_t n = call->node->shape.dims[0];
+/* Computes a block in f32. Returns false if there is no loop. */
+static bool run_loop(const step_loop *loop, const void *const *inputs, void *output, int64_t n) {
     if (loop->unary)
-        loop->unary->run(call->inputs[0], call->output, n);
+        loop->unary->run(inputs[0], output, n);
     else if (loop->binary)
-        loop->binary->run(call->inputs[0], call->inputs[1], call->output, n);
+        loop->binary->run(inputs[0], inputs[1], output, n);
     else if (loop->compare)
-        loop->compare->run(call->inputs[0], call->inputs[1], call->output, n);
+        loop->compare->run(inputs[0], inputs[1], output, n);
     else if (loop->choose)
-        loop->choose(call->inputs[0], call->inputs[1], call->inputs[2], call->output, n);
+        loop->choose(inputs[0], inputs[1], inputs[2], output, n);
     else
-        return call->node->op->reference(call, err);
+        return false;
+    return true;
+}
+
+static strata_status run_step(const void *user, int step, const strata_op_call *call, strata_error *err) {
+    enum { MOST_INPUTS = 3 };
+    const step_loop *loop = (const step_loop *)user + step;
+    const strata_tensor *node = call->node;
+    const int64_t n = node->shape.dims[0];
+    const void *inputs[MOST_INPUTS] = {0};
+    float rooms[MOST_INPUTS + 1][STRATA_CHAIN_BLOCK_BYTES / sizeof(uint16_t)];
+    for (int i = 0; i < node->n_inputs && i < MOST_INPUTS; i++) {
+        inputs[i] = call->inputs[i];
+        if (strata_host_to_f32(node->inputs[i]->dtype, call->inputs[i], rooms[i], n)) inputs[i] = rooms[i];
+    }
+    const bool narrow = strata_host_is_narrow(node->dtype);
+    if (!run_loop(loop, inputs, narrow ? rooms[MOST_INPUTS] : call->output, n)) return node->op->reference(call, err);
+    if (narrow) strata_host_from_f32(node->dtype, rooms[MOST_INPUTS], call->output, n);
     return STRATA_OK;
 }
 

@@ -27,6 +27,7 @@ static const host_fast_op table[] = {
     {&strata_op_avg_pool2d_grad, strata_host_pool2d_takes, NULL, strata_host_avg_pool2d_grad, NULL},
     {&strata_op_recurrent, strata_host_recurrent_takes, strata_host_recurrent_scratch, strata_host_recurrent, NULL},
     {&strata_op_recurrent_grad, strata_host_recurrent_takes, strata_host_recurrent_scratch, strata_host_recurrent_grad, NULL},
+    {&strata_op_cast, strata_host_cast_takes, NULL, strata_host_cast, strata_host_elementwise_work},
     {&strata_op_fma_chain, strata_host_fma_chain_takes, NULL, strata_host_fma_chain, NULL},
     /* The other optimizers' ops. */
     {NULL, strata_host_update_takes, NULL, strata_host_update, NULL},

@@ -51,6 +51,32 @@ typedef struct host_fast_op {
 /* The row for the node, or NULL: the reference is used. */
 const host_fast_op *strata_host_fast_find(const strata_tensor *node);
 
+/* A node with operands of 16 bits that a loop computes in f32 (widen.c). */
+typedef struct host_wide {
+    const strata_tensor *narrow;
+    /* The same node with f32 operands, and its loop. */
+    strata_tensor node, *tensors, **inputs;
+    const host_fast_op *fast;
+    /* The operands' values. */
+    const void **values;
+    /* Scratch memory for the f32 operands and result. */
+    int64_t bytes;
+} host_wide;
+/* NULL: no operand has 16 bits, or no loop computes the node. */
+host_wide *strata_host_widen(const strata_tensor *node);
+void strata_host_wide_destroy(host_wide *wide); /* NULL is fine */
+/* Converts the operands to `values`, and returns the memory for the result of the loop. strata_host_wide_end converts the
+ * result. */
+void *strata_host_wide_begin(host_wide *wide, const void *const *inputs, void *output, char *scratch);
+void strata_host_wide_end(const host_wide *wide, const void *result, void *output);
+/* Whether the dtype is f16 or bf16. strata_host_to_f32 converts n elements and returns true if it is. strata_host_from_f32
+ * rounds to nearest even. */
+bool strata_host_is_narrow(strata_dtype dtype);
+bool strata_host_to_f32(strata_dtype dtype, const void *from, float *to, int64_t n);
+void strata_host_from_f32(strata_dtype dtype, const float *from, void *to, int64_t n);
+bool strata_host_cast_takes(const strata_tensor *node);
+void strata_host_cast(const host_call *call);
+
 /* Whether the node and its operands are f32; the loops support only f32. */
 bool strata_host_is_f32(const strata_tensor *node);
 

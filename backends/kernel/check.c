@@ -250,7 +250,7 @@ static strata_status refer(const check *c, const values *v, const strata_sample 
         data[i] = to[i] ? to[i] : v->before[i];
         if (i == v->n || !to[i] || first_of(c, v, i) != i) continue;
         memcpy(to[i], v->before[i], (size_t)strata_check_bytes(v->node->inputs[i]));
-        if (move) strata_check_move(v->node->inputs[i], to[i], (uint32_t)i);
+        if (move) strata_check_move(v->node->inputs[i], strata_check_tolerance(v->node->inputs[i]->dtype), to[i], (uint32_t)i);
     }
     const strata_status status = strata_check_refer(v->node, sample, data, err);
     free(data);
@@ -280,7 +280,8 @@ static strata_status measure_error(const check *c, values *v, const strata_sampl
     STRATA_TRY(refer(c, v, sample, true, v->moved, err));
     for (int i = 0; i <= v->n; i++) {
         const strata_tensor *tensor = tensor_of(v, i);
-        if (!strata_check_writes(v->node, i) || !strata_check_is_off(tensor, sample, v->got[i], v->want[i], v->moved[i]))
+        if (!strata_check_writes(v->node, i) ||
+            !strata_check_is_off(tensor, sample, strata_check_tolerance(tensor->dtype), 0, v->got[i], v->want[i], v->moved[i]))
             continue;
         *out_error = fmax(*out_error, strata_check_difference(tensor, sample, v->got[i], v->want[i]));
     }

@@ -2,13 +2,14 @@
  *
  * The internal header of the checks that compare kernels with the ops' references:
  *     verdicts.c   the results of checks (verdicts), in memory and on disk
- *     operands.c   the reference result for a node's operands, and the allowed error
- *     inputs.c     the values of a program that has not run yet
- *     check.c      the nodes of a program, each on what it really reads */
+ *     operands.c   the reference result for a node's operands
+ *     check.c      the nodes of a program, each on what it really reads
+ * core/run/compare.h has the allowed error, and the values of a program that has not run yet. */
 #ifndef STRATA_BACKENDS_KERNEL_CHECK_H
 #define STRATA_BACKENDS_KERNEL_CHECK_H
 
 #include "backends/kernel/lowering.h"
+#include "core/run/compare.h"
 
 /* ---- verdicts.c ---- */
 /* Kernels that compute wrongly. */
@@ -48,17 +49,10 @@ bool strata_checks_suspect(const strata_checks *checks);
 void strata_verdicts_write(const strata_checks *checks);
 
 /* ---- operands.c ---- */
-int64_t strata_check_bytes(const strata_tensor *tensor);
 /* The number of operations plus the bytes that are read and written. */
 double strata_check_work(const strata_tensor *node);
 /* Whether the node writes operand i (updates do), or its own value (i = n_inputs). */
 bool strata_check_writes(const strata_tensor *node, int i);
-/* The elements of a tensor that are compared. */
-typedef struct strata_sample {
-    /* NULL: all. */
-    int64_t *elements;
-    int64_t n;
-} strata_sample;
 /* Chooses the elements of `written`, which the node writes: all, unless the reference takes long for them. */
 strata_status strata_sample_choose(const strata_tensor *node, const strata_tensor *written, uint32_t random, strata_sample *out,
                                    strata_error *err);
@@ -68,22 +62,5 @@ void strata_sample_finish(strata_sample *sample); /* a zeroed one is fine */
  * or, for an update, in place. Uses the op's reference, in double; for large nodes of which all elements are compared the fast
  * loops of the host backend, if it has any for the node. */
 strata_status strata_check_refer(const strata_tensor *node, const strata_sample *sample, void *const *data, strata_error *err);
-bool strata_check_is_finite(const strata_tensor *tensor, const strata_sample *sample, const void *data);
-/* The allowed difference of an element, relative to the tensor's largest value. It is far above rounding errors and far
- * below the errors that a wrong kernel makes. */
-double strata_check_tolerance(strata_dtype dtype);
-/* The largest difference of an element, relative to the tensor's largest value. */
-double strata_check_difference(const strata_tensor *tensor, const strata_sample *sample, const void *got, const void *want);
-/* Whether `got` differs from `want` by more than rounding explains. `moved` is the reference result for operands that were
- * changed by the tolerance; it shows how sensitive the result is. */
-bool strata_check_is_off(const strata_tensor *tensor, const strata_sample *sample, const void *got, const void *want,
-                         const void *moved);
-/* Changes each float of the tensor by at most its dtype's tolerance, relative to the float. */
-void strata_check_move(const strata_tensor *tensor, void *data, uint32_t random);
-
-/* ---- inputs.c ---- */
-/* Writes values that the tensor may have to `data`: floats between 0.25 and 1, and integers that are valid indices and labels
- * for the nodes of the piece that read them. */
-void strata_check_generate(const strata_piece *piece, const strata_tensor *tensor, uint32_t random, void *data);
 
 #endif

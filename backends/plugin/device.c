@@ -258,7 +258,7 @@ strata_status strata_bridge_device_open(const plugin *loaded, const strata_devic
     device->base =
         (strata_device){.api = &plugin_api, .info = *info, .plans_temporaries = !given.wants_arenas, .keeps_constants = true};
     device->stall_seconds = device->base.stall_seconds = stall;
-    device->product_dtype = given.product_dtype;
+    device->base.product_dtype = (strata_dtype)given.product_dtype; /* the enums' values are equal */
     strata_status status = open_plugin_device(device, loaded, index, err);
     if (status) {
         close_device(&device->base);

@@ -238,4 +238,4 @@ static strata_status open(const strata_device_info *info, const strata_device_op
 
 extern const strata_backend strata_backend_plugin;
 const strata_backend strata_backend_plugin = {
-    .name = "plugin", .own_names = true, .limits_list = true, .list = list, .open = open};
+    .name = "plugin", .own_names = true, .is_compared = true, .limits_list = true, .list = list, .open = open};

@@ -66,8 +66,6 @@ typedef struct plugin_device {
     double stall_seconds;
     /* The largest number of runs that were submitted in one call; a wait may take stall_seconds times this number. */
     int longest_call;
-    /* From strata_plugin_device_info. */
-    strata_plugin_dtype product_dtype;
     uint64_t last_ticket;
     /* The tickets of runs and copies that have not been waited for, ascending. There is room for a run on each slot of each
      * program, and for some copies. */

@@ -84,12 +84,18 @@ void strata_vulkan_pipelines_save(vulkan_device *device) {
 }
 
 /* ---- layouts ---- */
+/* The kernel's module that suits the device. */
+static const strata_shader_code *code_of(const vulkan_device *device, const strata_shader *shader) {
+    const bool has_bytes = device->physical.storage_8bit || !(shader->needs & STRATA_SHADER_NEEDS_8BIT_STORAGE);
+    if (!has_bytes) return &shader->in_words;
+    return device->physical.fetches && shader->fetch.bytes ? &shader->fetch : &shader->spirv;
+}
+
 unsigned strata_vulkan_bindings_of(const vulkan_device *device, const strata_shader *shader) {
     unsigned bindings = 0;
     for (int b = 0; b < shader->n_buffers; b++) {
-        const strata_shader_binding binding = device->physical.fetches && shader->fetch.bytes
-                                                  ? strata_shader_binding_of(&shader->buffers[b])
-                                                  : STRATA_SHADER_STORAGE;
+        const strata_shader_binding binding =
+            code_of(device, shader) == &shader->fetch ? strata_shader_binding_of(&shader->buffers[b]) : STRATA_SHADER_STORAGE;
         bindings |= (1u + (unsigned)binding) << 2 * b;
     }
     return bindings;
@@ -265,8 +271,7 @@ strata_status strata_vulkan_pipeline_get(vulkan_device *device, const strata_ker
     VkPipeline handle = VK_NULL_HANDLE;
     vulkan_layout layout;
     STRATA_TRY(strata_vulkan_layout_get(device, strata_vulkan_bindings_of(device, kernel->shader), &layout, err));
-    const strata_shader_code *code =
-        device->physical.fetches && kernel->shader->fetch.bytes ? &kernel->shader->fetch : &kernel->shader->spirv;
+    const strata_shader_code *code = code_of(device, kernel->shader);
     void *spirv = NULL;
     const strata_status loaded = strata_shader_load(kernel->shader, code, &spirv, err);
     if (loaded) return strata_fail_in(err, loaded, "%s", device->base.info.id);

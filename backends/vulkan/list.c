@@ -70,9 +70,9 @@ static void read_features(const vulkan_functions *vk, const extension_list *exte
     /* A layered implementation requires this extension to be enabled if it is listed. */
     if (has(extensions, "VK_KHR_portability_subset")) out->extensions[out->n_extensions++] = "VK_KHR_portability_subset";
 
-    uint32_t dtypes = 1u << STRATA_DTYPE_F32 | 1u << STRATA_DTYPE_I32;
+    /* Without 8-bit storage, kernels access u8 and bool as parts of words. */
+    uint32_t dtypes = 1u << STRATA_DTYPE_F32 | 1u << STRATA_DTYPE_I32 | 1u << STRATA_DTYPE_U8 | 1u << STRATA_DTYPE_BOOL;
     if (out->storage_16bit) dtypes |= 1u << STRATA_DTYPE_F16 | 1u << STRATA_DTYPE_BF16;
-    if (out->storage_8bit) dtypes |= 1u << STRATA_DTYPE_U8 | 1u << STRATA_DTYPE_BOOL;
     if (out->int64) dtypes |= 1u << STRATA_DTYPE_I64;
     out->info.dtypes = dtypes;
 }
@@ -161,6 +161,10 @@ static strata_status choose_queue(const vulkan_functions *vk, vulkan_physical *o
     return STRATA_OK;
 }
 
+/* With fewer work-items in a work-group, each of which starts as slowly as a large one, a step of a small network takes
+ * minutes. */
+enum { LEAST_WORKGROUP = 8 };
+
 /* Writes the reason why kernels cannot run on the device; "" if they can. */
 static void find_obstacle(vulkan_physical *device) {
     const VkPhysicalDeviceProperties *properties = &device->properties;
@@ -177,6 +181,11 @@ static void find_obstacle(vulkan_physical *device) {
     else if (properties->limits.maxPerStageDescriptorStorageBuffers < STRATA_SHADER_MAX_BUFFERS)
         snprintf(info->skipped, sizeof info->skipped, "it binds %u buffers; kernels need %d",
                  properties->limits.maxPerStageDescriptorStorageBuffers, STRATA_SHADER_MAX_BUFFERS);
+    else if (info->max_workgroup < LEAST_WORKGROUP || properties->limits.maxComputeWorkGroupSize[0] < LEAST_WORKGROUP)
+        snprintf(
+            info->skipped, sizeof info->skipped,
+            "its work-groups have at most %u work-items (%u in a row); Vulkan demands 128 of a device, and kernels need %d",
+            info->max_workgroup, properties->limits.maxComputeWorkGroupSize[0], LEAST_WORKGROUP);
     else if (!info->memory_bytes)
         snprintf(info->skipped, sizeof info->skipped, "its driver (%.100s) says that it has no memory", info->driver);
 }

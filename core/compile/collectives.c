@@ -49,7 +49,7 @@ static bool cores_can_perform(const strata_cores *cores, const strata_tensor *no
     const bool gathers = node->op == &strata_op_all_gather, reduces = node->op == &strata_op_all_reduce;
     if (!gathers && !reduces && node->op != &strata_op_reduce_scatter) return false;
     const strata_communication_attrs *common = node->attrs;
-    if (common->every || !node->n_inputs || count_members(cores, common->channel) < 2) return false;
+    if (!node->n_inputs || count_members(cores, common->channel) < 2) return false;
     if (gathers) return !spans_workers(cores, node);
     if (!(cores->sum_dtypes >> common->dtype & 1)) return false;
     if (reduction_of(node) != STRATA_REDUCE_SUM && (common->dtype != STRATA_DTYPE_F32 || spans_workers(cores, node)))

@@ -477,7 +477,7 @@ static strata_status placement_under(partitioner *p, const division *v, const ch
     if (!is_result) return STRATA_OK;
     /* A sum over a divided factor, of values that are each device's own or of its own examples, is its own too. */
     const unsigned summed = c->used & ~seen;
-    out_placement->own = (out_placement->own | (v->factors.own ? summed : 0)) & ~seen;
+    out_placement->own = (out_placement->own | (v->factors.own || p->opts->own_sums ? summed : 0)) & ~seen;
     out_placement->partial = (out_placement->partial | summed) & ~out_placement->own;
     return STRATA_OK;
 }
@@ -952,13 +952,14 @@ static strata_status build_parts(partitioner *p, division *v, strata_error *err)
     return node->op->flags & STRATA_OP_UPDATE ? spread_update(p, node, err) : STRATA_OK;
 }
 
-/* An all_reduce of the graph: here a value must be complete, where updates are made. If all its readers want pieces, each device
- * gets its own. */
+/* An all_reduce of the graph: here a value must be complete, where updates are made. If all its readers want pieces, each
+ * device gets its own. */
 static strata_status add_exchange(partitioner *p, const strata_tensor *node, strata_error *err) {
     static const strata_placement everywhere = {0};
-    const strata_placement *to = p->opts->update ? p->opts->update : &everywhere;
     const form *x = p->forms[node->inputs[0]->id];
     const strata_all_reduce_attrs *given = node->attrs;
+    /* One with a channel is that of a layer, whose result all devices need that compute. */
+    const strata_placement *to = p->opts->update && !given->common.channel.id ? p->opts->update : &everywhere;
     const strata_placement *wanted = given->reduction == STRATA_REDUCE_SUM && !p->opts->whole_sums ? p->wanted[node->id] : NULL;
     strata_placement placement = x->placement;
     form *f;
@@ -982,7 +983,8 @@ static strata_status add_exchange(partitioner *p, const strata_tensor *node, str
 
 /* ---- values that follow each other ---- */
 
-/* The split of the n elements from `begin` on of a dimension that is divided by `split`: each device keeps what it has of them. */
+/* The split of the n elements from `begin` on of a dimension that is divided by `split`: each device keeps what it has of
+ * them. */
 static strata_status split_of_range(partitioner *p, const strata_dim_split *split, int64_t begin, int64_t n,
                                     strata_dim_split *out_split, strata_error *err) {
     const int pieces = strata_dim_split_n_pieces(p->mesh, split);

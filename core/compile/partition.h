@@ -19,8 +19,9 @@
  *
  * An all_reduce in the graph says where a value must be complete: it is an exchange if the devices' values differ, and nothing
  * if they are equal. An update of variables with different placements follows those that are divided: a variable of which each
- * device has a copy is updated in parts, which an all_gather brings together. An op without a rule, or a division that its rule does not allow, is computed from gathered operands by
- * every device; the exchanges name the node, so that a report can say so. Gradients must be in the graph already. */
+ * device has a copy is updated in parts, which an all_gather brings together. An op without a rule, or a division that its
+ * rule does not allow, is computed from gathered operands by every device; the exchanges name the node, so that a report can
+ * say so. Gradients must be in the graph already. */
 #ifndef STRATA_CORE_PARTITION_H
 #define STRATA_CORE_PARTITION_H
 
@@ -32,15 +33,19 @@ typedef struct strata_partition_options {
     int first, n;
     /* Each device computes the statistics of batch norm of its own examples; else they are those of all examples. */
     bool own_statistics;
+    /* Each device computes a step of its own: a sum over a divided dimension is each device's own value, not a part of one
+     * sum. */
+    bool own_sums;
     /* [n] Whether the device's examples count; NULL: all do. Others add nothing to partial variables. */
     const bool *counts;
     /* The placement of an input or of a variable, which is read by `leaf`. An input may be partial: the values that the
-     * devices are given add up to it. So may a variable: the devices' variables add up to it. */
+     * devices are given add up to it. So may a variable: the devices' variables add up to it. Both may be each device's own. */
     const strata_placement *(*place)(void *user, const strata_tensor *leaf);
-    /* Where updates are made; NULL: wherever the variables are. With a coordinate, the all_reduces of the graph deliver their
-     * values there, and devices that have copies of a variable get its new value from there. An axis in `own`: along it several
-     * devices make the update, each with a value of its own (they may round differently), and all copies of a variable get the
-     * value of the first one. `own` may then be together with a coordinate, which is that of one of these devices. */
+    /* Where updates are made; NULL: wherever the variables are. With a coordinate, the all_reduces of the graph that name no
+     * channel deliver their values there, and devices that have copies of a variable get its new value from there. An axis in
+     * `own`: along it several devices make the update, each with a value of its own (they may round differently), and all
+     * copies of a variable get the value of the first one. `own` may then be together with a coordinate, which is that of one
+     * of these devices. */
     const strata_placement *update;
     /* The devices that are not made here have coordinates of their own for updates, from which they get the new values. */
     bool each_worker_updates;
@@ -75,8 +80,8 @@ typedef struct strata_device_part {
 
 /* An exchange that the partitioner inserted, for reports. */
 typedef struct strata_partition_exchange {
-    /* The node whose value is exchanged, and the node that needs it (NULL: it is an output). Nodes of the whole graph. An update
-     * of a variable in parts needs its own value: the devices' copies become equal again. */
+    /* The node whose value is exchanged, and the node that needs it (NULL: it is an output). Nodes of the whole graph. An
+     * update in parts, or at one coordinate, needs its own value: the devices' copies become equal again. */
     const strata_tensor *value, *reader;
     /* The op's name: "all_reduce", "reduce_scatter", "all_gather", "reduce_to", "broadcast". */
     const char *op;

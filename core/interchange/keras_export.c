@@ -126,7 +126,7 @@ static int export_layer(strata_keras_export *ex, const strata_layer *layer, int 
         tensors[i] = ex->calls[inputs[i]].y;
         mask = strata_keras_common_mask(mask, ex->calls[inputs[i]].mask);
     }
-    strata_tensor *y = strata_layer_build(&ex->context, layer, number, layer->name, tensors, n);
+    strata_tensor *y = strata_layer_build(&ex->context, layer, number, layer->name, tensors, n, NULL);
     if (strata_tensor_is_poison(y)) return inputs[0];
     const int rank = strata_tensor_shape(tensors[0]).rank;
     mask = output_mask(ex, layer, mask);

@@ -23,7 +23,7 @@ static strata_onnx_val export_layer(strata_onnx_export *ex, const strata_layer *
                                     int n) {
     strata_tensor *tensors[STRATA_MAX_LAYER_INPUTS];
     for (int i = 0; i < n; i++) tensors[i] = x[i].tensor;
-    strata_onnx_val y = {x->name, strata_layer_build(&ex->context, layer, call, layer->name, tensors, n)};
+    strata_onnx_val y = {x->name, strata_layer_build(&ex->context, layer, call, layer->name, tensors, n, NULL)};
     if (strata_tensor_is_poison(y.tensor)) return y;
     const strata_onnx_layer_export export = layer->kind->own ? NULL : strata_onnx_find_layer(layer->kind->name);
     if (export)

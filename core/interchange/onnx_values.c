@@ -349,7 +349,7 @@ static strata_status add_call(strata_onnx_import *im, const strata_layer_kind *k
     out->value = strata_model_add_call(im->model, im->model->list.n - 1, name, places, n);
     if (im->model->building.status)
         return strata_onnx_fail(im, im->model->building.status, "%s", im->model->building.error.message);
-    out->tensor = strata_layer_build(&im->context, &im->model->list.layers[im->model->list.n - 1], 1, name, tensors, n);
+    out->tensor = strata_layer_build(&im->context, &im->model->list.layers[im->model->list.n - 1], 1, name, tensors, n, NULL);
     strata_graph_set_scope(im->built, NULL);
     return strata_onnx_check_built(im);
 }
@@ -461,7 +461,7 @@ strata_status strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind 
         const strata_layer layer = {.kind = kind, .options = (void *)options, .name = name};
         strata_layer_context context = {.declaring = true, .parameters = &im->folded_parameters};
         strata_tensor *x = im->values[input].folded;
-        made.folded = strata_layer_build(&context, &layer, 1, name, &x, 1);
+        made.folded = strata_layer_build(&context, &layer, 1, name, &x, 1, NULL);
         strata_graph_set_scope(im->folding, NULL);
         STRATA_TRY(strata_onnx_check_built(im));
         return strata_onnx_add_value(im, made, out);

@@ -24,40 +24,26 @@ static strata_tensor *channel_row(strata_tensor *x, int64_t first, int64_t n) {
     return strata_slice(x, &first, &n);
 }
 
-/* The number of rows of x, its mean and its variance in each channel. Rows of padding are left out; of none, all are 0. */
-static void moments(strata_tensor *x, strata_tensor *mask, strata_tensor **out_n, strata_tensor **out_mean,
-                    strata_tensor **out_variance) {
-    strata_graph *graph = strata_tensor_graph(x);
+/* The mean and the variance of x in each channel. With `synchronized` they are those of all replicas' examples: the rows are
+ * counted and the sums are added up over the replicas. Rows of padding are left out; of none, both are 0. */
+static void moments(strata_layer_context *context, strata_tensor *x, strata_tensor *mask, bool synchronized,
+                    strata_tensor **out_mean, strata_tensor **out_variance) {
     const strata_shape shape = strata_tensor_shape(x);
     const int64_t channels = shape.rank ? shape.dims[shape.rank - 1] : 0, elements = strata_shape_elements(shape);
     const int64_t rows = channels ? elements / channels : 0;
-    if (!mask) {
-        strata_tensor *both = strata_reshape(strata_moments(x), STRATA_SHAPE(2 * channels));
-        *out_n = strata_scalar(graph, STRATA_DTYPE_F32, (double)rows);
-        *out_mean = channel_row(both, 0, channels);
-        *out_variance = channel_row(both, channels, channels);
-        return;
-    }
-    strata_tensor *held = strata_reshape(strata_cast(mask, STRATA_DTYPE_F32), STRATA_SHAPE(rows, 1));
     strata_tensor *each = strata_reshape(strata_cast(x, STRATA_DTYPE_F32), STRATA_SHAPE(rows, channels));
-    *out_n = strata_reduce_sum(held, NULL, 0, false);
-    strata_tensor *least_one = strata_max(*out_n, strata_scalar(graph, STRATA_DTYPE_F32, 1));
-    *out_mean = strata_div(strata_reduce_sum(strata_mul(each, held), (int[]){0}, 1, false), least_one);
-    strata_tensor *squares = strata_mul(strata_square(strata_sub(each, *out_mean)), held);
-    *out_variance = strata_div(strata_reduce_sum(squares, (int[]){0}, 1, false), least_one);
-}
-
-/* Computes the mean and the variance over the n rows of all replicas from those of each replica. The mean is the sum of n mean,
- * divided by the sum of n. The variance is the sum of n (variance + (mean - mean of all)^2), divided by it. */
-static void moments_of_all(strata_layer_context *context, strata_tensor *n, strata_tensor **mean, strata_tensor **variance) {
-    const int64_t channels = strata_shape_elements(strata_tensor_shape(*mean));
-    strata_tensor *one = strata_scalar(strata_tensor_graph(n), STRATA_DTYPE_F32, 1), *own = *mean;
-    strata_tensor *parts[] = {strata_mul(own, n), strata_reshape(n, STRATA_SHAPE(1))};
-    strata_tensor *sums = strata_layer_sum_over_replicas(context, strata_concat(parts, 2, 0));
-    strata_tensor *all = strata_max(channel_row(sums, channels, 1), one);
-    *mean = strata_div(channel_row(sums, 0, channels), all);
-    strata_tensor *apart = strata_square(strata_sub(own, *mean));
-    *variance = strata_div(strata_layer_sum_over_replicas(context, strata_mul(strata_add(*variance, apart), n)), all);
+    strata_tensor *held = mask ? strata_reshape(strata_cast(mask, STRATA_DTYPE_F32), STRATA_SHAPE(rows, 1)) : NULL;
+    strata_tensor *n = held ? strata_reduce_sum(held, NULL, 0, false) : strata_layer_count_rows(context, x, rows);
+    strata_tensor *sum = strata_reduce_sum(held ? strata_mul(each, held) : each, (int[]){0}, 1, false);
+    strata_tensor *both[] = {sum, strata_reshape(n, STRATA_SHAPE(1))}, *sums = strata_concat(both, 2, 0);
+    if (synchronized) sums = strata_layer_sum_over_replicas(context, sums);
+    strata_tensor *one = strata_scalar(strata_tensor_graph(x), STRATA_DTYPE_F32, 1);
+    strata_tensor *least_one = strata_max(channel_row(sums, channels, 1), one);
+    *out_mean = strata_div(channel_row(sums, 0, channels), least_one);
+    strata_tensor *squares = strata_square(strata_sub(each, *out_mean));
+    squares = strata_reduce_sum(held ? strata_mul(squares, held) : squares, (int[]){0}, 1, false);
+    if (synchronized) squares = strata_layer_sum_over_replicas(context, squares);
+    *out_variance = strata_div(squares, least_one);
 }
 
 static strata_tensor *batch_norm_build(const void *options, strata_layer_context *context, strata_tensor *x) {
@@ -73,9 +59,7 @@ static strata_tensor *batch_norm_build(const void *options, strata_layer_context
     if (strata_layer_is_training(context)) {
         const bool synchronized = opts->synchronized && strata_layer_has_replicas(context);
         if (mask || synchronized) {
-            strata_tensor *n = NULL;
-            moments(x, mask, &n, &mean, &variance);
-            if (synchronized) moments_of_all(context, n, &mean, &variance);
+            moments(context, x, mask, synchronized, &mean, &variance);
             y = strata_batch_norm(x, mean, variance, gamma, beta, epsilon);
         } else {
             y = strata_batch_norm_training(x, gamma, beta, epsilon, &mean, &variance);

@@ -247,6 +247,13 @@ bool strata_layer_has_replicas(const strata_layer_context *context) {
     return strata_layer_is_training(context) && context->has_replicas;
 }
 
+strata_tensor *strata_layer_count_rows(strata_layer_context *context, strata_tensor *x, int64_t rows) {
+    strata_graph *graph = strata_tensor_graph(x);
+    const int64_t batch = strata_tensor_shape(x).rank ? strata_tensor_shape(x).dims[0] : 0;
+    if (!context->examples || batch < 1) return strata_scalar(graph, STRATA_DTYPE_F32, (double)rows);
+    return strata_mul(context->examples, strata_scalar(graph, STRATA_DTYPE_F32, (double)(rows / batch)));
+}
+
 strata_tensor *strata_layer_sum_over_replicas(strata_layer_context *context, strata_tensor *x) {
     if (!strata_layer_has_replicas(context)) return x;
     context->exchanges_inside = true;
@@ -314,10 +321,11 @@ static strata_tensor *build_layer(strata_layer_context *context, const strata_la
 }
 
 strata_tensor *strata_layer_build(strata_layer_context *context, const strata_layer *layer, int call, const char *name,
-                                  strata_tensor *const *inputs, int n) {
+                                  strata_tensor *const *inputs, int n, strata_tensor *mask) {
     strata_graph *graph = strata_tensor_graph(inputs[0]);
     const int first = graph->n_nodes;
     context->call = call;
+    context->mask = mask;
     strata_tensor *y = build_layer(context, layer, name, inputs, n);
     if (context->costs) *context->costs++ = (strata_layer_cost){strata_tensor_shape(y), strata_graph_flops(graph, first)};
     return y;

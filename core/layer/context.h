@@ -138,6 +138,8 @@ struct strata_layer_context {
     strata_channel replicas;
     /* Set when a layer has summed a value over the replicas. */
     bool exchanges_inside;
+    /* In the graph of all replicas: the number of examples, to which each replica contributes its own; NULL: the batch of x. */
+    strata_tensor *examples;
     /* The dtype of floating-point activations. */
     strata_dtype dtype;
     /* [parameters->n_blocks] The blocks of the parameters' flat range; NULL while declaring. */
@@ -169,9 +171,10 @@ struct strata_layer_context {
 };
 
 /* Builds a layer for n inputs. `call` is the number of the call, counted from 1. If context->declaring, it declares
- * parameters. `name` is the name of the call, for messages and for the output. */
+ * parameters. `name` is the name of the call, for messages and for the output. mask: that of the inputs; NULL: no position is
+ * padding. context->mask is then the mask of the output. */
 strata_tensor *strata_layer_build(strata_layer_context *context, const strata_layer *layer, int call, const char *name,
-                                  strata_tensor *const *inputs, int n);
+                                  strata_tensor *const *inputs, int n, strata_tensor *mask);
 /* strata_layer_context_new_state: the new value of the flat range of states, from the layers' calls of
  * strata_layer_update_state in this build. strata_layer_context_state_rates: the rate of each of its elements. */
 strata_tensor *strata_layer_context_new_state(strata_layer_context *context);

@@ -60,6 +60,7 @@ static strata_tensor *group_norm_build(const void *options, strata_layer_context
 
 const strata_layer_kind strata_layer_group_norm = {
     .name = "group_norm",
+    .keeps_mask = true,
     .options_bytes = sizeof(strata_group_norm_options),
     .name_offset = offsetof(strata_group_norm_options, name),
     .options = {{"groups", STRATA_OPTION_COUNT, offsetof(strata_group_norm_options, groups), -1, 1 << 24, false},

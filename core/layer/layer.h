@@ -32,6 +32,9 @@ strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *gr
 STRATA_MUST_USE strata_status strata_layer_check_penalty(double l1, double l2, strata_error *err);
 /* Whether the batch is divided among several replicas. */
 bool strata_layer_has_replicas(const strata_layer_context *context);
+/* The number of the replica's own rows, f32 scalar, for an x in which the batch has `rows` of them. In the graph of all
+ * replicas the replicas' numbers add up to it (strata_layer_sum_over_replicas). */
+strata_tensor *strata_layer_count_rows(strata_layer_context *context, strata_tensor *x, int64_t rows);
 /* The sum of x over the replicas that have examples. It is only for training with several replicas. */
 strata_tensor *strata_layer_sum_over_replicas(strata_layer_context *context, strata_tensor *x);
 /* Declares that x has indices below n_tokens. If x is an input of the model, data with larger values are refused. */
@@ -58,7 +61,7 @@ typedef struct strata_layer_kind {
     strata_option options[STRATA_MAX_LAYER_OPTIONS];
     /* The keys in JSON of lists of layers inside this one; the first list must not be empty. NULL: there are none. */
     const char *branches[STRATA_MAX_BRANCHES];
-    /* Each position (n, ...) of y depends only on the same position of x, so the mask of x is also the mask of y. */
+    /* Position (n, ...) of y belongs to the same position of x, so the mask of x is also the mask of y, as in Keras. */
     bool keeps_mask;
     /* Checks the options; the caller adds the layer's name to the message. NULL: there is nothing to check. */
     strata_status (*check)(const void *options, strata_error *err);

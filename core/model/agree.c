@@ -85,6 +85,8 @@ static strata_status add_terms(strata_text *t, const strata_model *model, const 
     char *text = NULL;
     strata_text_add_term(t, "version of Strata", "%s", strata_version());
     strata_text_add_term(t, "strategy", "%s", model->strategy->name);
+    if (model->strategy->average)
+        strata_text_add_term(t, "number of steps between averages", "%" PRId64, model->strategy->every);
     strata_text_add_term(t, "batch", "%" PRId64, opts->batch);
     strata_text_add_term(t, "number of epochs", "%" PRId64, (int64_t)opts->epochs);
     if (in_step) strata_text_add_term(t, "first epoch", "%" PRId64, (int64_t)opts->first_epoch);
@@ -96,7 +98,8 @@ static strata_status add_terms(strata_text *t, const strata_model *model, const 
     strata_text_add_term(t, "number of accumulated batches", "%" PRId64, accumulates ? accumulates : 1);
     if (in_step) strata_text_add_term(t, "number of steps before", "%" PRId64, model->optimizer_steps);
     strata_text_add_term(t, "precision", "%s", strata_dtype_name(model->precision));
-    strata_text_add_term(t, "sharding of the optimizer", "%s", model->shards.n ? "on" : "off");
+    const bool shards = model->strategy->shard_optimizer == STRATA_SHARD_OPTIMIZER_YES;
+    strata_text_add_term(t, "sharding of the optimizer", "%s", shards ? "on" : "off");
     strata_text_add_term(t, "restored epoch", "%s", opts->restore_best ? "the best one" : "none");
     strata_text_add_term(t, "validation data", "%s", opts->validation ? "given" : "none");
     strata_text_add_term(t, "patience", "%" PRId64, (int64_t)opts->patience);
@@ -301,8 +304,8 @@ strata_status strata_model_agree(const strata_model *model, const strata_dataset
     STRATA_TRY(strata_model_terms(model, dataset, opts, &own, err));
     strata_status status = strata_workers_compare_terms(&model->strategy->workers, own, err);
     free(own);
-    /* With a rewrite the replicas may have parameters of their own; with a trainer the servers have them. */
-    if (status || model->strategy->rewrite || model->strategy->trainer) return status;
+    /* Between averages replicas have parameters of their own; with a trainer the servers have them. */
+    if (status || model->apart || model->strategy->trainer) return status;
     bool equal = false;
     STRATA_TRY(strata_model_replicas_equal((strata_model *)model, &equal, err));
     if (equal) return STRATA_OK;

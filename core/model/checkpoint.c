@@ -16,6 +16,7 @@
 #include "core/data/format/safetensors.h"
 #include "core/model/data.h"
 #include "core/model/metrics.h"
+#include "core/model/own.h"
 #include "core/model/shards.h"
 #include "core/model/training.h"
 #include "core/model/validation.h"
@@ -42,6 +43,10 @@ static const char CALLBACKS[] = STRATA_CHECKPOINT_PREFIX "callbacks",
 /* The bits of the learning rate that was set instead of the schedule's. Present only if one was set. */
 static const char RATE[] = STRATA_CHECKPOINT_PREFIX "learning_rate";
 
+/* What each replica has, one after the other (strata_model_gather_own). Present only under a strategy whose replicas have their
+ * own parameters. The parameters and slots of the checkpoint are then the means. */
+static const char OWN[] = STRATA_CHECKPOINT_PREFIX "replicas";
+
 /* 1. Present only in the last checkpoint of a training that is over, so that an evaluator does not wait for another one. */
 static const char OVER[] = STRATA_CHECKPOINT_PREFIX "over";
 
@@ -63,6 +68,8 @@ typedef struct state {
     float *best_values; /* (all_size); NULL if there is no best epoch */
     double rate;        /* the set learning rate, as in model->rate.own */
     int64_t over;       /* 1: this is the last checkpoint of the training */
+    /* (replicas, own_size) what each replica has (strata_model_gather_own); NULL: they do not have their own. */
+    float *own;
     strata_callback_states callbacks;
     /* The description of the training; NULL: there is none. Only rank 0 reads it. */
     char *training;
@@ -87,6 +94,7 @@ static strata_status allocate_best(const strata_model *model, state *s, strata_e
 static void finish(state *s) {
     free(s->parameters);
     free(s->best_values);
+    free(s->own);
     strata_callback_states_finish(&s->callbacks);
     free(s->training);
 }
@@ -97,7 +105,7 @@ static float *slot_values(const strata_model *model, const state *s, int slot) {
 
 /* ---- saving ---- */
 
-enum { MOST_EXTRAS = STRATA_MAX_OPTIMIZER_SLOTS + 10 };
+enum { MOST_EXTRAS = STRATA_MAX_OPTIMIZER_SLOTS + 11 };
 
 struct strata_checkpoint {
     const strata_model *model; /* for the names of the parameters */
@@ -221,6 +229,37 @@ static strata_status take_best_of(strata_checkpoint *c, const strata_model *mode
     return STRATA_OK;
 }
 
+static int64_t own_elements(const strata_model *model) {
+    return strata_strategy_num_replicas_in_sync(model->strategy) * strata_model_own_size(model);
+}
+
+/* Sets n values to the mean over the replicas of the values at `begin` of each. */
+static void average(const strata_model *model, const float *own, int64_t begin, int64_t n, float *out) {
+    const int n_replicas = strata_strategy_num_replicas_in_sync(model->strategy);
+    const int64_t size = strata_model_own_size(model);
+    for (int64_t i = 0; i < n; i++) {
+        float sum = 0;
+        for (int r = 0; r < n_replicas; r++) sum += own[r * size + begin + i];
+        out[i] = sum / (float)n_replicas;
+    }
+}
+
+static strata_status take_own(strata_checkpoint *c, strata_model *model, strata_error *err) {
+    const int64_t size = strata_model_all_size(model), flat = model->parameters.flat_size;
+    if (!strata_strategy_has_own(model->strategy)) return STRATA_OK;
+    if (model->interrupted) {
+        c->s.own = malloc((size_t)own_elements(model) * sizeof *c->s.own);
+        if (!c->s.own) return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+        memcpy(c->s.own, model->interrupted, (size_t)own_elements(model) * sizeof *c->s.own);
+    } else {
+        STRATA_TRY(strata_model_gather_own(model, &c->s.own, err));
+    }
+    add(c, OWN, STRATA_DTYPE_F32, own_elements(model), c->s.own);
+    if (model->apart) average(model, c->s.own, 0, size, c->s.parameters);
+    for (int i = 0; i < c->s.n_slots; i++) average(model, c->s.own, size + i * flat, flat, slot_values(model, &c->s, i));
+    return STRATA_OK;
+}
+
 static strata_status take_all(strata_checkpoint *c, strata_model *model, int epochs, strata_checkpoint_scope scope,
                               strata_callback_states *callbacks, strata_error *err) {
     const bool shards = scope == STRATA_CHECKPOINT_SHARDS;
@@ -238,6 +277,7 @@ static strata_status take_all(strata_checkpoint *c, strata_model *model, int epo
     }
     STRATA_TRY(take_notes(c, model, err));
     if (c->has_parameters) STRATA_TRY(strata_model_read_all(model, c->s.parameters, err));
+    STRATA_TRY(take_own(c, model, err));
     STRATA_TRY(take_counts(c, model, epochs, err));
     return take_best_of(c, model, err);
 }
@@ -484,6 +524,15 @@ static strata_status take_callbacks(source *from, state *s, strata_error *err) {
     return copy(from, CALLBACKS, STRATA_DTYPE_U8, STRATA_SHAPE(total), s->callbacks.all, err);
 }
 
+/* With another number of replicas, all of them continue from the means. */
+static strata_status take_own_values(const strata_model *model, source *from, state *s, strata_error *err) {
+    if (!has(from, OWN) || !strata_strategy_has_own(model->strategy) || elements(from, OWN) != own_elements(model))
+        return STRATA_OK;
+    s->own = calloc((size_t)own_elements(model), sizeof *s->own);
+    if (!s->own) return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+    return copy(from, OWN, STRATA_DTYPE_F32, STRATA_SHAPE(own_elements(model)), s->own, err);
+}
+
 static strata_status take_values(const strata_model *model, source *from, float *out, strata_error *err) {
     if (!from->reader.parts) return strata_model_take_parameters(model, &from->file, out, err);
     for (int i = 0; i < model->parameters.n; i++) {
@@ -508,6 +557,7 @@ static strata_status take(const strata_model *model, source *from, state *s, str
                         slot_values(model, s, i), err));
     STRATA_TRY(copy(from, COUNTS, STRATA_DTYPE_I64, STRATA_SHAPE(N_COUNTS), s->counts, err));
     STRATA_TRY(take_position(model, from, s, err));
+    STRATA_TRY(take_own_values(model, from, s, err));
     STRATA_TRY(take_rate(from, s, err));
     s->over = has(from, OVER);
     STRATA_TRY(take_callbacks(from, s, err));
@@ -547,6 +597,18 @@ static strata_status read_state(const strata_model *model, const char *path, sta
     return status;
 }
 
+/* Sends the values of the replicas, if rank 0 has them. */
+static strata_status share_own(const strata_model *model, state *s, strata_error *err) {
+    const strata_workers *workers = &model->strategy->workers;
+    int32_t there = s->own != NULL;
+    if (!strata_strategy_has_own(model->strategy)) return STRATA_OK;
+    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I32, &there, 1, err));
+    if (!there) return STRATA_OK;
+    if (!s->own) s->own = calloc((size_t)own_elements(model), sizeof *s->own);
+    if (!s->own) return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+    return workers->broadcast(workers, STRATA_DTYPE_F32, s->own, own_elements(model), err);
+}
+
 /* Sends what rank 0 has read, or its failure, to all workers. */
 static strata_status share(const strata_model *model, strata_status status, const char *path, state *s, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
@@ -570,6 +632,7 @@ static strata_status share(const strata_model *model, strata_status status, cons
     const int64_t size = strata_model_all_size(model);
     const int64_t n = size + s->n_slots * model->parameters.flat_size + model->metrics.n_sums;
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_F32, s->parameters, n, err));
+    STRATA_TRY(share_own(model, s, err));
     int32_t kept = s->best_values != NULL; /* whether rank 0 has the parameters of a best epoch */
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->best_counts, N_BEST, err));
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I32, &kept, 1, err));
@@ -597,7 +660,8 @@ static strata_status put(strata_model *model, state *s, strata_error *err) {
     s->best_values = NULL;
     model->position = (strata_model_position){s->position[EPOCH_STEPS], s->position[EPOCH_EXAMPLES], s->readers};
     for (int64_t i = 0; i < model->metrics.n_sums; i++) model->metrics.sums[i] = (double)s->sums[i];
-    return strata_model_write_sums(model, err);
+    STRATA_TRY(strata_model_write_sums(model, err));
+    return s->own ? strata_model_write_own(model, s->own, err) : STRATA_OK;
 }
 
 int64_t strata_model_epoch_steps(const strata_model *model) {

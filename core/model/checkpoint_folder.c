@@ -337,6 +337,7 @@ strata_status strata_checkpoint_folder_open(strata_model *model, const strata_ch
     }
     if (!f->opts.keep) f->opts.keep = DEFAULT_KEEP;
     f->shared = many && model->shards.n;
+    f->alone = many && strata_strategy_has_own(model->strategy);
     f->rank = many ? workers->rank : 0;
     f->n_parts = f->shared ? workers->n : 1;
     f->saved = seconds();

@@ -7,6 +7,7 @@
 
 #include "core/model/build.h"
 #include "core/model/metrics.h"
+#include "core/model/own.h"
 #include "core/model/registry.h"
 #include "core/model/shards.h"
 
@@ -313,6 +314,8 @@ void strata_model_free_variables(strata_model *model) {
     }
     free(model->replicas);
     model->replicas = NULL;
+    model->apart = false;
+    strata_model_forget_interrupted(model);
     for (int k = 0; model->segments && k < model->parameters.n_blocks; k++) strata_shards_free_segments(&model->segments[k]);
     free(model->segments);
     model->segments = NULL;

@@ -4,7 +4,8 @@
  * as if there were one device. The mesh has one axis, "data", with a device for each replica of all workers, and for a device
  * that only stores parameters. Inputs are divided along the examples. Parameters and states are copies on every device. So are
  * slots and the epoch's sums, unless one device of each worker makes the update: then they are at its coordinate. With shards,
- * slots are divided, and the partitioner divides the update. What batches accumulate is a partial sum on each device. The
+ * slots are divided, and the partitioner divides the update. What batches accumulate is a partial sum on each device. If
+ * replicas have parameters of their own (strata_strategy.average), all variables are each device's own. The
  * all_reduces that the builder adds to the graph (gradients.c) say where gradients and sums must be complete.
  *
  * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
@@ -23,6 +24,9 @@ typedef struct division {
     /* How the examples are divided; copies on every device; a sum over the devices; where updates are made; where slots and the
      * epoch's sums are. */
     strata_placement examples, whole, partial, update, slots;
+    /* Each device trains with variables of its own, whose placement this is. */
+    bool has_own;
+    strata_placement own;
     /* [parameters.n_blocks] With shards: how the slots of each block are divided. */
     strata_placement *shards;
     const strata_step *step;
@@ -33,18 +37,21 @@ bool strata_model_is_divided(const strata_model *model, strata_program_kind kind
     const bool updates = kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_APPLY;
     /* The norms of parameters are computed from chunks (strata_segments), which cannot be divided between two parameters. */
     if (updates && model->shards.n && model->optimizer_kind->whole_parameters) return false;
+    /* Replicas with parameters of their own accumulate gradients alone, and their average is built for each of them. */
+    const bool alone = kind == STRATA_PROGRAM_ACCUMULATE || strata_program_is_without_batch(kind);
+    if (alone && strata_strategy_has_own(strategy)) return false;
     const bool several = strata_strategy_num_replicas_in_sync(strategy) > 1 || strategy->n_devices > 1;
-    return kind != STRATA_PROGRAM_GRADIENTS && several && !strategy->rewrite && !strategy->trainer && !strategy->by_roles;
+    return kind != STRATA_PROGRAM_GRADIENTS && several && !strategy->trainer && !strategy->by_roles;
 }
 
 /* ---- placements ---- */
 
 strata_input_kind strata_model_input_kind(const char *name) {
-    static const char *const copied[] = {"step", "rng"}, *const summed[] = {"share", "examples"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const copied[] = {"step", "rng"}, *const summed[] = {"share", "examples", "state_share"};
+    for (int i = 0; i < 2; i++)
         if (!strcmp(name, copied[i])) return STRATA_INPUT_COPIED;
+    for (int i = 0; i < 3; i++)
         if (!strcmp(name, summed[i])) return STRATA_INPUT_SUMMED;
-    }
     return STRATA_INPUT_EXAMPLES;
 }
 
@@ -80,9 +87,13 @@ static const strata_placement *place_variable(const division *v, const strata_va
 
 static const strata_placement *place(void *user, const strata_tensor *leaf) {
     const division *v = user;
+    if (leaf->op == &strata_op_read && v->has_own) return &v->own;
     if (leaf->op == &strata_op_read) return place_variable(v, ((const strata_read_attrs *)leaf->attrs)->variable);
     const strata_input_kind kind = strata_model_input_kind(((const strata_input_attrs *)leaf->attrs)->name);
-    return kind == STRATA_INPUT_COPIED ? &v->whole : kind == STRATA_INPUT_SUMMED ? &v->partial : &v->examples;
+    return kind == STRATA_INPUT_COPIED     ? &v->whole
+           : kind == STRATA_INPUT_EXAMPLES ? &v->examples
+           : v->has_own                    ? &v->own
+                                           : &v->partial;
 }
 
 /* The variable of another replica that has the same place as one of the replica that makes updates, or as an accumulated one
@@ -162,7 +173,8 @@ static void place_update(division *v) {
 
 /* Predictions are those of the device's examples. The sums of an evaluation are added up by the host. */
 static strata_placement output_of(const division *v, strata_program_kind kind) {
-    return kind == STRATA_PROGRAM_PREDICT    ? v->examples
+    return v->has_own                        ? v->own
+           : kind == STRATA_PROGRAM_PREDICT  ? v->examples
            : kind == STRATA_PROGRAM_EVALUATE ? v->partial
            : v->model->strategy->updater < 0 ? v->whole
                                              : v->slots;
@@ -177,6 +189,8 @@ static strata_status divide(const strata_model *model, const strata_model_progra
                   .mesh = {.n_axes = 1, .axes = {{"data", n_devices(strategy)}}},
                   .examples = {.dims = {split}},
                   .partial = {.partial = 1},
+                  .has_own = strata_strategy_has_own(strategy) && program->kind == STRATA_PROGRAM_TRAIN,
+                  .own = {.own = 1},
                   .step = step};
     place_update(&v);
     STRATA_TRY(place_shards(&v, err));
@@ -191,11 +205,12 @@ static strata_status divide(const strata_model *model, const strata_model_progra
                                            .first = strategy->workers.first_replica,
                                            .n = program->n_parts,
                                            .own_statistics = true,
+                                           .own_sums = v.has_own,
                                            .counts = program->contributes,
                                            .place = place,
                                            .variable = variable_of,
                                            .part_variable = model->shards.n ? shard_of : NULL,
-                                           .update = &v.update,
+                                           .update = v.has_own ? NULL : &v.update,
                                            .each_worker_updates = strata_strategy_has_workers(strategy),
                                            .idle = idle,
                                            .user = &v,
@@ -220,10 +235,9 @@ static bool has_only_sums(const strata_partition *partition) {
     return true;
 }
 
-/* Layers that exchange values themselves are built for one replica, and so are the scores of several metrics, which follow each
- * other. */
+/* The scores of several metrics follow each other, so they are built for one replica. */
 static bool can_divide(const strata_step *step, int64_t batch) {
-    return !step->exchanges_inside && (!step->scores || strata_tensor_shape(step->scores).dims[0] == batch);
+    return !step->scores || strata_tensor_shape(step->scores).dims[0] == batch;
 }
 
 strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_step *step,
@@ -232,7 +246,7 @@ strata_status strata_model_divide(strata_model *model, const strata_model_progra
     strata_step_role role = {.replica = strata_strategy_root(model->strategy),
                              .form = program->form,
                              .updates = true,
-                             .exchanges = true,
+                             .exchanges = !strata_strategy_has_own(model->strategy),
                              .has_replicas = strata_strategy_num_replicas_in_sync(model->strategy) > 1,
                              .whole = true};
     *out_partition = NULL;
@@ -247,6 +261,7 @@ strata_status strata_model_divide(strata_model *model, const strata_model_progra
     for (int r = 0; r < program->n_parts; r++) {
         idle[r] = r >= model->strategy->n_replicas;
         if (!idle[r]) role.batch += lengths[workers->first_replica + r] = compiled_examples(program, r);
+        role.idle |= strata_strategy_has_own(model->strategy) && !program->parts[r].n;
     }
     strata_status status = strata_step_build(step, model, program->kind, role, NULL, err);
     if (!status && can_divide(step, role.batch)) {

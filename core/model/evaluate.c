@@ -8,6 +8,7 @@
 #include "core/model/data.h"
 #include "core/model/loop.h"
 #include "core/model/metrics.h"
+#include "core/model/own.h"
 #include "strata/callbacks.h"
 
 /* The number of examples in test sets is usually a multiple of 100, so batches of 100 leave no smaller batch, which would need
@@ -123,14 +124,17 @@ static strata_status run(walk *w, int64_t batch, strata_error *err) {
     strata_model_batch_parts(model, w->dataset, &w->feed, labels, &opts);
     STRATA_TRY(strata_batches_create(w->dataset, &opts, &w->batches, err));
     w->form.byte_scale = strata_batches_byte_scale(w->batches);
-    strata_status status = over_batches(w, err);
+    float *apart = NULL;
+    strata_status status = strata_model_join(w->model, &apart, err);
+    if (!status) status = over_batches(w, err);
     while (w->n_flights) {
         flight *left = &w->flights[--w->n_flights];
         strata_status ignored = strata_group_wait(left->program->group, left->slot, NULL);
         (void)ignored;
     }
     strata_batches_destroy(w->batches);
-    return status;
+    const strata_status parted = strata_model_separate(w->model, apart, status ? NULL : err);
+    return status ? status : parted;
 }
 
 static strata_status check(strata_model *model, const strata_dataset *dataset, strata_program_kind kind, int64_t *batch,

@@ -11,6 +11,7 @@
 #include "core/data/stage/stage.h"
 #include "core/model/agree.h"
 #include "core/model/data.h"
+#include "core/model/own.h"
 #include "core/model/training.h"
 #include "core/model/validation.h"
 #include "core/run/device.h"
@@ -126,6 +127,13 @@ static strata_status complete(fit *f, strata_error *err) {
     return STRATA_OK;
 }
 
+/* Averages replicas that have made updates of their own since the last average. */
+static strata_status average(fit *f, strata_error *err) {
+    if (!f->model->apart) return STRATA_OK;
+    STRATA_TRY(strata_fit_submit_average(f, err));
+    return complete(f, err);
+}
+
 /* Completes all steps. Then all workers use the learning rate that a callback of rank 0 may have set. */
 static strata_status complete_and_share_rate(fit *f, strata_error *err) {
     STRATA_TRY(complete(f, err));
@@ -150,11 +158,8 @@ static strata_status begin_epoch(fit *f, strata_error *err) {
     f->progress.steps = strata_fit_count_steps(&f->opts, n_batches, f->step.n_batches);
     f->epoch.n_examples = f->epoch.n_measured = f->epoch.scores.n = 0;
     f->step.accumulated = (strata_fit_run){0};
-    if (done->steps) STRATA_TRY(strata_model_read_sums(f->model, err));
+    STRATA_TRY(done->steps ? strata_model_read_sums(f->model, err) : strata_model_reset_sums(f->model, err));
     for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->epoch.sums[i] = done->steps ? f->model->metrics.sums[i] : 0;
-    STRATA_TRY(strata_model_reset_sums(f->model, err));
-    /* Written before callbacks are called, since they may evaluate, which changes model->metrics.sums. */
-    if (done->steps) STRATA_TRY(strata_model_write_sums(f->model, err));
     f->progress.step = f->epoch.next_step = 0;
     f->progress.epoch_end = false;
     f->progress.metrics = f->progress.validation = (strata_metrics){0};
@@ -244,6 +249,7 @@ static strata_status finish_steps(fit *f, strata_error *err) {
     if (!f->epoch.n_examples && !f->end.now)
         return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
     STRATA_TRY(complete(f, err));
+    if (!f->end.now) STRATA_TRY(average(f, err));
     STRATA_TRY(strata_model_read_sums(f->model, err));
     /* If the fit ends within an epoch, workers may end it at different times. */
     if (!f->end.now) STRATA_TRY(strata_scores_gather(f->model, &f->epoch.scores, err));
@@ -296,8 +302,16 @@ static void close_epoch(fit *f) {
 
 /* Ends the fit within the epoch, with a checkpoint. */
 static strata_status stop_here(fit *f, strata_error *err) {
+    strata_model *model = f->model;
     save_position(f);
     f->history.stopped = f->end.reached = true;
+    if (model->apart) {
+        float *own;
+        STRATA_TRY(strata_model_gather_own(model, &own, err));
+        STRATA_TRY(average(f, err));
+        strata_model_forget_interrupted(model);
+        model->interrupted = own;
+    }
     return f->due.checkpoints && strata_checkpoint_folder_is_new(f->due.checkpoints)
                ? strata_checkpoint_folder_save(f->due.checkpoints, f->progress.epoch, err)
                : STRATA_OK;
@@ -485,8 +499,11 @@ static strata_status begin(fit *f, strata_error *err) {
                                     .stop = &f->end.after_epoch,
                                     .stop_now = &f->end.wanted};
     f->epoch.sums = calloc((size_t)model->metrics.n_sums, sizeof *f->epoch.sums);
-    if (!f->epoch.sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for its metrics");
+    f->epoch.added = calloc((size_t)model->metrics.n_sums + 2, sizeof *f->epoch.added);
+    if (!f->epoch.sums || !f->epoch.added) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for its metrics");
     f->due.steps_until_poll = f->due.poll_interval = 1;
+    if (model->interrupted && f->opts.first_step) STRATA_TRY(strata_model_write_own(model, model->interrupted, err));
+    strata_model_forget_interrupted(model);
     if (!f->opts.first_step) model->position = (strata_model_position){0};
     STRATA_TRY(allocate_runs(f, err));
     STRATA_TRY(strata_validation_begin(model, &f->opts, err));
@@ -514,11 +531,13 @@ static strata_status finish(fit *f, strata_error *err) {
     free(f->queue.runs);
     free(f->reports.events);
     free(f->epoch.sums);
+    free(f->epoch.added);
     strata_scores_finish(&f->epoch.scores);
     f->model->fitting = false;
     f->reports.events = NULL;
     f->queue.runs = NULL;
     f->epoch.sums = NULL;
+    f->epoch.added = NULL;
     if (!status && !f->history.stopped) strata_validation_forget(f->model);
     f->history.loss_scale = f->model->scale.value;
     const strata_status saved = strata_checkpoint_folder_close(f->due.checkpoints, status ? NULL : err);

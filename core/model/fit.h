@@ -19,8 +19,8 @@ typedef struct strata_fit_run {
     int64_t step;
     /* The first and the last batch that this worker read for the step. */
     int64_t first, last;
-    /* How many batches the step has so far, and how many examples all workers have in them. */
-    int64_t n, examples;
+    /* How many batches the step has so far, and how many examples all workers and this worker's replicas have in them. */
+    int64_t n, examples, own;
     /* Its scale is 0 until it is chosen. */
     strata_run_numbers numbers;
 } strata_fit_run;
@@ -38,6 +38,8 @@ typedef struct strata_fit_epoch {
     strata_model_scores scores;
     /* [metrics.n_sums] The sums of progress.metrics, and how many examples they have. */
     double *sums;
+    /* [metrics.n_sums + 2] For replicas with parameters of their own: the output of a step, added up over this worker's. */
+    float *added;
     int64_t n_measured;
     /* How many examples at its beginning the batches leave out, since an earlier fit trained on them. */
     int64_t n_skipped;
@@ -168,6 +170,8 @@ STRATA_MUST_USE strata_status strata_fit_accumulate(strata_fit *fit, const strat
 /* Submits the update with the gradients that the replicas have accumulated. Its inputs contain the factor that corrects the
  * weights of the batches, if they were not all as large as the first. */
 STRATA_MUST_USE strata_status strata_fit_submit_accumulated(strata_fit *fit, strata_error *err);
+/* Submits the average of replicas with parameters of their own. */
+STRATA_MUST_USE strata_status strata_fit_submit_average(strata_fit *fit, strata_error *err);
 /* Submits all prepared runs, and performs the exchanges of the newest. */
 STRATA_MUST_USE strata_status strata_fit_submit_prepared(strata_fit *fit, strata_error *err);
 /* Waits for the oldest run, reads its loss and sums, updates metrics and loss scale, and calls the callbacks. */

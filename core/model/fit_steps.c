@@ -20,6 +20,7 @@
 #include "core/data/stage/stage.h"
 #include "core/model/data.h"
 #include "core/model/fit.h"
+#include "core/model/own.h"
 
 /* The steps of a fit whose time is measured, to find out whether steps are short. */
 enum { FIRST_MEASURED = 8, LAST_MEASURED = 40 };
@@ -41,7 +42,16 @@ static strata_status finish_step(fit *f, strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
     f->queue.unfinished.program = NULL;
     if (program && strata_strategy_has_workers(f->model->strategy)) workers->at_step(workers, f->queue.unfinished.update);
-    return program ? strata_group_finish(program->group, f->queue.unfinished.slot, program->contributes, err) : STRATA_OK;
+    if (!program) return STRATA_OK;
+    STRATA_TRY(strata_group_finish(program->group, f->queue.unfinished.slot, program->contributes, err));
+    if (program->kind == STRATA_PROGRAM_AVERAGE) f->model->apart = false;
+    return STRATA_OK;
+}
+
+/* Whether the run updates the parameters of replicas that have their own. */
+static bool sets_apart(const fit *f, const run *r) {
+    const bool updates = r->program->kind == STRATA_PROGRAM_TRAIN || r->program->kind == STRATA_PROGRAM_APPLY;
+    return updates && strata_strategy_has_own(f->model->strategy);
 }
 
 /* Submits the prepared runs. */
@@ -52,6 +62,7 @@ static strata_status submit_prepared(fit *f, strata_error *err) {
     if (!n) return STRATA_OK;
     const run *first = &f->queue.runs[f->queue.n - n];
     const int64_t update = first->numbers.update;
+    f->model->apart |= sets_apart(f, first);
     if (n > 1) return strata_group_run_steps(first->program->group, first->slot, n, update - 1, err);
     STRATA_TRY(strata_group_start(first->program->group, first->slot, update - 1, err));
     f->queue.unfinished.program = first->program;
@@ -215,16 +226,34 @@ static void adapt_call(fit *f) {
     f->queue.most = 2 * f->queue.per_call;
 }
 
+/* The output of a step: the sums and the numbers after them. Replicas with parameters of their own have each its own. */
+static const float *output_of(fit *f, const run *done) {
+    const strata_model_program *program = done->program;
+    const strata_program_part *root = &program->parts[strata_strategy_root(f->model->strategy)];
+    const int64_t n = f->model->metrics.n_sums + (f->model->scale.value > 0) + f->model->measures_norm;
+    if (!strata_strategy_has_own(f->model->strategy)) return strata_executable_output(root->executable, done->slot, 0);
+    memset(f->epoch.added, 0, (size_t)n * sizeof *f->epoch.added);
+    for (int r = 0; r < program->n_parts; r++) {
+        const strata_program_part *part = &program->parts[r];
+        if (program->kind == STRATA_PROGRAM_TRAIN && !part->n) continue;
+        const float *own = strata_executable_output(part->executable, done->slot, 0);
+        for (int64_t i = 0; i < n; i++) f->epoch.added[i] += own[i];
+    }
+    return f->epoch.added;
+}
+
 strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
     run done = f->queue.runs[0];
     memmove(f->queue.runs, f->queue.runs + 1, (size_t)--f->queue.n * sizeof *f->queue.runs);
     STRATA_TRY(strata_group_wait(done.program->group, done.slot, err));
     for (int r = 0; r < done.program->n_parts; r++)
         STRATA_TRY(strata_scores_take(f->model, &f->epoch.scores, &done.program->parts[r], done.slot, err));
-    if (done.program->kind == STRATA_PROGRAM_ACCUMULATE) return STRATA_OK; /* the run of the update has the sums */
-    const strata_program_part *root = &done.program->parts[strata_strategy_root(f->model->strategy)];
-    const float *sums = strata_executable_output(root->executable, done.slot, 0);
-    float loss = sums[0] / (float)done.examples;
+    /* The run of the update has the sums of accumulated batches; an average has none. */
+    if (done.program->kind == STRATA_PROGRAM_ACCUMULATE || done.program->kind == STRATA_PROGRAM_AVERAGE) return STRATA_OK;
+    const float *sums = output_of(f, &done);
+    const int64_t examples = strata_strategy_has_own(f->model->strategy) ? done.own : done.examples;
+    /* A worker without examples in this step does not know its loss. */
+    float loss = examples ? sums[0] / (float)examples : (float)f->progress.loss;
     strata_history *h = &f->history;
     if (!isfinite(loss)) return report_not_finite(f, &done, err);
     if (f->model->scale.value > 0) STRATA_TRY(update_loss_scale(f, &done, isfinite(sums[f->model->metrics.n_sums]), err));
@@ -234,7 +263,7 @@ strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
     f->progress.learning_rate = (double)done.numbers.words[STRATA_STEP_PLAIN_RATE];
     if (f->model->measures_norm)
         f->progress.gradient_norm = sqrt((double)sums[f->model->metrics.n_sums + (f->model->scale.value > 0)]);
-    update_metrics(f, sums, done.examples);
+    update_metrics(f, sums, examples);
     adapt_call(f);
     f->progress.step = done.step + 1;
     f->progress.total_step = h->n_steps;
@@ -256,7 +285,8 @@ void strata_fit_add_epoch_to_trace(fit *f) {
 }
 
 /* Writes a replica's inputs: its share of this worker's rows of a batch, and the numbers of the run. The step has
- * `step_examples` examples in all; `row` is the index in the step of the worker's first row. */
+ * `step_examples` examples in all; for replicas with parameters of their own, this replica has so many. `row` is the index in
+ * the step of the worker's first row. */
 static void write_replica_inputs(fit *f, const run *step, const strata_worker_step *rows, const strata_program_part *part,
                                  int64_t row, int64_t step_examples) {
     const strata_example_source source = source_of(f, strata_worker_batches_batch(f->epoch.batches));
@@ -271,7 +301,8 @@ static void write_replica_inputs(fit *f, const run *step, const strata_worker_st
 /* Gets the program for a batch of n examples and a free slot of it, and sets runs[n_runs], whose inputs the caller then writes.
  * `what` has the numbers of the step and of its batches. */
 static strata_status acquire_run(fit *f, strata_program_kind kind, int64_t n, run what, strata_error *err) {
-    const strata_batch_form none = {.n_slots = f->step.form.n_slots}, form = kind == STRATA_PROGRAM_APPLY ? none : f->step.form;
+    const strata_batch_form none = {.n_slots = f->step.form.n_slots};
+    const strata_batch_form form = strata_program_is_without_batch(kind) ? none : f->step.form;
     strata_model_program *program = NULL;
     /* Runs end in the order of submission, so if the queue has a free place, the next slot of any program is free. */
     if (f->queue.n == f->queue.most) STRATA_TRY(strata_fit_finish_oldest(f, err));
@@ -286,7 +317,7 @@ static strata_status acquire_run(fit *f, strata_program_kind kind, int64_t n, ru
     *step = what;
     step->program = program;
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
-    const int64_t update = f->model->optimizer_steps + 1;
+    const int64_t update = f->model->optimizer_steps + (kind != STRATA_PROGRAM_AVERAGE);
     step->numbers =
         strata_run_numbers_of(f->model, update, what.numbers.scale > 0 ? what.numbers.scale : strata_loss_scale(f->model));
     if (kind != STRATA_PROGRAM_ACCUMULATE) f->model->optimizer_steps = update;
@@ -301,22 +332,56 @@ static strata_status submit(fit *f, strata_error *err) {
     return f->queue.n_unsubmitted < f->queue.per_call && f->queue.n_unsubmitted < most ? STRATA_OK : submit_prepared(f, err);
 }
 
+strata_status strata_fit_submit_average(fit *f, strata_error *err) {
+    STRATA_TRY(strata_model_share_scale(f->model, err));
+    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_AVERAGE, 0, (run){.step = f->epoch.next_step}, err));
+    return submit(f, err);
+}
+
+/* With auto_split: measures a replica in the newest run, whose program has no exchange. */
+static strata_status measure_newest(fit *f, strata_error *err) {
+    const run *newest = &f->queue.runs[f->queue.n - 1];
+    if (!f->model->strategy->auto_split) return STRATA_OK;
+    STRATA_TRY(finish_step(f, err));
+    return strata_group_measure(newest->program->group, newest->slot, err);
+}
+
+/* Submits the run of an update, and the average after it if one is due. */
+static strata_status submit_update(fit *f, strata_error *err) {
+    const strata_strategy *strategy = f->model->strategy;
+    STRATA_TRY(submit(f, err));
+    if (!strata_strategy_has_own(strategy)) return STRATA_OK;
+    if (f->step.kind == STRATA_PROGRAM_TRAIN) STRATA_TRY(measure_newest(f, err));
+    return f->model->optimizer_steps % strategy->every ? STRATA_OK : strata_fit_submit_average(f, err);
+}
+
+/* The words of an update from accumulated gradients for one replica. If the replica makes an update of its own, they are those
+ * of its own examples and batches. */
+static void write_accumulated_words(const fit *f, const run *step, const strata_model_replica *replica,
+                                    float words[STRATA_STEP_WORDS]) {
+    const bool own = strata_strategy_has_own(f->model->strategy), idle = own && !replica->n_accumulated;
+    const int64_t examples = own ? replica->accumulated_examples : f->step.accumulated.examples;
+    memcpy(words, step->numbers.words, sizeof step->numbers.words);
+    words[STRATA_STEP_SCALE] = idle ? 0 : (float)((double)f->step.expected_examples / (double)examples / step->numbers.scale);
+    words[STRATA_STEP_BATCHES] = idle ? 1 : (float)(own ? replica->n_accumulated : f->step.accumulated.n);
+    words[STRATA_STEP_SHARE] = !idle;
+}
+
 strata_status strata_fit_submit_accumulated(fit *f, strata_error *err) {
     STRATA_TRY(acquire_run(f, STRATA_PROGRAM_APPLY, 0, f->step.accumulated, err));
     run *step = &f->queue.runs[f->queue.n];
-    float *words = step->numbers.words;
-    words[STRATA_STEP_SCALE] =
-        (float)((double)f->step.expected_examples / (double)f->step.accumulated.examples / step->numbers.scale);
-    words[STRATA_STEP_BATCHES] = (float)f->step.accumulated.n;
     for (int r = 0; r < step->program->n_parts; r++) {
-        step->program->contributes[r] = f->model->replicas[r].n_accumulated > 0;
-        strata_run_write_numbers(&step->numbers, step->program, &step->program->parts[r], step->slot, 0,
-                                 f->step.accumulated.examples);
-        f->model->replicas[r].n_accumulated = 0;
+        const strata_program_part *part = &step->program->parts[r];
+        strata_model_replica *replica = &f->model->replicas[r];
+        float words[STRATA_STEP_WORDS];
+        write_accumulated_words(f, step, replica, words);
+        step->program->contributes[r] = replica->n_accumulated > 0;
+        if (part->step >= 0) memcpy(strata_executable_input(part->executable, step->slot, part->step), words, sizeof words);
+        replica->n_accumulated = replica->accumulated_examples = 0;
     }
     f->epoch.n_examples += f->step.accumulated.examples;
     f->step.accumulated = (run){.step = f->step.accumulated.step + 1};
-    return submit(f, err);
+    return submit_update(f, err);
 }
 
 /* Submits this worker's rows of a batch, whose program adds to the accumulated gradients. */
@@ -325,17 +390,17 @@ static strata_status submit_accumulation(fit *f, const strata_worker_step *rows,
     run *step = &f->queue.runs[f->queue.n];
     const double began = f->tracing.now ? strata_trace_now() : 0;
     f->step.accumulated.numbers.scale = step->numbers.scale; /* all batches of the step use this scale */
-    step->numbers.words[STRATA_STEP_STATE_SHARE] = 1.0f / (float)rows->n_computing;
+    step->numbers.words[STRATA_STEP_STATE_SHARE] =
+        strata_strategy_has_own(f->model->strategy) ? 1 : 1.0f / (float)rows->n_computing;
     for (int r = 0; r < step->program->n_parts; r++) {
         write_replica_inputs(f, step, rows, &step->program->parts[r], f->step.accumulated.examples + rows->first,
                              f->step.expected_examples);
         f->model->replicas[r].n_accumulated += step->program->parts[r].n > 0;
+        f->model->replicas[r].accumulated_examples += step->program->parts[r].n;
     }
     strata_fit_add_to_trace(f, "write inputs", step->numbers.update - 1, began);
     STRATA_TRY(submit(f, err));
-    if (!f->model->strategy->auto_split) return STRATA_OK;
-    STRATA_TRY(finish_step(f, err));
-    return strata_group_measure(step->program->group, step->slot, err);
+    return measure_newest(f, err);
 }
 
 strata_status strata_fit_accumulate(fit *f, const strata_worker_step *rows, strata_error *err) {
@@ -345,20 +410,24 @@ strata_status strata_fit_accumulate(fit *f, const strata_worker_step *rows, stra
     f->step.accumulated.last = rows->batch;
     f->step.accumulated.n++;
     f->step.accumulated.examples += rows->n;
+    f->step.accumulated.own += rows->own;
     return f->step.accumulated.n < f->step.n_batches ? STRATA_OK : strata_fit_submit_accumulated(f, err);
 }
 
 strata_status strata_fit_submit(fit *f, int64_t number, const strata_worker_step *rows, strata_error *err) {
-    const run what = {.step = number, .first = rows->batch, .last = rows->batch, .n = 1, .examples = rows->n};
+    const run what = {.step = number, .first = rows->batch, .last = rows->batch, .n = 1, .examples = rows->n, .own = rows->own};
+    const bool own = strata_strategy_has_own(f->model->strategy);
     if (f->opts.check_repeats) STRATA_TRY(finish_step(f, err)); /* the parameters are those that this step begins with */
     STRATA_TRY(acquire_run(f, STRATA_PROGRAM_TRAIN, rows->own, what, err));
     run *step = &f->queue.runs[f->queue.n];
-    const examined own = {strata_worker_batches_batch(f->epoch.batches), rows->offset, rows->own, rows->first};
-    if (f->opts.check_repeats && rows->own) STRATA_TRY(diagnose_batch(f, step, &own, true, err));
+    const examined again = {strata_worker_batches_batch(f->epoch.batches), rows->offset, rows->own, rows->first};
+    if (f->opts.check_repeats && rows->own) STRATA_TRY(diagnose_batch(f, step, &again, true, err));
     const double began = f->tracing.now ? strata_trace_now() : 0;
-    for (int r = 0; r < step->program->n_parts; r++)
-        write_replica_inputs(f, step, rows, &step->program->parts[r], rows->first, rows->n);
+    for (int r = 0; r < step->program->n_parts; r++) {
+        const strata_program_part *part = &step->program->parts[r];
+        write_replica_inputs(f, step, rows, part, rows->first, own ? part->n : rows->n);
+    }
     strata_fit_add_to_trace(f, "write inputs", step->numbers.update - 1, began);
     f->epoch.n_examples += rows->n;
-    return submit(f, err);
+    return submit_update(f, err);
 }

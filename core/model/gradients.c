@@ -202,17 +202,6 @@ int strata_step_own_shard(const builder *b) {
     return b->model->strategy->workers.first_replica + b->role.replica;
 }
 
-static strata_tensor *keep(const strata_step_replica *replica, strata_tensor *node) {
-    return strata_step_add(replica->builder, node);
-}
-
-strata_step_replica strata_step_replica_of(builder *b) {
-    return (strata_step_replica){.index = strata_step_own_shard(b),
-                                 .n = strata_strategy_num_replicas_in_sync(b->model->strategy),
-                                 .keep = keep,
-                                 .builder = b};
-}
-
 /* The sum over replicas of a bucket's gradients; with shards, of those elements of the bucket that this device owns. */
 static strata_tensor *sum_gradients(builder *b, strata_tensor *own, int block, const bucket *range) {
     const strata_shards *shards = &b->model->shards;
@@ -236,8 +225,6 @@ static void reduce_sums(builder *b, computed *c) {
 }
 
 strata_tensor *strata_step_reduce(builder *b, computed *c, int block) {
-    const strata_step_rewrite *rewrite = b->model->strategy->rewrite;
-    const bool rewritten = rewrite && rewrite->gradients;
     bucket buckets[STRATA_MOST_BUCKETS];
     strata_tensor *parts[STRATA_MOST_BUCKETS] = {NULL};
     const int n = make_buckets(b, block, buckets);
@@ -245,13 +232,8 @@ strata_tensor *strata_step_reduce(builder *b, computed *c, int block) {
         strata_tensor *own = own_gradients(b, c, block, &buckets[k]);
         if (k == n - 1 && !c->reduced) reduce_sums(b, c);
         /* In the order of the parameters: the last bucket has the first ones. */
-        parts[n - 1 - k] = rewritten ? own : sum_gradients(b, own, block, &buckets[k]);
+        parts[n - 1 - k] = sum_gradients(b, own, block, &buckets[k]);
     }
     if (!b->role.updates) return NULL;
-    strata_tensor *all = n > 1 ? strata_concat(parts, n, 0) : parts[0];
-    if (!rewritten) return all;
-    strata_tensor *share = strata_step_word(b, STRATA_STEP_SHARE);
-    if (b->scaled) share = strata_mul(share, strata_step_word(b, STRATA_STEP_SCALE)); /* without the loss scale */
-    const strata_step_replica replica = strata_step_replica_of(b);
-    return rewrite->gradients(&replica, all, share);
+    return n > 1 ? strata_concat(parts, n, 0) : parts[0];
 }

@@ -35,9 +35,8 @@ void strata_model_build_calls(strata_model *model, strata_layer_context *context
             continue;
         }
         for (int i = 0; i < value->n_inputs; i++) taken[i] = tensors[value->inputs[i]];
-        context->mask = common_mask(masks, value);
-        tensors[v] =
-            strata_layer_build(context, &model->list.layers[value->layer], value->number, value->name, taken, value->n_inputs);
+        tensors[v] = strata_layer_build(context, &model->list.layers[value->layer], value->number, value->name, taken,
+                                        value->n_inputs, common_mask(masks, value));
         masks[v] = context->mask;
     }
     for (int i = 0; i < model->n_outputs; i++) {

@@ -65,10 +65,12 @@ void strata_run_write_numbers(const strata_run_numbers *numbers, const strata_mo
     float words[STRATA_STEP_WORDS];
     int32_t rng[STRATA_RNG_WORDS];
     memcpy(words, numbers->words, sizeof words);
-    words[STRATA_STEP_SHARE] = (float)(numbers->scale * (double)part->n / (double)step_examples);
+    words[STRATA_STEP_SHARE] = part->n ? (float)(numbers->scale * (double)part->n / (double)step_examples) : 0;
     if (part->step >= 0) memcpy(strata_executable_input(exe, slot, part->step), words, sizeof words);
     if (part->share >= 0) *(float *)strata_executable_input(exe, slot, part->share) = words[STRATA_STEP_SHARE];
     if (part->examples >= 0) *(float *)strata_executable_input(exe, slot, part->examples) = (float)part->n;
+    if (part->state_share >= 0)
+        *(float *)strata_executable_input(exe, slot, part->state_share) = part->n ? words[STRATA_STEP_STATE_SHARE] : 0;
     float *weights = strata_executable_input(exe, slot, part->weights);
     for (int64_t i = 0; i < part->n; i++) weights[i] = (float)numbers->scale / (float)step_examples;
     if (part->rng < 0 || !part->n) return;
@@ -108,5 +110,6 @@ void strata_model_write_examples(const strata_model *model, const strata_example
         strata_model_convert_labels(&model->outputs[i], source->dataset, source->feed->targets[i], n, labels[i]);
     if (!weights) return;
     strata_batches_write_weights(source->batches, first, n, weights);
-    if (source->class_weights) strata_model_weigh_classes(&model->outputs[0], source->class_weights, labels[0], n, weights);
+    if (source->class_weights && labels && labels[0])
+        strata_model_weigh_classes(&model->outputs[0], source->class_weights, labels[0], n, weights);
 }

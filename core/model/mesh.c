@@ -145,11 +145,7 @@ strata_status strata_model_list_mesh(strata_model *model, int64_t batch, const c
     strata_status status = strata_step_build(&step, model, STRATA_PROGRAM_TRAIN, role, NULL, err);
     if (!status) {
         out_mesh->n_devices = strata_mesh_n_devices(&r.mesh);
-        status =
-            step.exchanges_inside
-                ? strata_fail(err, STRATA_UNSUPPORTED,
-                              "mesh: layers exchange values themselves (synchronized batch norm); such a step is not divided")
-                : list(&r, &step, out_mesh, err);
+        status = list(&r, &step, out_mesh, err);
         strata_graph_destroy(step.graph);
     }
     free(r.lengths);

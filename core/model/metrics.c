@@ -215,16 +215,39 @@ strata_status strata_model_reset_sums(strata_model *model, strata_error *err) {
             STRATA_TRY(clear(own->blocks[k].accumulated, strata_model_gradient_size(model, k), err));
         STRATA_TRY(clear(own->accumulated_sums, model->metrics.n_sums, err));
         STRATA_TRY(clear(own->accumulated_states, model->parameters.state_size, err));
-        own->n_accumulated = 0;
+        own->n_accumulated = own->accumulated_examples = 0;
     }
+    return STRATA_OK;
+}
+
+/* Adds up the sums of replicas that have their own, over all workers. */
+static strata_status add_up_sums(strata_model *model, strata_array *sums, strata_error *err) {
+    const strata_workers *workers = &model->strategy->workers;
+    const int64_t n = model->metrics.n_sums;
+    float *values = sums->data;
+    double *total = model->metrics.sums;
+    memset(total, 0, (size_t)n * sizeof *total);
+    for (int r = 0; r < model->strategy->n_replicas; r++) {
+        STRATA_TRY(strata_variable_get(model->replicas[r].metrics, sums, err));
+        for (int64_t i = 0; i < n; i++) total[i] += (double)values[i];
+    }
+    if (!strata_strategy_has_workers(model->strategy)) return STRATA_OK;
+    for (int64_t i = 0; i < n; i++) values[i] = (float)total[i];
+    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_F32, STRATA_DTYPE_F32, values, values, n, err));
+    for (int64_t i = 0; i < n; i++) total[i] = (double)values[i];
     return STRATA_OK;
 }
 
 strata_status strata_model_read_sums(strata_model *model, strata_error *err) {
     strata_array sums;
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(model->metrics.n_sums), &sums, err));
-    strata_status status = strata_variable_get(model->replicas[strata_strategy_root(model->strategy)].metrics, &sums, err);
-    for (int64_t i = 0; i < model->metrics.n_sums && !status; i++) model->metrics.sums[i] = (double)((float *)sums.data)[i];
+    strata_status status = STRATA_OK;
+    if (strata_strategy_has_own(model->strategy)) {
+        status = add_up_sums(model, &sums, err);
+    } else {
+        status = strata_variable_get(model->replicas[strata_strategy_root(model->strategy)].metrics, &sums, err);
+        for (int64_t i = 0; i < model->metrics.n_sums && !status; i++) model->metrics.sums[i] = (double)((float *)sums.data)[i];
+    }
     strata_array_finish(&sums);
     return status;
 }
@@ -234,8 +257,12 @@ strata_status strata_model_write_sums(strata_model *model, strata_error *err) {
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(model->metrics.n_sums), &sums, err));
     for (int64_t i = 0; i < model->metrics.n_sums; i++) ((float *)sums.data)[i] = (float)model->metrics.sums[i];
     strata_status status = STRATA_OK;
-    for (int r = 0; r < model->strategy->n_devices && !status; r++)
+    const bool own = strata_strategy_has_own(model->strategy), first = model->strategy->workers.rank == 0;
+    for (int r = 0; r < model->strategy->n_devices && !status; r++) {
+        /* Of sums that are added up, the first replica gets all. */
+        if (own && (r || !first)) memset(sums.data, 0, (size_t)model->metrics.n_sums * sizeof(float));
         if (model->replicas[r].metrics) status = strata_variable_set(model->replicas[r].metrics, &sums, err);
+    }
     strata_array_finish(&sums);
     return status;
 }

@@ -92,11 +92,18 @@ typedef enum strata_program_kind {
     STRATA_PROGRAM_ACCUMULATE,
     /* Makes an update from the accumulated gradients; it reads no batch. */
     STRATA_PROGRAM_APPLY,
+    /* Averages the parameters and states of replicas that have their own (strata_strategy.average); it reads no batch. */
+    STRATA_PROGRAM_AVERAGE,
     /* Computes a batch; gradients, sums and changes of states are outputs, and nothing is updated. */
     STRATA_PROGRAM_GRADIENTS,
     STRATA_PROGRAM_EVALUATE,
     STRATA_PROGRAM_PREDICT
 } strata_program_kind;
+
+/* Whether its program reads no batch. */
+static inline bool strata_program_is_without_batch(strata_program_kind kind) {
+    return kind == STRATA_PROGRAM_APPLY || kind == STRATA_PROGRAM_AVERAGE;
+}
 
 /* How the update is divided among replicas. Without shards, each device that makes updates updates the whole flat range. */
 typedef struct strata_shards {
@@ -134,8 +141,8 @@ typedef struct strata_model_replica {
     /* On a device that computes gradients, with gradient accumulation, f32: the batches' contributions to the epoch's sums, and
      * the sum of their new states (NULL: there are no states). */
     strata_variable *accumulated_sums, *accumulated_states;
-    /* How many of the accumulated batches had examples for this replica. */
-    int64_t n_accumulated;
+    /* How many of the accumulated batches had examples for this replica, and how many examples. */
+    int64_t n_accumulated, accumulated_examples;
 } strata_model_replica;
 
 /* A replica's part of a program: examples [first, first + n) of the batch. If n is 0, the executable is compiled for one
@@ -145,7 +152,7 @@ typedef struct strata_program_part {
     strata_executable *executable;
     int64_t first, n;
     /* The indices of the executable's inputs; -1: it has no such input. */
-    int x[STRATA_MAX_INPUTS], y[STRATA_MAX_OUTPUTS], weights, example_weights, step, rng, share, examples;
+    int x[STRATA_MAX_INPUTS], y[STRATA_MAX_OUTPUTS], weights, example_weights, step, rng, share, examples, state_share;
     /* The index of the output with the scores of the part's examples; -1: no metric needs them. */
     int scores;
 } strata_program_part;
@@ -212,7 +219,7 @@ typedef struct strata_model_program {
     int n_parts;
     strata_program_part *parts;
     /* [n_parts] Whether the part has examples. For the kind APPLY, fit sets whether the part had examples in an accumulated
-     * batch. */
+     * batch. For the kind AVERAGE: true. */
     bool *contributes;
     /* The parts were divided by the partitioner (divide.c), so that random numbers are counted from the first example of this
      * worker's replicas, not of the part. */
@@ -229,7 +236,8 @@ typedef struct strata_step_role {
     /* The number of its examples; 0: it computes no gradients. */
     int64_t batch;
     strata_batch_form form;
-    /* It has no examples, but runs the program for one example, because layers contain exchanges in which it must take part. */
+    /* It has no examples, but runs the program for one example, because layers contain exchanges in which it must take part. In
+     * the graph of all replicas: this is so for some of them. */
     bool idle;
     /* It updates parameters, slots, states and the epoch's sums; else it receives parameters and states from a device that
      * does. */
@@ -263,8 +271,6 @@ typedef struct strata_step {
     strata_gradient_layout layout;
     strata_tensor **updates;
     int n_updates, most_updates;
-    /* A layer exchanges values with other replicas (strata_layer_sum_over_replicas). */
-    bool exchanges_inside;
 } strata_step;
 
 /* The epoch with the best validation loss, in the current fit or in the checkpoint from which it continues. */
@@ -358,6 +364,11 @@ struct strata_model {
     bool trains;
     /* [strategy->n_devices] The model on each device. */
     strata_model_replica *replicas;
+    /* Replicas with parameters of their own have made updates since the last average. */
+    bool apart;
+    /* What they had when a fit was stopped within an epoch, before its last average, so that it can go on as if it had not been
+     * stopped (strata_model_gather_own); NULL: nothing. */
+    float *interrupted;
     /* The parameters as variables for custom loops: [parameters.n_blocks], and their addresses. The copies of a variable are
      * the replicas' `flat`. */
     struct {
@@ -417,10 +428,16 @@ int64_t strata_model_gradient_size(const strata_model *model, int block);
  * strata_model_place: the index of a parameter's first element among them. */
 int64_t strata_model_all_size(const strata_model *model);
 int64_t strata_model_place(const strata_model *model, const strata_parameter_spec *parameter);
-/* Reads all parameters and states from the devices. values: (all_size). */
+/* Reads all parameters and states from the devices: of replicas that are apart, the mean over those of this worker. values:
+ * (all_size). */
 STRATA_MUST_USE strata_status strata_model_read_all(strata_model *model, float *values, strata_error *err);
 /* Writes all parameters and states to every device. */
 STRATA_MUST_USE strata_status strata_model_write_all(strata_model *model, const float *values, strata_error *err);
+/* The same for one replica. */
+STRATA_MUST_USE strata_status strata_model_read_replica(const strata_model *model, int replica, float *values,
+                                                        strata_error *err);
+STRATA_MUST_USE strata_status strata_model_write_replica(strata_model *model, int replica, const float *values,
+                                                         strata_error *err);
 
 /* step.c, with step.h, gradients.c and update.c: builds the graph of a step. layers: [calls of layers] receives the cost of
  * each; NULL: not needed. */

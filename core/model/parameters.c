@@ -6,6 +6,7 @@
 
 #include "core/base/sha256.h"
 #include "core/model/data.h"
+#include "core/model/own.h"
 #include "core/model/shards.h"
 
 static int64_t float_bytes(int64_t elements) {
@@ -55,26 +56,58 @@ static strata_status read_some(const strata_model *model, int replica, int64_t b
     return read_common(own->state, set->flat_size, set->state_size, begin, n, out, err);
 }
 
+/* As read_some, of the replica that is read by default; of replicas that are apart, their mean. */
+static strata_status read_model(const strata_model *model, int64_t begin, int64_t n, float *out, strata_error *err) {
+    const int n_replicas = model->strategy->n_replicas;
+    STRATA_TRY(read_some(model, strata_model_root(model), begin, n, out, err));
+    if (!model->apart || n_replicas == 1) return STRATA_OK;
+    float *other = malloc((size_t)n * sizeof *other + 1);
+    if (!other) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %lld parameters", (long long)n);
+    strata_status status = STRATA_OK;
+    for (int r = 1; r < n_replicas && !status; r++) {
+        status = read_some(model, r, begin, n, other, err);
+        for (int64_t i = 0; i < n && !status; i++) out[i] += other[i];
+    }
+    for (int64_t i = 0; i < n; i++) out[i] /= (float)n_replicas;
+    free(other);
+    return status;
+}
+
+strata_status strata_model_read_replica(const strata_model *model, int replica, float *values, strata_error *err) {
+    return read_some(model, replica, 0, strata_model_all_size(model), values, err);
+}
+
 strata_status strata_model_read_all(strata_model *model, float *values, strata_error *err) {
     if (!model->strategy && model->loaded) {
         memcpy(values, model->loaded, (size_t)strata_model_all_size(model) * sizeof *values);
         return STRATA_OK;
     }
-    return read_some(model, strata_model_root(model), 0, strata_model_all_size(model), values, err);
+    return read_model(model, 0, strata_model_all_size(model), values, err);
+}
+
+/* equal: a replica that has the same values already (strata_variable_set_as); NULL: none. */
+static strata_status write_as(const strata_model *model, int replica, const strata_model_replica *equal, const float *values,
+                              strata_error *err) {
+    const strata_model_replica *own = &model->replicas[replica];
+    float *all = (float *)values; /* the values are only read */
+    for (int k = 0; k < model->parameters.n_blocks; k++) {
+        const strata_array block = block_of(model, k, all);
+        strata_variable *flat = own->blocks[k].flat;
+        if (flat) STRATA_TRY(strata_variable_set_as(flat, equal ? equal->blocks[k].flat : NULL, &block, err));
+    }
+    const strata_array state = state_of(model, all);
+    return own->state ? strata_variable_set_as(own->state, equal ? equal->state : NULL, &state, err) : STRATA_OK;
+}
+
+strata_status strata_model_write_replica(strata_model *model, int replica, const float *values, strata_error *err) {
+    return write_as(model, replica, NULL, values, err);
 }
 
 strata_status strata_model_write_all(strata_model *model, const float *values, strata_error *err) {
-    float *all = (float *)values; /* the values are only read */
-    for (int r = 0; r < model->strategy->n_devices; r++) {
-        const strata_model_replica *own = &model->replicas[r];
-        for (int k = 0; k < model->parameters.n_blocks; k++) {
-            const strata_array block = block_of(model, k, all);
-            strata_variable *flat = own->blocks[k].flat;
-            if (flat) STRATA_TRY(strata_variable_set_as(flat, r ? model->replicas[0].blocks[k].flat : NULL, &block, err));
-        }
-        const strata_array state = state_of(model, all);
-        if (own->state) STRATA_TRY(strata_variable_set_as(own->state, r ? model->replicas[0].state : NULL, &state, err));
-    }
+    for (int r = 0; r < model->strategy->n_devices; r++)
+        STRATA_TRY(write_as(model, r, r ? &model->replicas[0] : NULL, values, err));
+    model->apart = false;
+    strata_model_forget_interrupted(model);
     return strata_shards_write(model, values, err);
 }
 
@@ -116,12 +149,13 @@ static strata_status set_common(strata_variable *variable, int64_t begin, int64_
 strata_status strata_model_get_parameter(strata_model *model, int index, strata_array *value, strata_error *err) {
     STRATA_TRY(check_parameter(model, index, value, err));
     const int64_t place = strata_model_place(model, &model->parameters.items[index]);
-    return read_some(model, strata_model_root(model), place, strata_shape_elements(value->shape), value->data, err);
+    return read_model(model, place, strata_shape_elements(value->shape), value->data, err);
 }
 
 strata_status strata_model_set_parameter(strata_model *model, int index, const strata_array *value, strata_error *err) {
     STRATA_TRY(check_parameter(model, index, value, err));
     const strata_parameter_spec *p = &model->parameters.items[index];
+    strata_model_forget_interrupted(model);
     for (int r = 0; r < model->strategy->n_devices; r++) {
         const strata_model_replica *own = &model->replicas[r];
         if (p->state && own->state) STRATA_TRY(strata_variable_set_range(own->state, float_bytes(p->offset), value, err));
@@ -146,11 +180,10 @@ enum { PIECE = 1 << 20 };
 
 static strata_status hash_parameter(strata_model *model, const strata_parameter_spec *p, float *piece, strata_sha256 *sha,
                                     strata_error *err) {
-    const int root = strata_model_root(model);
     const int64_t size = strata_shape_elements(p->shape), place = strata_model_place(model, p);
     for (int64_t done = 0; done < size; done += PIECE) {
         const int64_t n = size - done < PIECE ? size - done : PIECE;
-        STRATA_TRY(read_some(model, root, place + done, n, piece, err));
+        STRATA_TRY(read_model(model, place + done, n, piece, err));
         STRATA_TRY(strata_sha256_update(sha, piece, (size_t)float_bytes(n), err));
     }
     return STRATA_OK;

@@ -64,19 +64,23 @@ static void list_exchanges(const strata_model *model, const strata_model_program
 
 strata_status strata_model_placement(strata_model *model, int64_t batch, char **out_text, strata_error *err) {
     const bool accumulates = strata_model_accumulates(model) > 1;
-    strata_model_program *program = NULL, *apply = NULL;
+    const strata_batch_form form = {0};
+    strata_model_program *programs[3] = {NULL};
+    int n = 0;
     strata_text text = {0};
     STRATA_TRY(strata_model_check_compiled(model, "placement", err));
     if (batch < 1) return strata_fail(err, STRATA_INVALID, "placement: batch is %lld; it must be at least 1", (long long)batch);
     int64_t first, own;
     strata_strategy_worker_share(model->strategy, batch, model->strategy->workers.rank, &first, &own);
     STRATA_TRY(strata_model_get_program(model, accumulates ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN, own ? own : 1,
-                                        (strata_batch_form){0}, &program, err));
-    if (accumulates) STRATA_TRY(strata_model_get_program(model, STRATA_PROGRAM_APPLY, 0, (strata_batch_form){0}, &apply, err));
+                                        form, &programs[n++], err));
+    if (accumulates) STRATA_TRY(strata_model_get_program(model, STRATA_PROGRAM_APPLY, 0, form, &programs[n++], err));
+    if (strata_strategy_has_own(model->strategy))
+        STRATA_TRY(strata_model_get_program(model, STRATA_PROGRAM_AVERAGE, 0, form, &programs[n++], err));
     list_variables(model, &text);
-    for (const strata_model_program *p = program; p; p = p == program ? apply : NULL) {
-        list_nodes(model, p, &text);
-        list_exchanges(model, p, &text);
+    for (int i = 0; i < n; i++) {
+        list_nodes(model, programs[i], &text);
+        list_exchanges(model, programs[i], &text);
     }
     return strata_text_take(&text, out_text, NULL, err);
 }

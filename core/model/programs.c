@@ -18,7 +18,7 @@ static strata_step_role role_of(const strata_model *model, strata_program_kind k
                                 strata_batch_form form) {
     const strata_strategy *strategy = model->strategy;
     strata_step_role role = {.replica = replica, .form = form};
-    if (replica < strategy->n_replicas && kind != STRATA_PROGRAM_APPLY) {
+    if (replica < strategy->n_replicas && !strata_program_is_without_batch(kind)) {
         int64_t first;
         strata_strategy_local_share(strategy, batch, replica, &first, &role.batch);
         role.idle = !role.batch;
@@ -27,15 +27,16 @@ static strata_step_role role_of(const strata_model *model, strata_program_kind k
     role.sends = kind == STRATA_PROGRAM_GRADIENTS && strategy->sink;
     if (kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_ACCUMULATE)
         role.has_replicas = strata_strategy_num_replicas_in_sync(strategy) > 1;
-    if (kind != STRATA_PROGRAM_TRAIN && kind != STRATA_PROGRAM_APPLY) return role;
+    if (kind != STRATA_PROGRAM_TRAIN && !strata_program_is_without_batch(kind)) return role;
     role.updates = strata_strategy_updates(strategy, replica);
-    role.exchanges = strategy->n_devices > 1 || strata_strategy_has_workers(strategy);
+    role.exchanges = kind == STRATA_PROGRAM_AVERAGE ||
+                     (!strata_strategy_has_own(strategy) && (strategy->n_devices > 1 || strata_strategy_has_workers(strategy)));
     return role;
 }
 
 /* How many devices run a program of this kind. A device that only stores parameters takes part only in updates. */
 static int n_parts(const strata_model *model, strata_program_kind kind) {
-    const bool updates = kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_APPLY;
+    const bool updates = kind == STRATA_PROGRAM_TRAIN || strata_program_is_without_batch(kind);
     return updates ? model->strategy->n_devices : model->strategy->n_replicas;
 }
 
@@ -185,6 +186,7 @@ static strata_status compile_graph(strata_model *model, strata_model_program *pr
     part->rng = strata_executable_input_index(*exe, "rng");
     part->share = strata_executable_input_index(*exe, "share");
     part->examples = strata_executable_input_index(*exe, "examples");
+    part->state_share = strata_executable_input_index(*exe, "state_share");
     return STRATA_OK;
 }
 
@@ -239,7 +241,7 @@ static strata_status make_parts(const strata_strategy *strategy, strata_model_pr
     for (int r = 0; r < strategy->n_replicas; r++) {
         strata_program_part *part = &program->parts[r];
         strata_strategy_local_share(strategy, program->batch, r, &part->first, &part->n);
-        program->contributes[r] = part->n > 0;
+        program->contributes[r] = part->n > 0 || program->kind == STRATA_PROGRAM_AVERAGE;
     }
     return STRATA_OK;
 }

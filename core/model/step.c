@@ -9,9 +9,11 @@
  *   accumulation  x, y, weights, step, rng -> nothing;  adds gradients, sums and new states to variables of the replica
  *   gradients     x, y, weights, step, rng -> sums, gradients, changes of states, rows that are used;  updates nothing
  *   application   step -> sums;  makes the update from these variables and sets them to zero
+ *   average       -> nothing;  averages parameters and states of replicas with their own (strata_strategy.average)
  *   evaluation    x, y [, example_weights] -> sums
  *   prediction    x -> outputs, as probabilities where the loss takes logits; a model without a loss has its outputs
- * If layers have penalties, the graph that is divided among the replicas (divide.c) also has the inputs share and examples.
+ * The graph that is divided among the replicas (divide.c) also has the inputs share and examples, if layers have penalties or
+ * count examples, and state_share, if states are accumulated.
  * sums: the sum of the examples' losses (times example_weights), the number of right answers, then the numbers of the metrics.
  * weights: the factor of each example's loss in the gradient, which is 1 / (examples in the batch of all replicas). For
  * accumulated batches it is 1 / (examples that the step is expected to have), and the input `step` of the update contains the
@@ -36,6 +38,9 @@
  *
  * With f16 the host multiplies weights and shares by the loss scale, and `step` contains the factor that undoes this. If the
  * gradients are not finite, nothing is updated, and the output tells the host so.
+ *
+ * Replicas with parameters of their own exchange nothing in these programs except in the average. A replica without examples
+ * closes its gate, and adds nothing to its sums.
  *
  * Every device has the same exchanges in the same order; its role determines whether it contributes a value and whether it
  * receives the result. */
@@ -84,9 +89,16 @@ strata_tensor *strata_step_add_to_loss(strata_tensor *sums, strata_tensor *value
     return strata_add(sums, strata_pad(strata_reshape(value, STRATA_SHAPE(1)), &before, &after, 0));
 }
 
+/* An input of the graph of all replicas: a scalar whose values on the replicas add up to its value. In the graph of one
+ * replica it is a word of the step, or a constant. */
+static strata_tensor *summed_input(const builder *b, const char *name) {
+    return strata_input(b->graph, name, STRATA_DTYPE_F32, STRATA_SHAPE());
+}
+
 /* The outputs of the model's layers, [n_outputs]. */
 static void forward(builder *b, strata_tensor **outputs) {
     const strata_model *model = b->model;
+    if (b->role.whole) b->context.examples = summed_input(b, "examples");
     const float scale = b->role.form.byte_scale;
     strata_tensor *inputs[STRATA_MAX_INPUTS];
     for (int i = 0; i < model->n_inputs; i++) {
@@ -148,20 +160,14 @@ static strata_tensor *example_losses(const builder *b, strata_tensor *const *out
     return strata_tensor_set_name(losses, "loss");
 }
 
-/* An input of the graph of all replicas: a scalar whose values on the replicas add up to its value. In the graph of one
- * replica it is a word of the step, or a constant. */
-static strata_tensor *summed_input(const builder *b, const char *name) {
-    return strata_input(b->graph, name, STRATA_DTYPE_F32, STRATA_SHAPE());
-}
-
-/* The replica's share of the whole batch. */
-static strata_tensor *share_of(const builder *b) {
-    return b->role.whole ? summed_input(b, "share") : strata_step_word(b, STRATA_STEP_SHARE);
+strata_tensor *strata_step_share(builder *b) {
+    if (!b->share) b->share = b->role.whole ? summed_input(b, "share") : strata_step_word(b, STRATA_STEP_SHARE);
+    return b->share;
 }
 
 /* x times the number of the replica's examples. */
 static strata_tensor *times_examples(const builder *b, strata_tensor *x) {
-    return b->role.whole ? strata_mul(x, summed_input(b, "examples")) : times(x, (double)b->role.batch);
+    return b->role.whole ? strata_mul(x, b->context.examples) : times(x, (double)b->role.batch);
 }
 
 /* The batch's contribution to the epoch's sums. The layers' penalty is added to the loss of each example. */
@@ -199,7 +205,7 @@ static computed compute(builder *b) {
     if (!b->context.penalty) return c;
     /* The layers' penalty is multiplied by this replica's share of the whole batch. */
     c.y = strata_reduce_sum(strata_mul(c.y, c.dy), NULL, 0, false);
-    c.y = strata_add(c.y, strata_mul(b->context.penalty, share_of(b)));
+    c.y = strata_add(c.y, strata_mul(b->context.penalty, strata_step_share(b)));
     c.dy = NULL;
     return c;
 }
@@ -227,7 +233,8 @@ static void add_to(builder *b, strata_variable *accumulated, strata_tensor *valu
 static void accumulate_states(builder *b, strata_variable *accumulated, strata_tensor *state) {
     strata_tensor *rates = strata_layer_context_state_rates(&b->context, b->graph);
     strata_tensor *zero = strata_broadcast_to(strata_scalar(b->graph, STRATA_DTYPE_F32, 0), strata_tensor_shape(rates));
-    strata_tensor *part = b->role.idle ? zero : strata_mul(state, strata_step_word(b, STRATA_STEP_STATE_SHARE));
+    strata_tensor *share = b->role.whole ? summed_input(b, "state_share") : strata_step_word(b, STRATA_STEP_STATE_SHARE);
+    strata_tensor *part = b->role.idle ? zero : strata_mul(state, share);
     strata_step_add(b, strata_moving_average(strata_variable_read(b->graph, accumulated), part, rates, NULL));
 }
 
@@ -245,7 +252,9 @@ static void build_accumulate(builder *b) {
             b->step->output = b->step->output ? strata_add(b->step->output, sum) : sum;
     }
     if (!b->role.idle) add_to(b, own->accumulated_sums, c.sums);
-    if (own->accumulated_states) accumulate_states(b, own->accumulated_states, c.state);
+    /* A replica that makes updates of its own does not count batches without its examples. */
+    const bool counts = !b->role.idle || !strata_strategy_has_own(b->model->strategy);
+    if (own->accumulated_states && counts) accumulate_states(b, own->accumulated_states, c.state);
 }
 
 /* The moving averages change as if each batch had updated them, one after the other. Those of n batches x_i that begin with 0
@@ -276,9 +285,6 @@ static void build_apply(builder *b) {
     for (int k = 0; k < n; k++) accumulated[k] = read_accumulated(b, own->blocks[k].accumulated);
     strata_tensor *sums = read_accumulated(b, own->accumulated_sums), *states = read_accumulated(b, own->accumulated_states);
     computed c = compute(b);
-    if (b->model->strategy->rewrite)
-        strata_graph_poison(b->graph, NULL, STRATA_UNSUPPORTED, "strategy %s does not accumulate gradients",
-                            b->model->strategy->name);
     c.gradients = accumulated[0] ? accumulated : NULL;
     c.sums = sums;
     if (b->model->parameters.state_size) average_states(b, states, &c);
@@ -288,6 +294,25 @@ static void build_apply(builder *b) {
     for (int k = 0; k < n; k++) clear_accumulated(b, accumulated[k]);
     clear_accumulated(b, sums);
     clear_accumulated(b, states);
+}
+
+/* ---- averages ---- */
+
+static strata_tensor *keep(const strata_step_replica *replica, strata_tensor *node) {
+    return strata_step_add(replica->builder, node);
+}
+
+static void average(builder *b, const strata_step_replica *replica, strata_tensor *own) {
+    strata_step_add(b, strata_assign(own, b->model->strategy->average(replica, own)));
+}
+
+static void build_average(builder *b) {
+    const strata_step_replica replica = {.index = strata_step_own_shard(b),
+                                         .n = strata_strategy_num_replicas_in_sync(b->model->strategy),
+                                         .keep = keep,
+                                         .builder = b};
+    for (int k = 0; k < b->model->parameters.n_blocks; k++) average(b, &replica, b->step->blocks[k]);
+    if (b->context.state) average(b, &replica, b->context.state);
 }
 
 /* ---- gradients as outputs ---- */
@@ -418,15 +443,16 @@ static bool takes_rows(const strata_model *model, strata_program_kind kind, cons
     for (int i = 0; i < model->parameters.n; i++)
         if (model->parameters.items[i].sparse && model->parameters.items[i].n_parts > 1) return false;
     const bool computes = kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_GRADIENTS;
-    return computes && !role->exchanges && !model->strategy->rewrite;
+    return computes && !role->exchanges && !role->whole;
 }
 
 strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind, strata_step_role role,
                                 strata_layer_cost *layers, strata_error *err) {
     static void (*const builders[])(builder *) = {
-        [STRATA_PROGRAM_TRAIN] = build_train,       [STRATA_PROGRAM_ACCUMULATE] = build_accumulate,
-        [STRATA_PROGRAM_APPLY] = build_apply,       [STRATA_PROGRAM_GRADIENTS] = build_gradients,
-        [STRATA_PROGRAM_EVALUATE] = build_evaluate, [STRATA_PROGRAM_PREDICT] = build_predict};
+        [STRATA_PROGRAM_TRAIN] = build_train,         [STRATA_PROGRAM_ACCUMULATE] = build_accumulate,
+        [STRATA_PROGRAM_APPLY] = build_apply,         [STRATA_PROGRAM_AVERAGE] = build_average,
+        [STRATA_PROGRAM_GRADIENTS] = build_gradients, [STRATA_PROGRAM_EVALUATE] = build_evaluate,
+        [STRATA_PROGRAM_PREDICT] = build_predict};
     builder b = {.model = model,
                  .step = step,
                  .role = role,
@@ -438,12 +464,19 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
     *step = (strata_step){0};
     STRATA_TRY(strata_graph_create(&b.graph, err));
     step->graph = b.graph;
-    b.context.replicas = strata_strategy_replicas(model->strategy, b.graph);
+    /* In the graph of all replicas a channel says that all devices that compute need a sum, not only where updates are made. */
+    b.context.replicas = role.whole ? strata_channel_of_first(b.graph, model->strategy->n_replicas)
+                                    : strata_strategy_replicas(model->strategy, b.graph);
     strata_status status = begin(&b, err);
     if (!status) {
         builders[kind](&b);
-        step->exchanges_inside = b.context.exchanges_inside;
         status = strata_graph_check(b.graph, err);
+        if (!status && b.context.exchanges_inside && strata_strategy_has_own(model->strategy))
+            status =
+                strata_fail(err, STRATA_UNSUPPORTED,
+                            "strategy %s: a layer exchanges values of all replicas in each step (synchronized batch norm), "
+                            "but each replica trains on its own; leave out synchronized, or use another strategy",
+                            model->strategy->name);
     }
     if (status) strata_graph_destroy(b.graph);
     return status;

@@ -22,6 +22,8 @@ typedef struct strata_step_builder {
     strata_layer_context context;
     /* The input "step": the numbers that change from step to step, f32 (STRATA_STEP_WORDS). */
     strata_tensor *words;
+    /* strata_step_share, when it was used; NULL: not yet. */
+    strata_tensor *share;
     /* The host can find the rows of sparse parameters that the batch uses, where they are the elements of an input. */
     bool host_knows_rows;
     /* Gradients must be multiplied by words[STRATA_STEP_SCALE] before the update. */
@@ -82,8 +84,9 @@ int strata_step_send_gradients(strata_step_builder *b, const strata_step_compute
 strata_tensor *strata_step_reduce(strata_step_builder *b, strata_step_computed *c, int block);
 /* The index of the shard that the device owns, which is its index among the replicas of all workers. */
 int strata_step_own_shard(const strata_step_builder *b);
-/* The argument for the functions of a strategy's rewrite. */
-strata_step_replica strata_step_replica_of(strata_step_builder *b);
+/* This device's share of the batch, or of its own examples where it makes an update of its own, times the loss scale; 0: it has
+ * no examples. */
+strata_tensor *strata_step_share(strata_step_builder *b);
 
 /* update.c: adds up the gradients over replicas, and updates parameters, slots, states and the epoch's sums. */
 void strata_step_update(strata_step_builder *b, strata_step_computed *c);

@@ -76,8 +76,8 @@ static void update_sparse(builder *b, block_update *blocks, int k) {
 
 /* ---- a block ---- */
 
-/* The variable that the device updates instead of the block's parameters: its shard. NULL: it updates the block. In the graph of
- * all replicas the partitioner decides. */
+/* The variable that the device updates instead of the block's parameters: its shard. NULL: it updates the block. In the graph
+ * of all replicas the partitioner decides. */
 static strata_variable *own_shard(const builder *b, int block) {
     return b->role.whole ? NULL : own_block(b, block)->shard;
 }
@@ -131,14 +131,9 @@ static strata_tensor *step_block(builder *b, block_update *block, int k) {
 }
 
 static strata_tensor *update_block(builder *b, block_update *block, int k) {
-    const strata_step_rewrite *rewrite = b->model->strategy->rewrite;
     const bool sharded = own_shard(b, k) != NULL;
     strata_tensor *updated = step_block(b, block, k);
-    if (sharded) updated = strata_step_add(b, strata_assign(b->step->blocks[k], gather_shards(b, k, updated)));
-    const strata_step_replica replica = strata_step_replica_of(b);
-    if (rewrite && rewrite->parameters)
-        updated = strata_step_add(b, strata_assign(updated, rewrite->parameters(&replica, updated)));
-    return updated;
+    return sharded ? strata_step_add(b, strata_assign(b->step->blocks[k], gather_shards(b, k, updated))) : updated;
 }
 
 /* ---- all blocks together ---- */
@@ -177,12 +172,19 @@ static strata_tensor *times_zero(strata_tensor *x) { /* 0, or NaN where x is not
     return strata_mul(x, strata_scalar(strata_tensor_graph(x), STRATA_DTYPE_F32, 0));
 }
 
+/* Whether a replica that makes updates of its own may have no examples in a run of this program. It then changes nothing. */
+static bool may_be_idle(const builder *b) {
+    return strata_strategy_has_own(b->model->strategy) && (b->role.idle || !b->role.batch);
+}
+
 /* Adds the batch's sums to the epoch's sums, and returns the gate: a scalar; if it is not finite, the update changes nothing.
  * The gate is the epoch's sum of losses, not the batch's, so that after a loss that is not finite the steps that were submitted
  * later change nothing either. square: the sum of the squares of all gradients; NULL: not known. */
 static strata_tensor *open_gate(builder *b, const computed *c, strata_tensor *square) {
     strata_tensor *sums = c->sums, *overflow = NULL, *output[3];
+    strata_tensor *share = may_be_idle(b) ? strata_step_share(b) : NULL;
     int n = 1;
+    if (share) sums = strata_where(strata_greater(share, times_zero(share)), sums, times_zero(share));
     if (b->model->scale.value > 0) {
         overflow = times_zero(square);
         output[n++] = strata_reshape(overflow, STRATA_SHAPE(1));
@@ -197,6 +199,7 @@ static strata_tensor *open_gate(builder *b, const computed *c, strata_tensor *sq
     strata_variable *metrics = b->model->replicas[b->role.replica].metrics;
     strata_tensor *epoch = strata_step_add(b, strata_assign_add(strata_variable_read(b->graph, metrics), sums));
     strata_tensor *gate = strata_reshape(strata_step_part(epoch, 0, 1), STRATA_SHAPE());
+    if (share) gate = strata_add(gate, strata_div(times_zero(share), share)); /* 0, or NaN without examples */
     return overflow ? strata_add(gate, overflow) : gate;
 }
 

@@ -63,15 +63,14 @@ const int64_t *strata_parts_copy(strata_graph *graph, const int64_t *lengths, in
     return copy;
 }
 
-static strata_tensor *all_gather(strata_tensor *x, strata_channel channel, int axis, const int64_t *lengths, int n, int own,
-                                 int64_t every) {
+strata_tensor *strata_all_gather_parts(strata_tensor *x, strata_channel channel, int axis, const int64_t *lengths, int n,
+                                       int own) {
     if (!x || strata_tensor_is_poison(x)) return x;
-    strata_parts_attrs attrs = {
-        .common = {.channel = channel, .dtype = x->dtype, .shape = x->shape, .takes = true, .every = every},
-        .axis = axis,
-        .lengths = strata_parts_copy(x->graph, lengths, n),
-        .n = n,
-        .own = own};
+    strata_parts_attrs attrs = {.common = {.channel = channel, .dtype = x->dtype, .shape = x->shape, .takes = true},
+                                .axis = axis,
+                                .lengths = strata_parts_copy(x->graph, lengths, n),
+                                .n = n,
+                                .own = own};
     if (!attrs.lengths) return strata_graph_poison(x->graph, NULL, STRATA_OUT_OF_MEMORY, "all_gather: no host memory");
     if (axis >= 0 && axis < x->shape.rank) {
         attrs.common.shape.dims[axis] = 0;
@@ -80,15 +79,10 @@ static strata_tensor *all_gather(strata_tensor *x, strata_channel channel, int a
     return strata_node(x->graph, &strata_op_all_gather, 1, &x, &attrs);
 }
 
-strata_tensor *strata_all_gather_parts(strata_tensor *x, strata_channel channel, int axis, const int64_t *lengths, int n,
-                                       int own) {
-    return all_gather(x, channel, axis, lengths, n, own, 0);
-}
-
-strata_tensor *strata_all_gather_every(strata_tensor *x, int axis, int n, int own, int64_t every) {
+strata_tensor *strata_all_gather_equal(strata_tensor *x, int axis, int n, int own) {
     if (!x || strata_tensor_is_poison(x)) return x;
     int64_t *lengths = n > 0 ? strata_graph_alloc(x->graph, (size_t)n * sizeof *lengths) : NULL;
     if (!lengths) return strata_graph_poison(x->graph, NULL, STRATA_OUT_OF_MEMORY, "all_gather: no memory for %d parts", n);
     for (int i = 0; i < n; i++) lengths[i] = axis >= 0 && axis < x->shape.rank ? x->shape.dims[axis] : 0;
-    return all_gather(x, (strata_channel){0}, axis, lengths, n, own, every);
+    return strata_all_gather_parts(x, (strata_channel){0}, axis, lengths, n, own);
 }

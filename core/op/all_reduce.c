@@ -18,9 +18,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
 }
 
 static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
-    strata_all_reduce_attrs attrs = *(const strata_all_reduce_attrs *)node->attrs;
-    attrs.common.every = 0;
-    dx[0] = strata_all_reduce_among(node->graph, dy, attrs);
+    dx[0] = strata_all_reduce_among(node->graph, dy, *(const strata_all_reduce_attrs *)node->attrs);
 }
 
 const strata_op strata_op_all_reduce = {
@@ -42,12 +40,8 @@ strata_tensor *strata_all_reduce_among(strata_graph *graph, strata_tensor *x, st
     return strata_node(graph, &strata_op_all_reduce, x != NULL, &x, &attrs);
 }
 
-strata_tensor *strata_all_reduce_every(strata_tensor *x, strata_reduction reduction, int64_t every) {
-    if (!x || strata_tensor_is_poison(x)) return x;
-    const strata_communication_attrs common = {.dtype = x->dtype, .shape = x->shape, .every = every};
-    return strata_all_reduce_among(x->graph, x, (strata_all_reduce_attrs){.common = common, .reduction = reduction});
-}
-
 strata_tensor *strata_all_reduce(strata_tensor *x, strata_reduction reduction) {
-    return strata_all_reduce_every(x, reduction, 0);
+    if (!x || strata_tensor_is_poison(x)) return x;
+    const strata_communication_attrs common = {.dtype = x->dtype, .shape = x->shape};
+    return strata_all_reduce_among(x->graph, x, (strata_all_reduce_attrs){.common = common, .reduction = reduction});
 }

@@ -45,9 +45,6 @@ typedef struct strata_communication_attrs {
     strata_dtype dtype;
     strata_shape shape;
     bool takes;
-    /* The exchange takes place in the steps every - 1, 2 every - 1, ... In other steps each device uses its own value: for an
-     * all_reduce its x; for an all_gather a result in which every part is its own. 0: in each step. */
-    int64_t every;
     /* [n_cores] The cores of one system that take part, by their numbers in it, ascending. Their programs execute the exchange,
      * and the node runs like any other node. Set only by core/compile/collectives.h; memory of the graph. NULL: the host
      * executes the exchange between programs. */
@@ -68,9 +65,6 @@ typedef struct strata_all_reduce_attrs {
 /* Every member receives the sum or mean of the members' values. x: of `dtype` and `shape`; NULL on a device that contributes no
  * value. */
 strata_tensor *strata_all_reduce_among(strata_graph *graph, strata_tensor *x, strata_all_reduce_attrs attrs);
-/* As strata_all_reduce, but only in the steps every - 1, 2 every - 1, ... In other steps the result of each replica is
- * its own x. */
-strata_tensor *strata_all_reduce_every(strata_tensor *x, strata_reduction reduction, int64_t every);
 /* Like strata_all_reduce_among, but only the members with the attribute `takes` receive the result. */
 strata_tensor *strata_reduce_to(strata_graph *graph, strata_tensor *x, strata_all_reduce_attrs attrs);
 
@@ -100,8 +94,8 @@ typedef struct strata_parts_attrs {
 /* Every member contributes its part and receives the whole: the parts concatenated along the axis. lengths: copied. */
 strata_tensor *strata_all_gather_parts(strata_tensor *x, strata_channel channel, int axis, const int64_t *lengths, int n,
                                        int own);
-/* Gathers n parts, each as long as x, from all devices, but only in the steps every - 1, 2 every - 1, ... */
-strata_tensor *strata_all_gather_every(strata_tensor *x, int axis, int n, int own, int64_t every);
+/* Gathers n parts, each as long as x, from all devices. */
+strata_tensor *strata_all_gather_equal(strata_tensor *x, int axis, int n, int own);
 /* Every member contributes an x of this dtype and of shape `whole` (NULL: it contributes none), and receives its own part,
  * along axis 0, of the sum or mean of all x. lengths: copied. */
 strata_tensor *strata_reduce_scatter_parts(strata_graph *graph, strata_tensor *x, strata_dtype dtype, strata_shape whole,
@@ -163,13 +157,13 @@ strata_status strata_communication_reference(const strata_op_call *call, strata_
 /* strata_op.words of the ops that have the attribute "reduction". */
 extern const strata_attr_words strata_reduction_words[];
 /* Rows of the attribute table that every communication op has; `type` has the common attributes first. */
-#define STRATA_COMMUNICATION_ATTRS(type)                                                                                       \
-    {"channel", STRATA_ATTR_INT, offsetof(type, common.channel.id)},                                                           \
-        {"channel_members", STRATA_ATTR_LIST, offsetof(type, common.channel.members)},                                         \
-        {"n_channel_members", STRATA_ATTR_INT, offsetof(type, common.channel.n_members)},                                      \
-        {"every", STRATA_ATTR_INT, offsetof(type, common.every)}, {"members", STRATA_ATTR_LIST, offsetof(type, common.cores)}, \
-        {"n_members", STRATA_ATTR_INT, offsetof(type, common.n_cores)}, {                                                      \
-        "shape", STRATA_ATTR_SHAPE, offsetof(type, common.shape)                                                               \
+#define STRATA_COMMUNICATION_ATTRS(type)                                                  \
+    {"channel", STRATA_ATTR_INT, offsetof(type, common.channel.id)},                      \
+        {"channel_members", STRATA_ATTR_LIST, offsetof(type, common.channel.members)},    \
+        {"n_channel_members", STRATA_ATTR_INT, offsetof(type, common.channel.n_members)}, \
+        {"members", STRATA_ATTR_LIST, offsetof(type, common.cores)},                      \
+        {"n_members", STRATA_ATTR_INT, offsetof(type, common.n_cores)}, {                 \
+        "shape", STRATA_ATTR_SHAPE, offsetof(type, common.shape)                          \
     }
 
 #endif

@@ -120,11 +120,13 @@ static void close_driver(strata_device *device) {
 void strata_device_close(strata_device *device) {
     if (!device) return;
     strata_lock *lock = device->lock;
+    strata_device *referee = device->referee;
     if (check_fork(device, NULL)) return; /* what a driver has in a child of fork cannot be freed */
     if (device->has_driver)
         close_driver(device);
     else
         device->api->close(device);
+    strata_device_close(referee);
     if (lock) strata_lock_finish(lock);
     free(lock);
 }

@@ -113,6 +113,10 @@ typedef struct strata_device_api {
     strata_status (*check)(strata_device *device, const strata_piece *piece, strata_program *program,
                            const strata_check_request *request, strata_error *err);
 
+    /* (optional) A program has computed wrongly: from now on the host runs all nodes for the device. Warns with the message of
+     * `why`, and increments n_distrusted. */
+    void (*distrust)(strata_device *device, const strata_error *why);
+
     /* ---- time ---- */
     /* (optional) Sets device->trace and device->trace_track. Programs that are compiled with a trace add a slice to it for each
      * kernel or node of each run, by the device's own clock, at the latest in the wait for the run. In such programs kernels
@@ -146,6 +150,11 @@ typedef struct strata_device_api {
 struct strata_device {
     const strata_device_api *api;
     strata_device_info info;
+    /* A host device that runs each new program too, because the values of the device's own nodes cannot be read one by one
+     * (referee.c). The device owns it. NULL: none. */
+    strata_device *referee;
+    /* What the f32 operands of products are rounded to; F32: they are not. */
+    strata_dtype product_dtype;
     /* NULL: the device is part of another device, or of a test, and only one thread uses it. */
     strata_lock *lock;
     /* The backend increments these. */

@@ -335,22 +335,6 @@ bool strata_exchange_folds(const strata_tensor *node, int64_t *out_elements, str
     return true;
 }
 
-bool strata_exchange_is_due(const strata_tensor *node, int64_t step) {
-    const int64_t every = ((const strata_communication_attrs *)node->attrs)->every;
-    return !every || (step + 1) % every == 0;
-}
-
-void strata_exchange_keep(const strata_tensor *node, const void *operand, void *result) {
-    const strata_communication_attrs *common = node->attrs;
-    if (node->op != &strata_op_all_gather) {
-        copy(result, operand, bytes_of(common->dtype, strata_shape_elements(common->shape)));
-        return;
-    }
-    const strata_parts_attrs *attrs = node->attrs;
-    const layout l = layout_of(attrs);
-    for (int64_t k = 0; k < attrs->n; k++) put_part(attrs, &l, k, operand, result);
-}
-
 const char *strata_exchange_name(const strata_tensor *node) {
     if (!is_fold(node)) return node->op->name;
     return ((const strata_all_reduce_attrs *)node->attrs)->reduction == STRATA_REDUCE_MEAN ? "mean" : "sum";
@@ -379,7 +363,7 @@ static strata_status differ(const strata_tensor *a, const strata_tensor *b, stra
 strata_status strata_exchange_check(const strata_tensor *a, const strata_tensor *b, strata_error *err) {
     const strata_communication_attrs *x = a->attrs, *y = b->attrs;
     const bool pair = is_point(a) && is_point(b) && a->op != b->op;
-    if ((is_point(a) ? !pair : a->op != b->op) || x->dtype != y->dtype || x->every != y->every) return differ(a, b, err);
+    if ((is_point(a) ? !pair : a->op != b->op) || x->dtype != y->dtype) return differ(a, b, err);
     if (is_parts(a)) {
         const strata_parts_attrs *p = a->attrs, *q = b->attrs;
         strata_shape whole_a = x->shape, whole_b = y->shape;

@@ -56,9 +56,6 @@ bool strata_exchange_spans_workers(const strata_tensor *node, const strata_worke
 bool strata_exchange_folds(const strata_tensor *node, int64_t *out_elements, strata_reduction *out_reduction);
 /* How many bytes of scratch memory an exchange of this node needs; -1: the number overflows. */
 int64_t strata_exchange_scratch_bytes(const strata_tensor *node, const strata_workers *workers);
-/* Whether the exchange is made in this step; if not, strata_exchange_keep copies each member's own value to its result. */
-bool strata_exchange_is_due(const strata_tensor *node, int64_t step);
-void strata_exchange_keep(const strata_tensor *node, const void *operand, void *result);
 /* "sum", "mean", "broadcast", "all_gather": for messages and lists. */
 const char *strata_exchange_name(const strata_tensor *node);
 

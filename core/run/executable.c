@@ -10,39 +10,13 @@
 
 #include "core/compile/cost.h"
 #include "core/compile/passes.h"
-#include "core/compile/plan.h"
 #include "core/compile/segments.h"
 #include "core/op/ops.h"
 #include "core/run/bench.h"
-#include "core/run/node_support.h"
-#include "core/run/print.h"
 
 enum { DEFAULT_SLOTS = 3 };
 /* The values with which a new program is checked. */
 enum { FIRST_SEED = 12345 };
-
-typedef struct slot {
-    uint64_t ticket; /* of the last submitted program */
-    uint64_t run;    /* the number of the slot's run in the executable */
-    bool running;
-    bool shows; /* its run's printed values have not been shown yet */
-} slot;
-
-struct strata_executable {
-    strata_device *device;
-    strata_graph *graph; /* the optimized copy; backends point into it */
-    strata_plan plan;
-    strata_tensor **outputs; /* the caller's outputs, then the values that `prints` show */
-    int n_outputs;           /* without the latter */
-    strata_prints prints;
-    strata_program **programs; /* [n_segments] */
-    uint64_t *tickets;         /* of slot s and segment k, at index s * n_segments + k */
-    slot *slots;               /* [n_slots] */
-    int n_slots, next_slot;
-    uint64_t n_runs;
-    /* How long the first check of all nodes took; 0: the device has no check. */
-    double check_seconds;
-};
 
 /* ---- create ---- */
 
@@ -52,7 +26,7 @@ static strata_status check_supported(const strata_executable *exe, strata_error 
 
 static strata_status check_variables(const strata_executable *exe, strata_error *err) {
     for (int i = 0; i < exe->plan.n_arenas; i++) {
-        const strata_variable *variable = exe->plan.arena_variables[i];
+        const strata_variable *variable = exe->is_referee ? NULL : exe->plan.arena_variables[i];
         if (variable && variable->device != exe->device)
             return strata_fail(err, STRATA_INVALID, "executable: variable %s lives on %s, not on %s", variable->name,
                                variable->device->info.id, exe->device->info.id);
@@ -87,8 +61,8 @@ static strata_status check_memory(const strata_executable *exe, strata_error *er
 static strata_status make_buffers(strata_executable *exe, strata_error *err) {
     for (int i = 0; i < exe->plan.n_arenas; i++) {
         strata_arena *arena = &exe->plan.arenas[i];
-        if (arena->kind == STRATA_ARENA_VARIABLE) arena->buffer = exe->plan.arena_variables[i]->buffer;
-        const bool made = arena->kind == STRATA_ARENA_CARRIED ||
+        if (arena->kind == STRATA_ARENA_VARIABLE && !exe->is_referee) arena->buffer = exe->plan.arena_variables[i]->buffer;
+        const bool made = arena->kind == STRATA_ARENA_CARRIED || (arena->kind == STRATA_ARENA_VARIABLE && exe->is_referee) ||
                           (arena->kind == STRATA_ARENA_CONSTANT && !exe->device->keeps_constants) ||
                           (arena->kind == STRATA_ARENA_WORK && !exe->device->plans_temporaries);
         if (made && arena->bytes) STRATA_TRY(exe->device->api->buffer_create(exe->device, arena->bytes, &arena->buffer, err));
@@ -104,15 +78,22 @@ static strata_status make_buffers(strata_executable *exe, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_piece piece_of(const strata_executable *exe, int k, const strata_arena *arenas) {
-    const strata_segment *segment = &exe->plan.segments[k];
-    return (strata_piece){.nodes = (const strata_tensor *const *)exe->plan.schedule + segment->first,
-                          .n_nodes = segment->n,
+strata_piece strata_executable_piece(const strata_executable *exe) {
+    return (strata_piece){.nodes = (const strata_tensor *const *)exe->plan.schedule,
+                          .n_nodes = exe->plan.n_schedule,
                           .places = exe->plan.places,
                           .n_places = exe->plan.n_places,
-                          .arenas = arenas,
+                          .arenas = exe->plan.arenas,
                           .n_arenas = exe->plan.n_arenas,
                           .n_slots = exe->n_slots};
+}
+
+static strata_piece piece_of(const strata_executable *exe, int k, const strata_arena *arenas) {
+    strata_piece piece = strata_executable_piece(exe);
+    piece.nodes += exe->plan.segments[k].first;
+    piece.n_nodes = exe->plan.segments[k].n;
+    piece.arenas = arenas;
+    return piece;
 }
 
 static strata_status compile_segment(strata_executable *exe, int k, strata_arena *arenas, strata_error *err) {
@@ -195,18 +176,21 @@ static strata_status build(strata_executable *exe, strata_error *err) {
     STRATA_TRY(check_supported(exe, err));
     STRATA_TRY(check_memory(exe, err));
     STRATA_TRY(make_buffers(exe, err));
-    STRATA_TRY(compile(exe, err));
+    return compile(exe, err);
+}
+
+static strata_status check_first(strata_executable *exe, strata_error *err) {
     const double began = strata_trace_now();
     const strata_status status = check(exe, &(strata_check_request){.first = true, .share = 1, .random = FIRST_SEED}, err);
     if (exe->device->api->check) exe->check_seconds = strata_trace_now() - began;
     return status;
 }
 
-/* Allocates an executable and runs passes and plan. */
+/* Allocates an executable and runs passes and plan. is_referee: see the struct. */
 static strata_status create_planned(strata_device *device, strata_tensor *const *outputs, int n_outputs,
                                     strata_tensor *const *updates, int n_updates, const strata_executable_options *opts,
-                                    bool alone, const strata_core_place *place, strata_executable **out_executable,
-                                    strata_error *err) {
+                                    bool alone, const strata_core_place *place, bool is_referee,
+                                    strata_executable **out_executable, strata_error *err) {
     const int n_slots = opts && opts->n_slots ? opts->n_slots : DEFAULT_SLOTS;
     strata_prints prints;
     STRATA_TRY(strata_prints_find(device, outputs, n_outputs, updates, n_updates, &prints, err));
@@ -225,6 +209,7 @@ static strata_status create_planned(strata_device *device, strata_tensor *const 
         for (int i = 0; i < n_outputs; i++) wanted[i] = outputs[i];
         for (int i = 0; i < prints.n; i++) wanted[n_outputs + i] = prints.nodes[i];
         exe->device = device;
+        exe->is_referee = is_referee;
         exe->n_outputs = n_outputs;
         exe->n_slots = n_slots;
         status = plan(exe, wanted, updates, n_updates, opts && opts->no_fusion, alone, place, new_updates, err);
@@ -246,7 +231,7 @@ static strata_status create_alone(strata_device *device, strata_tensor *const *o
                                   strata_error *err) {
     STRATA_TRY(strata_device_enter(device, err));
     const strata_status status =
-        create_planned(device, outputs, n_outputs, updates, n_updates, NULL, true, NULL, out_executable, err);
+        create_planned(device, outputs, n_outputs, updates, n_updates, NULL, true, NULL, false, out_executable, err);
     strata_device_leave(device);
     return status;
 }
@@ -329,6 +314,38 @@ strata_status strata_executable_visit_peak(strata_device *device, strata_tensor 
     return status;
 }
 
+/* Whether a core's program exchanges values with those of other cores, without which it cannot run. */
+static bool has_collectives(const strata_executable *exe) {
+    bool any = false;
+    for (int i = 0; i < exe->plan.n_schedule; i++) any = any || strata_is_collective(exe->plan.schedule[i]);
+    return any;
+}
+
+/* Builds the program a second time, on the device's referee, and compares the two. Passes and plan of the two differ, as the
+ * devices support different nodes. */
+static strata_status check_by_referee(strata_executable *exe, strata_tensor *const *outputs, strata_tensor *const *updates,
+                                      int n_updates, const strata_executable_options *opts, bool alone, strata_error *err) {
+    strata_device *device = exe->device;
+    strata_executable *referee = NULL;
+    strata_error why = {0};
+    if (has_collectives(exe) || device->trace || !exe->plan.n_schedule) return STRATA_OK;
+    strata_executable_options own = opts ? *opts : (strata_executable_options){0};
+    own.n_slots = 1;
+    strata_status status =
+        create_planned(device->referee, outputs, exe->n_outputs, updates, n_updates, &own, alone, NULL, true, &referee, &why);
+    if (!status) status = build(referee, &why);
+    const bool built = !status;
+    if (built) status = strata_referee_compare(exe, referee, FIRST_SEED, &why);
+    strata_executable_destroy(referee);
+    if (status && !built) {
+        strata_device_warn(device, "%s: a program is not compared with the host, which cannot run it: %s", device->info.id,
+                           why.message);
+        return STRATA_OK;
+    }
+    if (status == STRATA_UNSUPPORTED && device->api->distrust) device->api->distrust(device, &why);
+    return status ? strata_fail(err, status, "%s", why.message) : STRATA_OK;
+}
+
 static strata_status create_locked(strata_device *device, strata_tensor *const *outputs, int n_outputs,
                                    strata_tensor *const *updates, int n_updates, const strata_executable_options *opts,
                                    bool alone, const strata_core_place *place, strata_executable **out_executable,
@@ -336,8 +353,10 @@ static strata_status create_locked(strata_device *device, strata_tensor *const *
     for (;;) {
         strata_executable *exe = NULL;
         const int n_distrusted = device->n_distrusted;
-        STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, opts, alone, place, &exe, err));
-        const strata_status status = build(exe, err);
+        STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, opts, alone, place, false, &exe, err));
+        strata_status status = build(exe, err);
+        if (!status) status = check_first(exe, err);
+        if (!status && device->referee) status = check_by_referee(exe, outputs, updates, n_updates, opts, alone, err);
         if (!status) *out_executable = exe;
         if (!status) return STRATA_OK;
         strata_executable_destroy(exe);
@@ -383,7 +402,8 @@ static void free_on_device(strata_executable *exe) {
         if (exe->programs[k]) exe->device->api->program_destroy(exe->programs[k]);
     for (int i = 0; i < exe->plan.n_arenas; i++) {
         strata_arena *arena = &exe->plan.arenas[i];
-        if (arena->kind != STRATA_ARENA_VARIABLE && arena->buffer) exe->device->api->buffer_destroy(exe->device, arena->buffer);
+        const bool own = arena->kind != STRATA_ARENA_VARIABLE || exe->is_referee;
+        if (own && arena->buffer) exe->device->api->buffer_destroy(exe->device, arena->buffer);
     }
     strata_device_leave(exe->device);
 }
@@ -423,8 +443,7 @@ int strata_executable_input_index(const strata_executable *exe, const char *name
 
 /* ---- running ---- */
 
-/* The host memory, in a slot, of a tensor that the host writes or reads. */
-static char *host_memory(const strata_executable *exe, int slot_index, const strata_tensor *tensor, bool written) {
+char *strata_executable_memory(const strata_executable *exe, int slot_index, const strata_tensor *tensor, bool written) {
     const strata_device_api *api = exe->device->api;
     strata_program *program = exe->programs[exe->plan.segment_of[tensor->id]];
     char *base = written ? api->program_input(program, slot_index) : (char *)api->program_output(program, slot_index);
@@ -443,7 +462,7 @@ static void show_runs(strata_executable *exe, uint64_t last) {
         exe->slots[oldest].shows = false;
         for (int i = 0; i < exe->prints.n; i++)
             strata_print_show(exe->device, exe->prints.nodes[i], exe->slots[oldest].run,
-                              host_memory(exe, oldest, exe->outputs[exe->n_outputs + i], false));
+                              strata_executable_memory(exe, oldest, exe->outputs[exe->n_outputs + i], false));
     }
 }
 
@@ -461,7 +480,7 @@ static strata_status wait_for(const strata_executable *exe, uint64_t ticket, str
 strata_status strata_executable_wait(strata_executable *exe, int slot_index, strata_error *err) {
     if (slot_index < 0 || slot_index >= exe->n_slots)
         return strata_fail(err, STRATA_INVALID, "executable: slot is %d; there are %d", slot_index, exe->n_slots);
-    slot *s = &exe->slots[slot_index];
+    strata_slot *s = &exe->slots[slot_index];
     if (!s->running) return STRATA_OK;
     s->running = false;
     STRATA_TRY(wait_for(exe, s->ticket, err));
@@ -478,12 +497,12 @@ strata_status strata_executable_acquire(strata_executable *exe, int *out_slot, s
 
 void *strata_executable_input(strata_executable *exe, int slot_index, int index) {
     if (index < 0 || index >= exe->plan.n_inputs || slot_index < 0 || slot_index >= exe->n_slots) return NULL;
-    return host_memory(exe, slot_index, exe->plan.inputs[index], true);
+    return strata_executable_memory(exe, slot_index, exe->plan.inputs[index], true);
 }
 
 const void *strata_executable_output(const strata_executable *exe, int slot_index, int index) {
     if (index < 0 || index >= exe->n_outputs || slot_index < 0 || slot_index >= exe->n_slots) return NULL;
-    return host_memory(exe, slot_index, exe->outputs[index], false);
+    return strata_executable_memory(exe, slot_index, exe->outputs[index], false);
 }
 
 void strata_executable_feed(strata_executable *exe, int slot, const char *name, const void *data, size_t bytes) {
@@ -520,7 +539,7 @@ int strata_executable_n_segments(const strata_executable *exe) {
 }
 
 strata_status strata_executable_submit_segment(strata_executable *exe, int slot_index, int segment, strata_error *err) {
-    slot *s = &exe->slots[slot_index];
+    strata_slot *s = &exe->slots[slot_index];
     STRATA_TRY(strata_device_enter_run(exe->device, err));
     const strata_status status = exe->device->api->run(exe->programs[segment], slot_index, &s->ticket, err);
     strata_device_leave_run(exe->device);
@@ -546,7 +565,7 @@ strata_status strata_executable_submit_many(strata_executable *exe, int first, i
     if (status) return status;
     for (int i = 0; i < n; i++) {
         const int s = (first + i) % exe->n_slots;
-        exe->slots[s] = (slot){.ticket = ticket, .run = exe->n_runs++, .running = true, .shows = exe->prints.n > 0};
+        exe->slots[s] = (strata_slot){.ticket = ticket, .run = exe->n_runs++, .running = true, .shows = exe->prints.n > 0};
         exe->tickets[s] = ticket;
     }
     return STRATA_OK;
@@ -566,8 +585,8 @@ strata_executable_communication strata_executable_get_communication(const strata
         .node = c->node,
         .after = c->after,
         .before = c->before,
-        .operand = c->after < 0 ? NULL : host_memory(exe, slot_index, c->node->inputs[0], false),
-        .result = c->before < 0 ? NULL : host_memory(exe, slot_index, c->node, true)};
+        .operand = c->after < 0 ? NULL : strata_executable_memory(exe, slot_index, c->node->inputs[0], false),
+        .result = c->before < 0 ? NULL : strata_executable_memory(exe, slot_index, c->node, true)};
 }
 
 int strata_executable_n_nodes(const strata_executable *exe) {

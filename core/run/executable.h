@@ -6,8 +6,53 @@
 #define STRATA_CORE_EXECUTABLE_H
 
 #include "core/compile/collectives.h"
+#include "core/compile/plan.h"
 #include "core/run/node_support.h"
+#include "core/run/print.h"
 #include "strata/executable.h"
+
+/* The state of one slot. */
+typedef struct strata_slot {
+    /* Of the last submitted program. */
+    uint64_t ticket;
+    /* The number of the slot's run in the executable. */
+    uint64_t run;
+    bool running;
+    /* The values that its run prints have not been shown yet. */
+    bool shows;
+} strata_slot;
+
+struct strata_executable {
+    strata_device *device;
+    /* The optimized copy of the caller's graph; backends point into it. */
+    strata_graph *graph;
+    strata_plan plan;
+    /* The caller's outputs, then the values that `prints` show; n_outputs is without the latter. */
+    strata_tensor **outputs;
+    int n_outputs;
+    strata_prints prints;
+    /* [n_segments] */
+    strata_program **programs;
+    /* Of slot s and segment k, at index s * n_segments + k. */
+    uint64_t *tickets;
+    strata_slot *slots;
+    int n_slots, next_slot;
+    uint64_t n_runs;
+    /* How long the first check of all nodes took; 0: the device has no check. */
+    double check_seconds;
+    /* It is on the referee of another executable's device (referee.c): the variables' buffers are its own. */
+    bool is_referee;
+};
+
+/* The host memory, in a slot, of a tensor that the host writes or reads. */
+char *strata_executable_memory(const strata_executable *executable, int slot, const strata_tensor *tensor, bool written);
+/* The nodes of all segments as one piece. */
+strata_piece strata_executable_piece(const strata_executable *executable);
+
+/* referee.c: runs the new executable, whose variables keep their values, and the same program on the device's referee, and
+ * compares outputs and variables. Fails: UNSUPPORTED if they differ. */
+STRATA_MUST_USE strata_status strata_referee_compare(strata_executable *executable, strata_executable *referee, uint32_t random,
+                                                     strata_error *err);
 
 /* Copies `bytes` to the input of that name in an acquired slot; does nothing if there is no such input. */
 void strata_executable_feed(strata_executable *executable, int slot, const char *name, const void *data, size_t bytes);

@@ -221,8 +221,8 @@ static bool is_parts(const strata_tensor *node) {
     return node->op == &strata_op_all_gather || node->op == &strata_op_reduce_scatter;
 }
 
-/* Sets e->workers.first_replicas to the numbers of the workers' first members, and ranks to those that have members; returns how
- * many have. */
+/* Sets e->workers.first_replicas to the numbers of the workers' first members, and ranks to those that have members; returns
+ * how many have. */
 static int count_members(const strata_workers *all, strata_channel channel, exchange *e, int *ranks) {
     int n = 0, *firsts = e->workers.first_replicas;
     for (int w = 0; w < all->n; w++) {
@@ -846,26 +846,12 @@ static strata_status carry_out(strata_group *group, lane *l, int index, int slot
     return STRATA_OK;
 }
 
-/* In a step in which the exchange is not made, the result of each replica is its own value. */
-static strata_status keep_own(strata_group *group, const lane *l, int index, int slot, strata_error *err) {
-    for (int r = 0; r < group->n_replicas; r++) {
-        const strata_executable_communication c = strata_group_communication(group, r, index, slot);
-        if (c.after < 0 || c.before < 0) continue;
-        double waited;
-        STRATA_TRY(wait_for_segment(group, l, r, slot, c.after, &waited, err));
-        strata_exchange_keep(c.node, c.operand, c.result);
-    }
-    return STRATA_OK;
-}
-
 /* Performs an exchange, and submits what its members can run after it. */
 static strata_status perform(void *user, int number, int index, strata_error *err) {
     strata_group *group = user;
     lane *l = &group->lanes[number];
     const int slot = group->slot;
-    STRATA_TRY(strata_exchange_is_due(node_of(group, index), group->step)
-                   ? carry_out(group, l, index, slot, group->contributes, err)
-                   : keep_own(group, l, index, slot, err));
+    STRATA_TRY(carry_out(group, l, index, slot, group->contributes, err));
     for (int r = 0; r < group->n_replicas; r++) {
         if (!takes_part(group, index, r)) continue;
         const int next = group->members[r].next_exchange[index + 1];

@@ -7,8 +7,9 @@
  * To run a step, call strata_group_acquire, write every replica's inputs in that slot, call strata_group_start and
  * strata_group_finish, and later strata_group_wait before outputs are read. start submits the segments that do not depend on
  * other replicas; while the devices run them, the host may write the inputs of the next step. finish performs the
- * communications in order. It performs each one only after all segments that do not need it were submitted, so that devices
- * compute during a fold. It returns when the last segment was submitted.
+ * communications, each after those that its members have before it, and when its operands are computed; those without a common
+ * member do not wait for each other (core/run/lanes.h). It performs each one only after all segments of its members that do not
+ * need it were submitted, so that devices compute during a fold. It returns when the last segment was submitted.
  *
  * If the devices are cores whose programs contain collectives (core/compile/collectives.h), the programs wait for each other.
  * The group then only ensures that all programs are submitted before it waits for one. An error names the core for which the
@@ -50,14 +51,13 @@ void strata_group_set_check(strata_group *group, int64_t every);
 int strata_group_n_replicas(const strata_group *group);
 strata_executable *strata_group_replica(const strata_group *group, int replica);
 int strata_group_n_slots(const strata_group *group);
-/* The number of exchanges of a step, in the order in which they are performed, and a replica's node of one. If the replica
- * takes no part, the node is NULL, and after and before are -1. */
+/* The number of exchanges of a step, in an order in which each replica has its own ones, and a replica's node of one. If the
+ * replica takes no part, the node is NULL, and after and before are -1. */
 int strata_group_n_exchanges(const strata_group *group);
 strata_executable_communication strata_group_communication(const strata_group *group, int replica, int index, int slot);
 
 STRATA_MUST_USE strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_error *err);
-/* step: the number of the step since the training began, from 0. It is needed for exchanges that are not made in each step, and
- * for the trace. */
+/* step: the number of the step since the training began, from 0, for the trace and for checks of devices. */
 STRATA_MUST_USE strata_status strata_group_start(strata_group *group, int slot, int64_t step, strata_error *err);
 /* contributes[r] false: replica r had no examples, so folds ignore its values, but it receives the results. contributes NULL:
  * all replicas contribute. The slot must be the one that was started last. A failure names the replica; the group submits

@@ -145,6 +145,10 @@ int strata_strategy_num_replicas_in_sync(const strata_strategy *strategy) {
     return strata_strategy_has_workers(strategy) ? strategy->workers.n_replicas : strategy->n_replicas;
 }
 
+bool strata_strategy_has_own(const strata_strategy *strategy) {
+    return strategy->average && strata_strategy_num_replicas_in_sync(strategy) > 1;
+}
+
 int strata_strategy_num_local_replicas(const strata_strategy *strategy) {
     return strategy->n_replicas;
 }

@@ -45,8 +45,8 @@ typedef struct strata_workers {
     /* [n + 1] The number of each worker's first replica; the last entry is the number of all replicas.
      * Owned by the strategy. */
     int *first_replicas;
-    /* Sets *out_workers to those of the workers that have these ranks, ascending; this worker is one of them. Each of them calls
-     * it. Their communicator is made once for these members of a channel, and lives as long as that of all workers.
+    /* Sets *out_workers to those of the workers that have these ranks, ascending; this worker is one of them. Each of them
+     * calls it. Their communicator is made once for these members of a channel, and lives as long as that of all workers.
      * first_replicas is NULL. */
     strata_status (*subset)(const struct strata_workers *workers, const int *ranks, int n, const int64_t *members,
                             int n_members, struct strata_workers *out_workers, strata_error *err);
@@ -68,32 +68,21 @@ typedef struct strata_step_exchanges {
                             strata_tensor *updated);
 } strata_step_exchanges;
 
-/* The replica in whose graph a rewrite builds ops. */
+/* The replica in whose graph a strategy builds an average. */
 typedef struct strata_step_replica {
     /* Its number among the n replicas of all workers. */
     int index, n;
-    /* Makes `node` part of the step although nothing reads its value, as for strata_send; returns the node. A node that is
-     * neither read nor kept is left out of the step. */
+    /* Makes `node` part of the program although nothing reads its value, as for strata_send; returns the node. A node that is
+     * neither read nor kept is left out of the program. */
     strata_tensor *(*keep)(const struct strata_step_replica *replica, strata_tensor *node);
-    /* The step that keep adds to. */
+    /* The program that keep adds to. */
     struct strata_step_builder *builder;
 } strata_step_replica;
 
-/* How a kind's training step differs from "add up the gradients of all replicas, then update": two functions that build ops
- * into the graph of every replica. The graph is that of their operands. Each is called once for each flat range of parameters
- * that a device binds in one piece (most models have one); shapes are (elements of the range), dtypes f32. All replicas build
- * the same exchanges in the same order. */
-typedef struct strata_step_rewrite {
-    /* Returns the gradients that the replica's optimizer takes (optional; NULL: the sum over all replicas).
-     *   own    gradients of the loss of the replica's own examples, each example weighted by 1 / (examples of the global
-     *          batch): the sum of `own` over all replicas is the gradient of the mean loss
-     *   share  a scalar, the replica's examples / the examples of the global batch; 0 where it has no examples.
-     *          strata_rewrite_own_mean (strategies/kinds.h) divides by it */
-    strata_tensor *(*gradients)(const strata_step_replica *replica, strata_tensor *own, strata_tensor *share);
-    /* Returns the parameters after the step (optional; NULL: `updated`). updated: the parameters after the replica's optimizer
-     * has changed them. */
-    strata_tensor *(*parameters)(const strata_step_replica *replica, strata_tensor *updated);
-} strata_step_rewrite;
+/* Builds into the graph of `own` what each replica's parameters or states become in an average. own: f32 (n), the values of
+ * this replica, a range of its parameters or all of its states. The result is of the same shape. All replicas build the same
+ * exchanges in the same order. */
+typedef strata_tensor *strata_average(const strata_step_replica *replica, strata_tensor *own);
 
 struct strata_manifest;
 
@@ -144,8 +133,11 @@ struct strata_strategy {
     int64_t *measured;
     /* For tests: the step graph of each replica is built by its role, also where the partitioner could divide one graph. */
     bool by_roles;
-    /* NULL: none. */
-    const strata_step_rewrite *rewrite;
+    /* The placement of parameters, states, slots and sums. NULL: copies, which are equal since each step adds up gradients.
+     * Else each replica trains with its own, without exchanges, and after each `every` updates this function makes parameters
+     * and states equal, or more alike. */
+    strata_average *average;
+    int64_t every;
     const strata_step_exchanges *exchanges;
     strata_owned *owned;
     /* Replaces fit's own loop; NULL: none. */
@@ -169,7 +161,7 @@ struct strata_strategy {
     int64_t n_variables;
 };
 
-enum { STRATA_DEFAULT_BUCKET_BYTES = 256 << 10 };
+enum { STRATA_DEFAULT_BUCKET_BYTES = 256 << 10, STRATA_DEFAULT_EVERY = 8 };
 
 /* A variable with a copy on each replica's device. */
 struct strata_distributed_variable {
@@ -224,6 +216,9 @@ bool strata_strategy_balance(strata_strategy *strategy, int64_t global_batch, co
 /* How many steps the devices can get in one call, at most `asked` and at least 1. With several workers the host exchanges
  * values in each step. */
 int strata_strategy_steps_per_call(const strata_strategy *strategy, int64_t asked);
+
+/* Whether each of several replicas has parameters of its own between averages. */
+bool strata_strategy_has_own(const strata_strategy *strategy);
 
 /* Whether the device makes updates. */
 static inline bool strata_strategy_updates(const strata_strategy *strategy, int device) {

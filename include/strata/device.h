@@ -163,7 +163,8 @@ typedef struct strata_device_options {
      * together with the kernels one by one. A kernel that is wrong twice is replaced by another kernel, by other ops, or by the
      * host (fallback_to_host). If nothing computes correctly, compiling fails with UNSUPPORTED. Kernels that were wrong are
      * listed in a file beside the compiled kernels; they are tried again at the next start, and, if they were wrong at two
-     * starts, after a month. */
+     * starts, after a month. The nodes of a plugin or a PJRT device cannot be compared one by one: a new program of theirs runs
+     * once beside the same program on the host, and if they differ it is refused, or the host runs it (fallback_to_host). */
     bool trust;
     /* Ignore the kernels that earlier starts found to be wrong, and forget them. */
     bool check_again;

@@ -92,8 +92,8 @@ typedef struct strata_embedding_options {
     const char *initializer;
     /* Token 0 is padding. Global pooling, attention, recurrent and batch_norm layers after the embedding leave padded positions
      * out. This works only if each layer in between keeps the mask of padded positions: dense, activation, dropout, batch_norm,
-     * layer_norm, rms_norm, attention, lstm, gru, and residuals of these. After any other layer padding is treated like other
-     * positions. */
+     * layer_norm, rms_norm, group_norm, attention, lstm, gru, and residuals of these. After any other layer padding is treated
+     * like other positions. */
     bool mask_zero;
     /* An update changes only the rows of tokens that occur in its batches, so its cost depends on their number and not on the
      * vocabulary. With adagrad, and with sgd without momentum, the result equals that of a dense update. With momentum, adam,
@@ -372,8 +372,9 @@ STRATA_API void strata_model_add_rms_norm(strata_model *model, strata_rms_norm_o
 /* Self-attention (Vaswani et al. 2017): x (N, T, C) -> (N, T, C). For each head, with q, k, v = x kernel + bias of (N, T,
  * key_dim), the output is softmax(q k^T / sqrt(key_dim)) v; y is the concatenation of the heads' outputs, multiplied by
  * "output_kernel", plus "output_bias". Positions that are padding (mask_zero of an embedding) are not used as keys, so the
- * other positions have the same values as without the padding. Parameters: "query_kernel" (C, heads key_dim), "query_bias"
- * (heads key_dim), the same of key and value, "output_kernel" (heads key_dim, C), "output_bias" (C). */
+ * other positions have the same values as without the padding. The output of a position that may use no key, such as those of
+ * an example that is only padding, is "output_bias". Parameters: "query_kernel" (C, heads key_dim), "query_bias" (heads
+ * key_dim), the same of key and value, "output_kernel" (heads key_dim, C), "output_bias" (C). */
 typedef struct strata_multi_head_attention_options {
     /* At least 1. */
     int64_t heads;

@@ -254,15 +254,15 @@ typedef struct strata_progress {
 } strata_progress;
 typedef strata_status (*strata_progress_callback)(const strata_progress *progress, void *user, strata_error *err);
 
-/* Checkpoints that a fit writes to a folder while it trains. The checkpoint after 120 updates is the folder step-000000000120/,
- * with manifest.json and safetensors files. After the step the state is copied, and a thread writes the copy while training
- * goes on. After a crash at any moment every checkpoint in the folder is complete. To resume: strata_model_load_checkpoint
- * loads the newest complete checkpoint of the folder; call fit with its out_epochs as first_epoch and with
- * strata_model_epoch_steps as first_step. With several workers rank 0 writes. Where the optimizer is sharded over the workers,
- * each worker writes its own part, and under parameter_server each server writes its part. If they do not reach one folder, as
- * on local disks, rank 0 or the chief gathers all values and writes them alone, after one warning. With workers all or none set
- * it. Under parameter_server a checkpoint is made when the workers have finished the batches that
- * they were computing. The fit locks the folder.
+/* Checkpoints that a fit writes to a folder while it trains. The checkpoint after 120 updates is the folder
+ * step-000000000120/, with manifest.json and safetensors files. After the step the state is copied, and a thread writes the
+ * copy while training goes on. After a crash at any moment every checkpoint in the folder is complete. To resume:
+ * strata_model_load_checkpoint loads the newest complete checkpoint of the folder; call fit with its out_epochs as first_epoch
+ * and with strata_model_epoch_steps as first_step. With several workers rank 0 writes. Where the optimizer is sharded over the
+ * workers, each worker writes its own part, and under parameter_server each server writes its part; under local_sgd rank 0
+ * gathers and writes the values of all replicas. If they do not reach one folder, as on local disks, rank 0 or the chief
+ * gathers all values and writes them alone, after one warning. With workers all or none set it. Under parameter_server a
+ * checkpoint is made when the workers have finished the batches that they were computing. The fit locks the folder.
  * Fails: UNAVAILABLE where another job writes to the folder; INVALID where the folder has checkpoints of later steps than the
  * model's. */
 typedef struct strata_checkpoint_options {
@@ -515,8 +515,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_load_with(strata_registry 
  * on_progress at the end of an epoch, and under parameter_server in any on_progress, where it waits until the workers have
  * finished their batches. After a fit that was stopped within an epoch, the checkpoint includes the steps of that epoch.
  *   epochs  how many epochs are done; at least 1, unless a fit was stopped within an epoch
- *   path    NULL: no file is written. Where the optimizer is sharded over several workers, all of them call this function,
- *           since each owns a part of the slots; workers that need no file pass NULL */
+ *   path    NULL: no file is written. Where the optimizer is sharded over several workers, and under local_sgd, all of them
+ *           call this function, since each owns a part of the slots, or slots of its own; workers that need no file pass
+ *           NULL */
 STRATA_API STRATA_MUST_USE strata_status strata_model_save_checkpoint(strata_model *model, int epochs, const char *path,
                                                                       strata_error *err);
 /* How many steps of an unfinished epoch the model has done: in the last fit, if that was stopped within an epoch, or according

@@ -179,6 +179,8 @@ typedef struct strata_strategy_options {
     strata_shard_optimizer shard_optimizer;
     /* For parameter_server; NULL: the defaults. */
     const strata_parameter_server_options *parameter_server;
+    /* local_sgd: after how many updates the replicas' parameters are averaged; 0: 8. All workers choose alike. */
+    int64_t every;
 } strata_strategy_options;
 
 /* The cross-device ops, NULL-terminated:
@@ -198,6 +200,7 @@ extern STRATA_API const char *const strata_cross_device_names[];
  *     "central_storage"          a replica on each device; the parameter device updates the parameters for all of them
  *     "multi_worker_mirrored"    mirrored in each worker of a job
  *     "tpu"                      a replica on each core of a system of cores, a TPU or a plugin's accelerator like it
+ *     "local_sgd"                a replica on each device of each worker, with parameters of its own that are averaged
  *     "parameter_server"         a replica on the device of each worker; servers own the parameters and update them
  *     "auto"                     mirrored where there are several accelerators, else one_device
  *
@@ -219,6 +222,16 @@ extern STRATA_API const char *const strata_cross_device_names[];
  * (strata_fit_options.steps_per_execution, strata_strategy_run_batches); so do those of a mirrored strategy. Creating the
  * strategy initializes the system (each core's memory is new), destroying it shuts it down. strata_device_get_topology has each
  * core's place.
+ *
+ * local_sgd chooses devices as mirrored does in a single process, and as multi_worker_mirrored does in each worker of a job.
+ * Each replica trains on its share of the batches with its own parameters, moving statistics and optimizer slots, and its loss
+ * is the mean over its own examples. After every `every` updates, at the end of an epoch and at the end of a fit, parameters
+ * and moving statistics become the mean over all replicas of all workers. Slots stay each replica's own. A replica without
+ * examples in a step does not change. Between averages a worker that reads, evaluates or saves the model (in a callback) uses
+ * the mean of its own replicas, and the training goes on as if it had not. Checkpoints contain the values of each replica. The
+ * loss of a step is that of this worker's examples, and that of an epoch is that of all. shard_optimizer YES, compress and
+ * bytes_per_pack are INVALID, since no gradients are exchanged, and a fit of a model with synchronized batch norm fails with
+ * UNSUPPORTED. Custom loops (strata/distribute.h) make the exchanges that they name, as under mirrored.
  *
  * parameter_server: all tasks of the cluster run the same program. strata_model_fit trains on the workers, serves on the
  * servers until the training is over, and coordinates on the chief, which has the callbacks, the evaluation and the model at

@@ -181,8 +181,8 @@ typedef struct strata_model_mesh {
  * values are and what is exchanged. Nothing is compiled and no other device is needed.
  * mesh: names and sizes of its axes, "data=2" or "data=2,tensor=4". The examples are divided evenly over the axis "data"; along
  * other axes the devices have copies.
- * Fails: INVALID for a model that is not compiled, a batch below 0, and a mesh that is not written so or has more than
- * 4096 devices; UNSUPPORTED for a model whose layers exchange values themselves (synchronized batch norm). */
+ * Fails: INVALID for a model that is not compiled, a batch below 0, and a mesh that is not written so or has more than 4096
+ * devices. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_list_mesh(strata_model *model, int64_t batch, const char *mesh,
                                                                 strata_model_mesh *out_mesh, strata_error *err);
 STRATA_API void strata_model_mesh_finish(strata_model_mesh *mesh);

@@ -204,7 +204,7 @@ typedef struct device_flags {
          0},                                                                                                          \
         {"trust",                                                                                                     \
          NULL,                                                                                                        \
-         "do not compare the driver's kernels with the reference on first use",                                       \
+         "do not compare what the driver or plugin computes with the reference on first use",                         \
          OPTION_FLAG,                                                                                                 \
          offsetof(type, member.trust),                                                                                \
          0,                                                                                                           \
@@ -255,6 +255,8 @@ typedef struct strategy_flags {
     bool insecure, sync;
     int64_t backup, ps_replicas;
     int64_t bytes_per_pack;
+    /* After how many steps local_sgd averages; 0: the default. */
+    int64_t every;
 } strategy_flags;
 #define CLUSTER_OPTION_ROWS(type, member)                                                                                      \
     {"cluster",                                                                                                                \

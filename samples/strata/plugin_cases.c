@@ -302,9 +302,9 @@ static strata_test_result compare_sums(trial *t, double rounding) {
 
 /* The relative error of the operands of products. */
 static double rounding_of(const checker *c, const trial *t) {
-    const strata_plugin_dtype rounded = ((const plugin_device *)c->device)->product_dtype;
+    const strata_dtype rounded = c->device->product_dtype;
     if (!is_product(t->row->op) || t->dtype != STRATA_DTYPE_F32) return 0;
-    return rounded == STRATA_PLUGIN_F16 ? 0x1p-11 : rounded == STRATA_PLUGIN_BF16 ? 0x1p-8 : 0;
+    return rounded == STRATA_DTYPE_F16 ? 0x1p-11 : rounded == STRATA_DTYPE_BF16 ? 0x1p-8 : 0;
 }
 
 /* Compares the results with those of the reference. */
@@ -526,8 +526,8 @@ static strata_status open_device_of(checker *c, strata_error *err) {
     else if (rows[chosen].skipped[0])
         status = strata_fail(err, STRATA_UNAVAILABLE, "%s: %s", rows[chosen].id, rows[chosen].skipped);
     else
-        status =
-            strata_device_open(rows[chosen].id, &(strata_device_options){.stall_seconds = c->options->case_s}, &c->device, err);
+        status = strata_device_open(
+            rows[chosen].id, &(strata_device_options){.stall_seconds = c->options->case_s, .trust = true}, &c->device, err);
     strata_devices_free(rows);
     return status;
 }
@@ -540,10 +540,10 @@ static bool is_wanted(const checker *c, const char *op) {
     return !c->options->ops;
 }
 
-static void train(checker *c, strata_plugin_dtype rounded) {
+static void train(checker *c, strata_dtype rounded) {
     c->unit = training_unit();
     send(c, CHECK_BEGIN, 0, "two layers");
-    const double rounding = rounded == STRATA_PLUGIN_F16 ? 0x1p-11 : rounded == STRATA_PLUGIN_BF16 ? 0x1p-8 : 0;
+    const double rounding = rounded == STRATA_DTYPE_F16 ? 0x1p-11 : rounded == STRATA_DTYPE_BF16 ? 0x1p-8 : 0;
     const strata_test_result result = check_training(c->id, c->options->case_s, rounding);
     send(c, result.ok ? CHECK_RIGHT : CHECK_WRONG, 1, result.text);
 }
@@ -581,7 +581,7 @@ void check_run(const check_options *options, int first, int pipe) {
     describe_device(&c);
     witness_watch(c.device);
     if (first <= CHECK_UNIT_OPEN) send(&c, CHECK_RIGHT, 1, NULL);
-    const strata_plugin_dtype rounded = ((const plugin_device *)c.device)->product_dtype;
+    const strata_dtype rounded = c.device->product_dtype;
     for (int unit = first > CHECK_UNIT_MEMORY ? first : CHECK_UNIT_MEMORY; unit < counts && go_on; unit++) {
         strata_dtype dtype = STRATA_DTYPE_F32;
         const op_row *row = row_of(unit, &dtype);

@@ -236,9 +236,9 @@ static double exact_integer_limit(strata_dtype dtype) {
 /* The largest whole number of operand `wide`, which has as many bits as the device keeps. 1: the operands are small, because
  * the result is stored in a half float. */
 static int64_t widest(const checker *c, const product_trial *t) {
-    const strata_plugin_dtype rounded = ((const plugin_device *)c->device)->product_dtype;
+    const strata_dtype rounded = c->device->product_dtype;
     if (t->dtype != STRATA_DTYPE_F32) return 1;
-    const int64_t most = rounded == STRATA_PLUGIN_F16 ? 2047 : rounded == STRATA_PLUGIN_BF16 ? 255 : 4095;
+    const int64_t most = rounded == STRATA_DTYPE_F16 ? 2047 : rounded == STRATA_DTYPE_BF16 ? 255 : 4095;
     return t->p->k > 4096 ? 255 : most;
 }
 

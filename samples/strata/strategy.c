@@ -212,7 +212,8 @@ static int choose_strategy(const strategy_flags *flags, char out_name[STRATEGY_N
     const char *task = NULL, *name = flags->name;
     int code = read_task(flags, room, sizeof room, &task);
     snprintf(out_name, STRATEGY_NAME_BYTES, "%s", name ? name : "");
-    if (code || (name && (!strcmp(name, "parameter_server") || !strcmp(name, "multi_worker_mirrored") || !strcmp(name, "tpu"))))
+    if (code || (name && (!strcmp(name, "parameter_server") || !strcmp(name, "multi_worker_mirrored") ||
+                          !strcmp(name, "local_sgd") || !strcmp(name, "tpu"))))
         return code;
     const strata_status status =
         strata_cluster_spec_resolve(&(strata_cluster_options){.cluster = flags->cluster, .task = task}, &spec, &err);
@@ -269,6 +270,7 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
                                     .parameter_device = flags->parameter_device,
                                     .bytes_per_pack = flags->bytes_per_pack,
                                     .tpu_address = flags->tpu_address,
+                                    .every = flags->every,
                                     .cross_device_ops = flags->cross_device_ops};
     strata_error err = {0};
     if (read_device_flags(device, &device_options)) return EXIT_USAGE;
@@ -295,18 +297,19 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
         return usage_error(
             "--cluster-role, --staleness, --sync, --backup, --ps-replicas, --old-gradients and --partitioner are for "
             "--strategy parameter_server");
-    const bool has_workers = tpu || !strcmp(name, "multi_worker_mirrored");
+    const bool averages = !strcmp(name, "local_sgd");
+    const bool has_workers = tpu || averages || !strcmp(name, "multi_worker_mirrored");
     if (has_servers) {
         const int code = set_up_servers(flags, &servers, opened);
         if (code) return code;
         opts.parameter_server = &servers.options;
     } else if (has_workers) {
-        const int code = find_and_join_workers(flags, tpu, opened, &opts);
+        const int code = find_and_join_workers(flags, tpu || averages, opened, &opts);
         if (code) return code;
     } else if (names_workers(flags)) {
         return usage_error(
             "--cluster, --task, --tls-..., --transport, --interface, --insecure, --wait, --heartbeat and --stall are for "
-            "--strategy multi_worker_mirrored, parameter_server or tpu");
+            "--strategy multi_worker_mirrored, local_sgd, parameter_server or tpu");
     }
     strata_status status = strata_strategy_create(name, &opts, &opened->strategy, &err);
     return status ? report(has_servers && status == STRATA_INVALID ? FAILING_USAGE : FAILING_DEVICE, status, &err) : EXIT_OK;

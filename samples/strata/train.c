@@ -86,8 +86,11 @@ const option_row train_rows[] = {
     OPTION_GROUP("devices"),
     DEVICE_OPTION_ROWS(train_options, device),
     OPTION_GROUP("distribution"),
-    {"strategy", "NAME", "default, one_device, mirrored, multi_worker_mirrored, central_storage, parameter_server, tpu or auto",
+    {"strategy", "NAME",
+     "default, one_device, mirrored, multi_worker_mirrored, central_storage, local_sgd, parameter_server, tpu or auto",
      OPTION_TEXT, offsetof(train_options, strategy.name), 0, 0},
+    {"every", "N", "local_sgd: average the replicas' parameters after every N steps (8); else as --checkpoint-every",
+     OPTION_TEXT, offsetof(train_options, every), 0, 0},
     {"devices", "A,B", "the strategy's devices, one for each replica (mirrored: all accelerators)", OPTION_TEXT,
      offsetof(train_options, strategy.devices), 0, 0},
     {"tpu-address", "local|NAME", "tpu: the system of cores, by its name or its plugin's name ($TPU_NAME, else local)",
@@ -153,8 +156,9 @@ const option_row train_rows[] = {
      "write a checkpoint after each epoch, and at Ctrl-C or SIGTERM. FILE: the same command continues from it, and removes it "
      "at the end. DIR: continue with --resume",
      OPTION_OUTPUT, offsetof(train_options, checkpoint), 0, 0},
-    {"every", "N|30s", "with --checkpoint DIR: write a checkpoint after every N steps, or every so many seconds (each epoch)",
-     OPTION_TEXT, offsetof(train_options, every), 0, 0},
+    {"checkpoint-every", "N|30s",
+     "with --checkpoint DIR: write a checkpoint after every N steps, or every so many seconds (each epoch)", OPTION_TEXT,
+     offsetof(train_options, checkpoint_every), 0, 0},
     {"keep", "K", "with --checkpoint DIR: how many checkpoints are kept, the newest ones (3)", OPTION_INT,
      offsetof(train_options, keep), 1, 1e6},
     {"resume", NULL, "continue from the newest complete checkpoint in the folder; start from the beginning if there is none",
@@ -493,29 +497,50 @@ static int check_model(const char *option, const char *path) {
     return check_saved_name(option, path, &err) ? usage_error("%s", err.message) : check_save(option, path);
 }
 
+/* Reads --every: the steps between averages of local_sgd, and the same as --checkpoint-every with other strategies. */
+static int read_every(train_options *o) {
+    const bool averages = o->strategy.name && !strcmp(o->strategy.name, "local_sgd");
+    if (!o->every) return EXIT_OK;
+    if (!averages && o->checkpoint_every) return usage_error("give --every or --checkpoint-every, not both");
+    if (!averages) return EXIT_OK;
+    char *end;
+    errno = 0;
+    o->strategy.every = strtoll(o->every, &end, 10);
+    if (end != o->every && !*end && !errno && o->strategy.every >= 1) return EXIT_OK;
+    return usage_error(
+        "--every %s: with --strategy local_sgd it is a number of steps, for example 8; --checkpoint-every says how often a "
+        "checkpoint is written",
+        o->every);
+}
+
 /* Finds whether --checkpoint names a folder, and how often a checkpoint is written to it. */
 static int read_checkpoint(training *t) {
     const train_options *o = &t->options;
-    const char *path = o->checkpoint, *needs = o->every ? "every" : o->keep ? "keep" : o->resume ? "resume" : NULL;
+    const bool by_every = o->every && !o->strategy.every;
+    const char *interval = by_every ? o->every : o->checkpoint_every, *option = by_every ? "every" : "checkpoint-every";
+    const char *path = o->checkpoint, *needs = interval ? option : o->keep ? "keep" : o->resume ? "resume" : NULL;
     struct stat info = {0};
-    if (!path) return needs ? usage_error("--%s is for checkpoints in a folder; give --checkpoint DIR", needs) : EXIT_OK;
+    if (!path)
+        return needs ? usage_error("--%s is for checkpoints in a folder%s; give --checkpoint DIR", needs,
+                                   by_every ? ", or for --strategy local_sgd" : "")
+                     : EXIT_OK;
     const bool there = !stat(path, &info);
     t->in_folder = needs || (there && S_ISDIR(info.st_mode)) || (*path && path[strlen(path) - 1] == '/');
     if (!t->in_folder) return check_save("checkpoint", path);
     if (there && !S_ISDIR(info.st_mode)) {
         usage_error(
             "--checkpoint %s: it is a file, and --%s needs a folder. Training continues from a checkpoint in a file without "
-            "--every, "
-            "--keep and --resume",
+            "--checkpoint-every, --keep and --resume",
             path, needs ? needs : "checkpoint");
         return EXIT_DATA;
     }
-    if (!o->every) return EXIT_OK;
+    if (!interval) return EXIT_OK;
     char *end;
-    const double every = strtod(o->every, &end);
-    const bool by_time = end > o->every && !strcmp(end, "s");
-    if (end == o->every || (*end && !by_time) || !(every > 0 && every < 1e12) || (!by_time && every != (double)(int64_t)every))
-        return usage_error("--every %s: give a number of steps, for example 500, or of seconds, for example 30s", o->every);
+    const double every = strtod(interval, &end);
+    const bool by_time = end > interval && !strcmp(end, "s");
+    if (end == interval || (*end && !by_time) || !(every > 0 && every < 1e12) || (!by_time && every != (double)(int64_t)every))
+        return usage_error("--%s %s: give a number of steps, for example 500, or of seconds, for example 30s", option,
+                           interval);
     if (by_time)
         t->every_seconds = every;
     else
@@ -591,6 +616,7 @@ static int train(training *t) {
     if (!code) code = read_auto_shard(t);
     if (!code && t->options.save) code = check_model("save", t->options.save);
     if (!code && t->options.save_best) code = check_model("save-best", t->options.save_best);
+    if (!code) code = read_every(&t->options);
     if (!code) code = read_checkpoint(t);
     if (!code) code = read_plateau(t);
     if (!code && t->options.reports.log) code = run_log_check(t->options.reports.log);

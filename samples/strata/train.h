@@ -43,7 +43,7 @@ typedef struct train_options {
     train_report_options reports;
     device_flags device;
     strategy_flags strategy;
-    const char *save, *checkpoint, *every, *save_best;
+    const char *save, *checkpoint, *every, *checkpoint_every, *save_best;
     int64_t stop_after, keep;
     double evaluator_wait_s;
     bool resume;

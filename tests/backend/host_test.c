@@ -2,12 +2,18 @@
  *
  * The threads of the host backend: nodes that are divided among the cores must give the same bits as on one core. */
 #define _GNU_SOURCE
+#include "backends/host/host.h"
+
 #include <criterion/criterion.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "backends/host/pool.h"
+#include "core/compile/cost.h"
+#include "core/model/model.h"
 #include "strata/strata.h"
+#include "tests/support/samples.h"
 
 enum { N = 1031, K = 67, M = 260 };
 
@@ -73,4 +79,73 @@ Test(host, calls_the_work_once_for_each_part) {
         for (int i = 0; i < 16; i++) cr_assert_eq(seen.counts[i], 1, "part %d was called %d times", i, seen.counts[i]);
     }
     strata_host_pool_destroy(pool);
+}
+
+/* ---- 16 bits ---- */
+
+Test(host, converts_16_bits_as_the_elements_of_arrays) {
+    enum { ALL = 1 << 16, EDGES = 5 };
+    static uint16_t bits[ALL], back[ALL];
+    static float wide[ALL], near[ALL];
+    const strata_dtype dtypes[] = {STRATA_DTYPE_F16, STRATA_DTYPE_BF16};
+    for (int i = 0; i < ALL; i++) bits[i] = (uint16_t)i;
+    for (int t = 0; t < 2; t++) {
+        cr_assert(strata_host_to_f32(dtypes[t], bits, wide, ALL));
+        for (int i = 0; i < ALL; i++) {
+            const float value = t ? strata_bf16_to_f32(bits[i]) : strata_f16_to_f32(bits[i]);
+            cr_assert_eq(memcmp(&value, &wide[i], sizeof value), 0, "%s of %04x", strata_dtype_name(dtypes[t]), i);
+        }
+        /* around each value, where the roundings to two neighbours meet */
+        for (int edge = 0; edge < EDGES; edge++) {
+            const uint32_t half = t ? 0x8000 : 0x1000;
+            for (int i = 0; i < ALL; i++) {
+                uint32_t word;
+                memcpy(&word, &wide[i], sizeof word);
+                word += half + (uint32_t)edge - 2;
+                memcpy(&near[i], &word, sizeof word);
+            }
+            strata_host_from_f32(dtypes[t], near, back, ALL);
+            for (int i = 0; i < ALL; i++) {
+                const uint16_t value = t ? strata_bf16_from_f32(near[i]) : strata_f16_from_f32(near[i]);
+                cr_assert_eq(back[i], value, "%s: %a", strata_dtype_name(dtypes[t]), (double)near[i]);
+            }
+        }
+    }
+    cr_assert(!strata_host_to_f32(STRATA_DTYPE_F32, bits, wide, 1));
+}
+
+/* Fails if a large node of a step is computed by its reference, which takes tens of times as long as a loop. */
+static strata_status expect_loop(const strata_node_support *placement, void *user, strata_error *err) {
+    static const double LARGE = 4e6; /* operations: products and convolutions */
+    const strata_tensor *node = placement->node;
+    (void)err;
+    if (strata_node_flops(node) < LARGE) return STRATA_OK;
+    host_wide *wide = strata_host_widen(node);
+    cr_expect(wide || strata_host_fast_find(node), "%s: %s %s %s has no loop", (const char *)user, node->op->name,
+              strata_dtype_name(node->dtype), strata_shape_text(node->shape).text);
+    strata_host_wide_destroy(wide);
+    return STRATA_OK;
+}
+
+Test(host, has_a_loop_for_each_large_node_of_the_samples_in_each_precision) {
+    const strata_dtype precisions[] = {STRATA_DTYPE_F32, STRATA_DTYPE_F16, STRATA_DTYPE_BF16};
+    strata_device *device = NULL;
+    strata_error err = {0};
+    cr_assert_eq(strata_device_open("host", NULL, &device, &err), STRATA_OK, "%s", err.message);
+    for (int i = 0; i < STRATA_TEST_SAMPLES; i++)
+        for (int p = 0; p < 3; p++) {
+            const strata_test_sample *sample = &strata_test_samples[i];
+            char path[4096], name[128];
+            strata_model *model = NULL;
+            snprintf(path, sizeof path, "%s/samples/%s/model.json", STRATA_TEST_SOURCE_DIR, sample->name);
+            snprintf(name, sizeof name, "%.23s in %s", sample->name, strata_dtype_name(precisions[p]));
+            cr_assert_eq(strata_model_read_json(path, &model, &err), STRATA_OK, "%s", err.message);
+            const strata_compile_options opts = {.seed = 1, .precision = precisions[p]};
+            cr_assert_eq(strata_model_compile(model, device, &opts, &err), STRATA_OK, "%s: %s", name, err.message);
+            const strata_status status =
+                strata_model_visit(model, STRATA_PROGRAM_TRAIN, 0, sample->batch, expect_loop, name, &err);
+            cr_assert_eq(status, STRATA_OK, "%s: %s", name, err.message);
+            strata_model_destroy(model);
+        }
+    strata_device_close(device);
 }

@@ -90,6 +90,15 @@ Test(shaders, spirv_asks_for_no_more_than_its_row_says) {
         }
         cr_expect_eq(needs & ~shader->needs, 0, "%s %s: module %#x, row %#x", shader->stem, shader->variant, needs,
                      shader->needs);
+        const bool has_bytes = shader->needs & STRATA_SHADER_NEEDS_8BIT_STORAGE;
+        cr_expect_eq(shader->in_words.bytes > 0, has_bytes, "%s %s", shader->stem, shader->variant);
+        if (!shader->in_words.bytes) continue;
+        void *spirv = NULL;
+        cr_assert_eq(strata_shader_load(shader, &shader->in_words, &spirv, NULL), STRATA_OK, "%s", shader->stem);
+        needs = needs_of(spirv, shader->in_words.bytes / 4);
+        cr_expect_eq(needs & ~(shader->needs & ~(unsigned)STRATA_SHADER_NEEDS_8BIT_STORAGE), 0,
+                     "%s %s without 8-bit storage: %#x", shader->stem, shader->variant, needs);
+        free(spirv);
     }
 }
 

@@ -27,6 +27,6 @@ expect 2 "the mesh has two axes named data" summary mnist --mesh data=2,data=2
 expect 0 "130 devices" summary mnist --mesh data=65,tensor=2 --batch 130
 stdout "all_reduce of pack over data"
 expect 2 "the mesh has more than 4096 devices" summary mnist --mesh data=4097
-expect 4 "layers exchange values themselves (synchronized batch norm)" summary "$work/sync.json" --mesh data=2
+expect 0 "all_reduce of concat over data, 20B" summary "$work/sync.json" --mesh data=2
 expect 2 "give one of --times, --placement, --memory and --mesh" summary mnist --mesh data=2 --times
 finish

@@ -105,6 +105,78 @@ Test(over_workers, fit_with_data_has_the_losses_of_one_worker) {
     strata_dataset_destroy(dataset);
 }
 
+/* ---- replicas with parameters of their own ---- */
+
+typedef struct averaging {
+    strata_dataset *dataset;
+    /* How many replicas each worker has. */
+    int replicas;
+    strata_dtype precision;
+    char sha[MOST_WORKERS][65];
+    double loss[MOST_WORKERS];
+} averaging;
+
+static strata_status open_averaging(strata_communicator *comm, int n, strata_strategy **out, strata_error *err) {
+    strata_device *devices[MOST_WORKERS] = {NULL};
+    for (int i = 0; i < n; i++) STRATA_TRY(strata_device_open("host", NULL, &devices[i], err));
+    const strata_strategy_options opts = {.communicator = comm, .every = 3};
+    return strata_strategy_of_devices(&strata_strategy_local_sgd, devices, n, &opts, out, err);
+}
+
+static strata_status compile_averaging(const averaging *a, strata_strategy *strategy, strata_model **out, strata_error *err) {
+    STRATA_TRY(strata_model_create(STRATA_SHAPE(1), out, err));
+    strata_model_add_dense(*out, (strata_dense_options){.units = 4, .activation = "tanh"});
+    strata_model_add_batch_norm(*out, (strata_batch_norm_options){0});
+    strata_model_add_dense(*out, (strata_dense_options){.units = 1});
+    const strata_compile_options compile = {
+        .optimizer = strata_adam_optimizer(0.05), .loss = "mse", .seed = 7, .strategy = strategy, .precision = a->precision};
+    return strata_model_compile(*out, NULL, &compile, err);
+}
+
+static strata_test_result fit_averaging(strata_communicator *comm, const void *user) {
+    averaging *a = (averaging *)user;
+    const int w = strata_communicator_rank(comm);
+    strata_error err = {0};
+    strata_strategy *strategy = NULL;
+    strata_model *model = NULL;
+    strata_history history = {0};
+    const strata_fit_options opts = {.epochs = 2, .batch = 7, .seed = 3};
+    TEST_TRY(open_averaging(comm, a->replicas, &strategy, &err));
+    TEST_TRY(compile_averaging(a, strategy, &model, &err));
+    TEST_TRY(strata_model_fit(model, a->dataset, &opts, &history, &err));
+    a->loss[w] = history.epochs[1].loss;
+    strata_history_finish(&history);
+    TEST_TRY(strata_model_sha256(model, a->sha[w], &err));
+    strata_strategy_destroy(strategy);
+    return strata_test_ok();
+}
+
+/* 29 points in batches of 7, so that the last step of an epoch has one example: all replicas but one have none, and two of
+ * three workers do not know its loss. */
+static void try_averaging(int workers, int replicas, strata_dtype precision) {
+    static averaging one, many;
+    strata_error err = {0};
+    strata_dataset *dataset = NULL;
+    cr_assert_eq(open_points(">", NULL, &dataset, &err), STRATA_OK); /* 30 points */
+    cr_assert_eq(strata_dataset_take(&dataset, 29, &err), STRATA_OK);
+    one = many = (averaging){.dataset = dataset, .replicas = replicas, .precision = precision};
+    one.replicas = workers * replicas;
+    RUN(1, fit_averaging, &one);
+    RUN(workers, fit_averaging, &many);
+    for (int w = 0; w < workers; w++) {
+        cr_expect_str_eq(many.sha[w], many.sha[0]);
+        cr_expect_float_eq(many.loss[w], one.loss[0], 1e-5 * fabs(one.loss[0]));
+    }
+    if (replicas == 1) cr_expect_str_eq(many.sha[0], one.sha[0], "replicas of one process train something else");
+    strata_dataset_destroy(dataset);
+}
+
+Test(over_workers, replicas_with_parameters_of_their_own_train_as_in_one_process) {
+    try_averaging(3, 1, STRATA_DTYPE_F32);
+    try_averaging(2, 2, STRATA_DTYPE_F32);
+    try_averaging(2, 1, STRATA_DTYPE_F16);
+}
+
 /* ---- the sharded optimizer ---- */
 
 typedef struct sharding {

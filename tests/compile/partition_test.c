@@ -329,3 +329,48 @@ Test(partition, divided_updates_are_those_of_the_whole_graph) {
 Test(partition, divided_gradients_are_those_of_the_whole_graph) {
     check_divisions(2500, true, false);
 }
+
+/* ---- exchanges ---- */
+
+static const strata_placement *place_input(void *user, const strata_tensor *leaf) {
+    const strata_placement *placements = user;
+    return &placements[!strcmp(strata_tensor_name(leaf), "c")];
+}
+
+/* Rows are divided among the devices, except the last one, which only has c. Their sum times c is wanted where c is. */
+Test(partition, sums_go_to_the_coordinate_where_they_are_wanted_and_idle_devices_compute_nothing) {
+    static const int64_t lengths[] = {2, 1, 0};
+    strata_graph *graph = NULL;
+    strata_partition *partition = NULL;
+    const strata_mesh mesh = {.n_axes = 1, .axes = {{"data", 3}}};
+    strata_placement placements[2] = {{.partial = 0}};
+    placements[0].dims[0] = (strata_dim_split){.n_axes = 1, .axes = {0}, .lengths = lengths};
+    placements[1] = strata_placement_at(placements[1], 0, 2);
+    OK(strata_graph_create(&graph, &err));
+    strata_tensor *rows = strata_relu(strata_input(graph, "rows", STRATA_DTYPE_F32, STRATA_SHAPE(3, 4)));
+    strata_tensor *sum = strata_reduce_sum(rows, (int[]){0}, 1, false);
+    strata_tensor *product = strata_mul(sum, strata_input(graph, "c", STRATA_DTYPE_F32, STRATA_SHAPE(4)));
+    const strata_partition_options opts = {.mesh = &mesh,
+                                           .place = place_input,
+                                           .user = placements,
+                                           .outputs = &product,
+                                           .placements = &placements[1],
+                                           .n_outputs = 1};
+    OK(strata_partition_create(&opts, &partition, &err));
+    cr_assert_eq(partition->n_exchanges, 1);
+    cr_expect_str_eq(partition->exchanges[0].op, "reduce_to");
+    cr_expect(!partition->parts[0].outputs[0] && !partition->parts[1].outputs[0] && partition->parts[2].outputs[0]);
+    for (int d = 0; d < 3; d++) {
+        const strata_graph *part = partition->parts[d].graph;
+        int n_relu = 0, n_mul = 0;
+        for (int i = 0; i < part->n_nodes; i++) {
+            n_relu += !strcmp(part->nodes[i]->op->name, "relu");
+            n_mul += !strcmp(part->nodes[i]->op->name, "mul");
+        }
+        cr_expect_eq(n_relu, d < 2, "device %d has %d relu", d, n_relu);
+        cr_expect_eq(n_mul, d == 2, "device %d has %d mul", d, n_mul);
+        cr_expect_eq(partition->parts[d].n_updates, d < 2, "device %d takes part in the exchange", d);
+    }
+    strata_partition_destroy(partition);
+    strata_graph_destroy(graph);
+}

@@ -96,6 +96,8 @@ static const case_instance wide_convolutions[] = {
     {.shapes = {{4, {1, 4, 4, 16}}, {4, {3, 3, 16, 128}}}, .p = {[PADDING] = SAME}, .terms = 96000},
     {.shapes = {{4, {2, 6, 6, 16}}, {4, {1, 1, 16, 16}}}, .p = {3, 3}, .terms = 4000}, /* some pixels are never read */
     {.shapes = {{4, {1, 5, 5, 16}}, {4, {2, 2, 16, 16}}}, .p = {[PADDING] = GIVEN, 3, 3, 3, 3}, .terms = 4000},
+    /* Images that a CPU's gradient by the filter divides into chunks of rows, with a stride between rows. */
+    {.shapes = {{4, {1, 14, 81, 16}}, {4, {3, 3, 16, 16}}}, .p = {3, 2, [PADDING] = SAME}, .terms = 8000},
 };
 /* 3 x 3 filters with stride 1, and enough channels for Winograd's algorithm with tiles of 4 x 4. The instances include
  * tiles that extend beyond an edge of the image, vectors of channels that overlap, blocks of tiles that extend beyond the

@@ -444,6 +444,28 @@ Test(files, columns_that_a_file_cannot_hold_are_named) {
     strata_device_close(host);
 }
 
+/* The embedding's mask belongs to "words" only: the layer over "numbers", which is built next, has none. */
+Test(files, padding_of_one_input_is_no_padding_of_another) {
+    static const char json[] =
+        "{\"inputs\": [{\"name\": \"words\", \"shape\": [1], \"dtype\": \"i32\"}, {\"name\": \"numbers\", \"shape\": [2, 3]}], "
+        "\"layers\": [{\"layer\": \"embedding\", \"vocabulary\": 4, \"units\": 2, \"mask_zero\": true, \"name\": \"e\", "
+        "\"inputs\": [\"words\"]}, {\"layer\": \"lstm\", \"units\": 2, \"name\": \"r\", \"inputs\": [\"numbers\"]}], "
+        "\"outputs\": [{\"name\": \"e\", \"loss\": \"mse\"}, {\"name\": \"r\", \"loss\": \"mse\"}]}";
+    strata_model *model = NULL;
+    strata_device *host = NULL;
+    OK(strata_device_open("host", NULL, &host, &err));
+    OK(strata_model_from_json(json, strlen(json), "json", &model, &err));
+    OK(strata_model_build(model, host, NULL, &err));
+    cr_assert_eq(strata_model_save_onnx(model, test_path("masked.onnx"), &err), STRATA_UNSUPPORTED);
+    SAYS("mask_zero");
+    const strata_status status = strata_model_save_keras(model, test_path("masked.keras"), &err);
+    if (status == STRATA_UNSUPPORTED && strstr(err.message, "libhdf5")) cr_skip_test("%s", err.message);
+    cr_assert_eq(status, STRATA_OK, "%s", err.message);
+    strata_model_destroy(load(test_path("masked.keras")));
+    strata_model_destroy(model);
+    strata_device_close(host);
+}
+
 /* The file lists the input b before a, since the first layer takes it. Keras' order of arguments is that of "input_layers". */
 Test(files, inputs_of_a_keras_file_keep_their_order) {
     strata_model *model = NULL;

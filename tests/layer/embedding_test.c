@@ -86,6 +86,19 @@ Test(embedding, padding_counts_behind_a_layer_that_mixes_places) {
     strata_model_destroy(model);
 }
 
+/* As in Keras. The norm of each channel is over all positions, padding included; the average behind it is not. */
+Test(embedding, group_norm_keeps_the_padding) {
+    strata_model *model = token_model(STRATA_SHAPE(4));
+    strata_model_add_embedding(model, (strata_embedding_options){.vocabulary = 4, .units = 1, .mask_zero = true});
+    strata_model_add_group_norm(model, (strata_group_norm_options){.groups = 1, .epsilon = 0.25});
+    strata_model_add_global_average_pool(model, (strata_global_average_pool_options){0});
+    strata_array x = strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(1, 4), padded);
+    /* The rows are 1, 7, 3, 3: the mean is 3.5, and the variance 4.75. */
+    layer_gives(model, &x, (double[]){3, 1, 5, 7, 1, 0}, STRATA_SHAPE(1, 1), (double[]){(1 + 7 - 7) / 2.0 / sqrt(5)});
+    strata_array_finish(&x);
+    strata_model_destroy(model);
+}
+
 /* Example 2 is only padding, and takes no part in the mean (3 + 7 + 5 + 7 + 3) / 5 = 5 and the variance 3.2 of channel 0, nor
  * in -3.6 and 26.24 of channel 1. */
 Test(embedding, padding_is_left_out_of_the_statistics_of_batch_norm) {

@@ -4,7 +4,7 @@
 A case is made from a sequence of whole numbers, the choices. The simplest choice is always 0. A program of this folder has a
 function check(c, folder), which asks `c` for choices, makes the case in the empty folder, and raises Differs if Strata and the
 oracle do not agree. A case that fails is made smaller by leaving choices out and by lowering them, as long as it fails in the
-same way. Each draw runs in a process of its own, so that a crash and a draw that hangs are found, too.
+same way. Draws run in child processes, many in each, so that a crash and a draw that hangs are found, too.
 
     --draws N      how many draws (default 300)
     --seed S       the seed; default: the date, as 20261128
@@ -12,13 +12,11 @@ same way. Each draw runs in a process of its own, so that a crash and a draw tha
     --choices A,B  repeats a case that was made smaller
     --jobs J       how many draws run at a time (default: the number of cores, at most 4)"""
 import argparse
-import concurrent.futures
 import datetime
 import mmap
 import os
 import pickle
 import random
-import select
 import shutil
 import signal
 import struct
@@ -29,7 +27,8 @@ import traceback
 
 SECONDS = 60  # the limit of one draw
 NO_END = f"no end within {SECONDS} s"
-TRIES = 300  # the limit of runs to make a case smaller
+TRIES, SHRINK_SECONDS = 300, 120  # the limits of runs, and of the time, to make a case smaller
+DRAWS_OF_A_PROCESS = 250
 
 
 class Differs(Exception):
@@ -110,65 +109,71 @@ def _run(check, choices):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def isolated(check, seed=None, given=None):
+def in_process(check, limit=SECONDS):
+    """Returns a function that runs a case with given choices in this process, which ends if the case crashes or hangs."""
+    def run(choices):
+        signal.alarm(limit)
+        found = _run(check, Choices(given=choices))
+        signal.alarm(0)
+        return found
+    return run
+
+
+def isolated(check):
     """The same in a child process, whose death and whose silence are results as well."""
-    reading, writing = os.pipe()
-    kept = mmap.mmap(-1, 1 << 16)
-    child = os.fork()
-    if not child:
-        os.close(reading)
-        choices, code = Choices(seed, given, kept), 0
-        try:
-            quiet = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(quiet, 1)
-            with os.fdopen(writing, "wb") as pipe:
-                pickle.dump(_run(check, choices), pipe)
-        except BaseException:
+    def run(choices):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
             code = 1
-        os._exit(code)
-    os.close(writing)
-    got, deadline = b"", time.monotonic() + SECONDS
-    while True:
-        ready = select.select([reading], [], [], max(0, deadline - time.monotonic()))[0]
-        part = os.read(reading, 1 << 16) if ready else b""
-        got += part
-        if not part:
-            break
-    if not ready:
-        os.kill(child, signal.SIGKILL)
-    os.close(reading)
-    _, status = os.waitpid(child, 0)
-    made = [struct.unpack_from("q", kept, 8 + 8 * i)[0] for i in range(struct.unpack_from("q", kept, 0)[0])]
-    kept.close()
-    if not ready:
-        return NO_END, "", made, []
-    try:
-        return pickle.loads(got)
-    except (EOFError, pickle.UnpicklingError):
-        what = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit code {status >> 8}"
-        return f"the process ended: {what}", "", made, []
+            try:
+                os.close(reading)
+                found = in_process(check)(choices)
+                with os.fdopen(writing, "wb") as pipe:
+                    pickle.dump(found, pipe)
+                code = 0
+            finally:
+                os._exit(code)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            got = pipe.read()
+        _, status = os.waitpid(child, 0)
+        return pickle.loads(got) if status == 0 else (ending(status), "", choices, [])
+    return run
 
 
-def smaller(check, result):
-    """Leaves choices out and lowers them while the case fails in the same way. Returns the result of the smallest case."""
-    best, tries = result, 0
+def ending(status):
+    """How a process ended that has not exited with 0."""
+    if not os.WIFSIGNALED(status):
+        return f"the process ended: exit code {status >> 8}"
+    number = os.WTERMSIG(status)
+    return NO_END if number == signal.SIGALRM else f"the process ended: {signal.Signals(number).name}"
+
+
+def smaller(run, result):
+    """Leaves choices out and lowers them while the case fails in the same way. run(choices) returns the result of a case.
+    Returns the result of the smallest case."""
+    best, tries, end = result, 0, time.monotonic() + SHRINK_SECONDS
+
+    def going():
+        return tries < TRIES and time.monotonic() < end
 
     def fails(choices):
         nonlocal best, tries
         tries += 1
-        found = isolated(check, given=choices)
+        found = run(choices)
         # A case with as many choices that are not lower would be no progress.
         if found[0] == best[0] and (len(found[2]), found[2]) < (len(best[2]), best[2]):
             best = found
             return True
         return False
     went_on = True
-    while went_on and tries < TRIES:
+    while went_on and going():
         went_on = False
         size = max(1, len(best[2]) // 2)
-        while size and tries < TRIES:
+        while size and going():
             at = 0
-            while at < len(best[2]) and tries < TRIES:
+            while at < len(best[2]) and going():
                 if fails(best[2][:at] + best[2][at + size:]):
                     went_on = True
                 else:
@@ -176,15 +181,15 @@ def smaller(check, result):
             size //= 2
         for at in range(len(best[2])):
             for value in (0, 1, best[2][at] // 2 if at < len(best[2]) else 0, best[2][at] - 1 if at < len(best[2]) else 0):
-                if tries < TRIES and at < len(best[2]) and 0 <= value < best[2][at]:
+                if going() and at < len(best[2]) and 0 <= value < best[2][at]:
                     if fails(best[2][:at] + [value] + best[2][at + 1:]):
                         went_on = True
                         break
     return best
 
 
-def report(result, how):
-    print(f"  {result[1] or result[0]}", *result[3], f"repeat it: {how}", sep="\n    ", flush=True)
+def report(name, where, result, how):
+    print(f"{name}: {where} differs\n  {result[1] or result[0]}", *result[3], f"repeat it: {how}", sep="\n    ", flush=True)
 
 
 def arguments(name):
@@ -198,29 +203,83 @@ def arguments(name):
     return parser.parse_args()
 
 
-def main(name, check):
+class Job:
+    """A process that runs some draws one after the other, and what it reports in shared memory: the number of the draw, how
+    many were skipped and differ, and the choices of the draw, which are known even if the process dies."""
+
+    def __init__(self, numbers, run):
+        self.numbers = numbers
+        self.kept = mmap.mmap(-1, 1 << 16)
+        self.shared = memoryview(mmap.mmap(-1, 4096)).cast("q")
+        sys.stdout.flush()
+        self.child = os.fork()
+        if not self.child:
+            try:
+                run(self)
+                sys.stdout.flush()
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+
+    def made(self):
+        """The choices of the draw."""
+        return [struct.unpack_from("q", self.kept, 8 + 8 * i)[0] for i in range(struct.unpack_from("q", self.kept, 0)[0])]
+
+    def rest(self):
+        """The draws behind the one of which the process died."""
+        return self.numbers[self.numbers.index(self.shared[0]) + 1:]
+
+
+def main(name, check, oracle=""):
+    """oracle: the other program, for the last line."""
     given = arguments(name)
     if given.choices is not None:
-        result = isolated(check, given=[int(v) for v in given.choices.split(",") if v])
-        report(result, f"--choices {given.choices}")
+        result = isolated(check)([int(v) for v in given.choices.split(",") if v])
+        if result[0]:
+            report(name, "this case", result, f"{name}.py --choices {given.choices}")
         sys.exit(result[0] not in (None, "skipped"))
-    draws = range(given.draws) if given.only is None else [given.only]
-    start, failed, skipped, kinds = time.monotonic(), 0, 0, {}
-    with concurrent.futures.ThreadPoolExecutor(given.jobs) as threads:
-        for k, result in zip(draws, threads.map(lambda k: isolated(check, f"{given.seed}/{name}/{k}"), draws)):
+    numbers = list(range(given.draws)) if given.only is None else [given.only]
+    start, failed, skipped, known = time.monotonic(), 0, 0, set()
+
+    def differs(k, result, run):
+        """Reports a draw. One of each kind is made smaller."""
+        how = f"{name}.py --seed {given.seed} --only {k}"
+        if result[0] not in known and result[0] != NO_END:
+            result = smaller(run, result)
+            how += f"; {name}.py --choices {','.join(map(str, result[2]))}"
+        known.add(result[0])
+        report(name, f"draw {k} of seed {given.seed}", result, how)
+
+    def work(job):
+        for k in job.numbers:
+            job.shared[0] = k
+            signal.alarm(SECONDS)
+            result = _run(check, Choices(f"{given.seed}/{name}/{k}", kept=job.kept))
+            signal.alarm(0)
             if result[0] == "skipped":
-                skipped += 1
+                job.shared[1] += 1
             elif result[0]:
-                failed += 1
-                kinds[result[0]] = kinds.get(result[0], 0) + 1
-                print(f"{name}: draw {k} of seed {given.seed} differs", flush=True)
-                if kinds[result[0]] > 1 or result[0] == NO_END:  # one of each kind is made smaller
-                    report(result, f"{name}.py --seed {given.seed} --only {k}")
-                    continue
-                result = smaller(check, result)
-                report(result, f"{name}.py --choices {','.join(map(str, result[2]))}")
-    print(f"{name}: {len(draws)} draws of seed {given.seed}, {failed} differ, {skipped} skipped; "
-          f"{time.monotonic() - start:.0f} s", flush=True)
-    for kind, n in sorted(kinds.items(), key=lambda pair: -pair[1]):
-        print(f"  {n} x {kind}")
+                job.shared[2] += 1
+                differs(k, result, in_process(check))
+    # A process does not run all draws: what the other programs keep would grow.
+    waiting = [numbers[i:i + DRAWS_OF_A_PROCESS] for i in range(0, len(numbers), DRAWS_OF_A_PROCESS)]
+    if len(waiting) < given.jobs:
+        waiting = [numbers[i::given.jobs] for i in range(min(given.jobs, len(numbers)))]
+    running = {}
+    while waiting or running:
+        while waiting and len(running) < given.jobs:
+            job = Job(waiting.pop(0), work)
+            running[job.child] = job
+        child, status = os.wait()
+        job = running.pop(child)
+        skipped, failed = skipped + job.shared[1], failed + job.shared[2]
+        if status:
+            failed += 1
+            differs(job.shared[0], (ending(status), "", job.made(), []), isolated(check))
+            if job.rest():
+                waiting.insert(0, job.rest())
+    print(f"{name}: {len(numbers)} draws of seed {given.seed}, {failed} differ, {skipped} skipped; "
+          f"{time.monotonic() - start:.0f} s{oracle and ', ' + oracle}", flush=True)
     sys.exit(failed > 0)

@@ -18,9 +18,11 @@ import numpy  # noqa: E402
 from keras import ops  # noqa: E402
 
 warnings.filterwarnings("ignore", module="keras")
+keras.config.disable_traceback_filtering()
 TENSORFLOW = keras.backend.backend() == "tensorflow"
 if TENSORFLOW:
     import tensorflow
+    tensorflow.debugging.disable_traceback_filtering()
     tensorflow.config.threading.set_intra_op_parallelism_threads(1)
     tensorflow.config.threading.set_inter_op_parallelism_threads(1)
 else:
@@ -30,7 +32,8 @@ else:
 ACTIVATIONS = {
     None: lambda x: x, "linear": lambda x: x, "gelu": lambda x: keras.activations.gelu(x, approximate=False),
     "gelu_tanh": lambda x: keras.activations.gelu(x, approximate=True), "swish": keras.activations.silu,
-    "leaky_relu": lambda x: keras.activations.leaky_relu(x, negative_slope=0.2), "softmax": lambda x: ops.softmax(x, axis=-1),
+    "leaky_relu": lambda x: ops.where(x < 0, 0.2 * x, x),  # the slope at 0 is 1, as on JAX
+    "softmax": lambda x: ops.softmax(x, axis=-1),
     **{name: getattr(keras.activations, name) for name in ("relu", "tanh", "sigmoid", "silu", "elu", "softplus", "softsign")}}
 
 
@@ -296,7 +299,18 @@ class Net:
 
     def conv2d_transpose(self, part, inputs, training, path):
         x, r = inputs[0][0], part.row
-        out = r.get("output_padding")
+        out, dilation = r.get("output_padding"), two(r.get("dilation", 1))
+        if TENSORFLOW and max(dilation) > 1:  # TensorFlow has no such kernel; the stride is 1
+            size = two(r["kernel_size"])
+            own = part.variable([(*size, r["filters"], x.shape[-1])] + ([] if r.get("no_bias") else [(r["filters"],)]))
+            wide = [(k - 1) * d for k, d in zip(size, dilation)]
+            around = [(w - w // 2, w // 2) if r.get("padding") == "same" else (w, w) for w in wide]
+            row = {"padding": "explicit", "explicit_padding": [n for pair in around for n in pair], "dilation": dilation}
+            kernel, y = ops.convert_to_tensor(own[0]), 0
+            for place, values in self.taps(row, x, size, 2)(0.0):
+                flipped = tuple(k - 1 - p for k, p in zip(size, place))
+                y = y + ops.matmul(values, ops.transpose(kernel[flipped]))
+            return ACTIVATIONS[r.get("activation")](y + own[1] if len(own) > 1 else y), None
         layer = part.keras(lambda: keras.layers.Conv2DTranspose(
             r["filters"], r["kernel_size"], strides=r.get("stride", 1), padding=r.get("padding", "valid"),
             output_padding=tuple(two(out)) if out and any(two(out)) else None, dilation_rate=r.get("dilation", 1),
@@ -361,8 +375,17 @@ class Net:
         (x, mask), r = inputs[0], part.row
         layer = part.keras(lambda: keras.layers.MultiHeadAttention(
             r["heads"], r.get("key_dim") or x.shape[-1] // r["heads"], use_bias=not r.get("no_bias"), dtype=self.dtype), x)
-        keys = None if mask is None else ops.broadcast_to(mask[:, None, :], (x.shape[0], x.shape[1], x.shape[1]))
-        return layer(x, x, attention_mask=keys, use_causal_mask=bool(r.get("causal"))), mask
+        causal, t = bool(r.get("causal")), x.shape[1]
+        if TENSORFLOW and t == r["heads"]:
+            raise Unable("on TensorFlow Keras' attention mixes heads and places up if there are as many")
+        if mask is None:
+            return layer(x, x, use_causal_mask=causal), None
+        keys = numpy.broadcast_to(ops.convert_to_numpy(mask)[:, None, :], (x.shape[0], t, t))
+        y = without_mask(layer(x, x, attention_mask=ops.convert_to_tensor(keys), use_causal_mask=causal))
+        # A query without a key: Keras' answer is another on each backend, Strata's is 0, as that of PyTorch's attention.
+        any_key = ops.convert_to_tensor((keys & (numpy.tri(t, dtype=bool) if causal else True)).any(-1)[..., None])
+        none = ops.zeros_like(y) if r.get("no_bias") else ops.zeros_like(y) + layer._output_dense.bias
+        return ops.where(any_key, y, none), mask
 
     def recurrent(self, part, inputs, kind):
         (x, mask), r = inputs[0], part.row
@@ -374,7 +397,10 @@ class Net:
                          return_sequences=bool(r.get("return_sequences")), go_backwards=bool(r.get("go_backwards")),
                          dtype=self.dtype, **options)
             return keras.layers.Bidirectional(layer, r["bidirectional"]) if r.get("bidirectional") else layer
-        y = part.keras(make, x)(x, mask=mask)
+        layer = part.keras(make, x)
+        if r.get("bidirectional") and TENSORFLOW:  # unrolled, Keras zeroes the padding of the other direction at wrong steps
+            layer.forward_layer.unroll = layer.backward_layer.unroll = mask is None
+        y = layer(x, mask=mask)
         return y, mask if r.get("return_sequences") and not r.get("go_backwards") else None
 
     def lstm(self, part, inputs, training, path):
@@ -554,27 +580,26 @@ class Trainer:
             return a
         return a * (1 + self.noise * self.random.uniform(-1, 1, a.shape))
 
-    def losses(self, rows, training):
-        """The sum over outputs of the weighted losses of the examples, and each of them."""
-        y, logits = self.net({k: v[rows] for k, v in self.x.items()}, training)
-        total, each = 0.0, {}
+    def losses(self, y, logits, rows):
+        """The sum over outputs of the weighted losses of these examples."""
+        total = 0.0
         for o in self.case["spec"]["outputs"]:
             labels = ops.convert_to_tensor(self.labels[o["name"]][rows])
             ends = has_ending(self.case["spec"], o)
-            each[o["name"]] = example_losses(o["loss"], (logits if ends else y)[o["name"]], labels, ends or self.is_logits(o))
-            total = total + o.get("weight", 1) * each[o["name"]]
-        return total, each
+            each = example_losses(o["loss"], (logits if ends else y)[o["name"]], labels, ends or self.is_logits(o))
+            total = total + o.get("weight", 1) * each
+        return total
 
     def is_logits(self, o):
         loss = o["loss"]
         return not (has_ending(self.case["spec"], o) or (isinstance(loss, dict) and loss.get("from_probabilities")))
 
-    def mean(self, rows, training, weights):
-        total, each = self.losses(rows, training)
-        n = len(rows)
+    def mean(self, rows, weights):
+        """The loss of a step with these examples."""
+        total = self.losses(*self.net({k: v[rows] for k, v in self.x.items()}, True), rows)
         if weights is not None:
             total = total * ops.convert_to_tensor(weights[rows].astype(self.dtype))
-        return ops.sum(total) / n, each
+        return ops.sum(total) / len(rows) + self.net.penalty()
 
     def fit(self):
         train, n = self.case["train"], self.case["n"]
@@ -588,7 +613,7 @@ class Trainer:
                 if self.noise and t:
                     for v in variables:
                         v.assign(ops.convert_to_tensor(self.moved(ops.convert_to_numpy(v.value)), dtype=self.dtype))
-                grads, loss = gradients(lambda: self.mean(rows, True, weights)[0] + self.net.penalty(), variables)
+                grads, loss = gradients(lambda: self.mean(rows, weights), variables)
                 self.optimizer.apply(self.rate(t), grads, variables)
                 total, t = total + loss * len(rows), t + 1
                 steps.append(loss)
@@ -605,13 +630,13 @@ class Trainer:
             weights = of_class if weights is None else weights * of_class
         return None if weights is None else numpy.asarray(weights, "float64")
 
-    def evaluate(self):
-        rows, weights = numpy.arange(self.case["n"]), self.case["data"].get("weights")
-        loss, each = self.mean(rows, False, None if weights is None else numpy.asarray(weights, "float64"))
-        return float(ops.convert_to_numpy(loss + self.net.penalty()))
-
-    def predict(self):
-        y, _ = self.net(self.x, False)
+    def look(self):
+        """The predictions, and the loss of evaluate."""
+        weights = self.case["data"].get("weights")
+        y, logits = self.net(self.x, False)
+        total = self.losses(y, logits, numpy.arange(self.case["n"]))
+        if weights is not None:
+            total = total * ops.convert_to_tensor(numpy.asarray(weights, self.dtype))
         found = {}
         for o in self.case["spec"]["outputs"]:
             value = y[o["name"]]
@@ -620,13 +645,16 @@ class Trainer:
                 value = (ops.sigmoid(value) if name == "binary_crossentropy" else
                          ops.softmax(value, axis=-1) if "categorical" in name else value)
             found[o["name"]] = ops.convert_to_numpy(value).astype("float64")
-        return found
+        loss = ops.sum(total) / self.case["n"] + self.net.penalty()
+        return found, numpy.array([float(ops.convert_to_numpy(loss))])
 
     def run(self):
-        result = {"before": self.predict()}
+        before, evaluated = self.look()
+        result = {"before": before}
         if self.case["train"]["epochs"]:
             steps, epochs = self.fit()
-            result.update({"steps": numpy.array(steps), "epochs": numpy.array(epochs), "after": self.predict()})
+            after, evaluated = self.look()
+            result.update({"steps": numpy.array(steps), "epochs": numpy.array(epochs), "after": after})
             result["weights"] = {n: a for (n, _), a in zip(self.weights, self.net.get(self.weights))}
-        result["evaluate"] = numpy.array([self.evaluate()])
+        result["evaluate"] = evaluated
         return result

@@ -555,12 +555,16 @@ LIMITS = ["no layer has parameters; there is nothing to train", "it is sparse an
 def check(c, folder):
     one = c.one(MODELS + TABLES)
     c.note(one.__doc__)
+    cores, spoken = os.sched_getaffinity(0), locale.setlocale(locale.LC_ALL)
     try:
         one(c, folder)
     except strata.Error as error:
         if any(limit in str(error) for limit in LIMITS):
             raise Skip(str(error)) from None
         raise Differs(f"{one.__name__}: {type(error).__name__}", str(error)) from None
+    finally:  # other draws follow in this process
+        os.sched_setaffinity(0, cores)
+        locale.setlocale(locale.LC_ALL, spoken)
 
 
 if __name__ == "__main__":

@@ -124,6 +124,17 @@ class Training(unittest.TestCase):
         for a, b in zip(one.get_weights(), two.get_weights()):
             numpy.testing.assert_allclose(a, b, atol=1e-5)
 
+    def test_local_sgd_averages_after_every_few_steps(self):
+        self.assertIn("local_sgd", strata.strategy_names())
+        strategies = [strata.Strategy("local_sgd", ["host", "host"], every=every) for every in (1, 3)]
+        self.assertIn("averaged after every 3 steps", strategies[1].choice)
+        models = [small(device=None, strategy=strategy) for strategy in strategies]
+        for model in models:
+            model.fit(X, Y, epochs=2, verbose=0)
+        self.assertTrue(any((a != b).any() for a, b in zip(models[0].get_weights(), models[1].get_weights())))
+        with self.assertRaisesRegex(strata.InvalidError, "every is 3, but no parameters are averaged"):
+            strata.Strategy("mirrored", ["host", "host"], every=3)
+
     def test_a_scope_is_used_by_compile_build_and_fit(self):
         strategy, other = strata.Strategy("mirrored", ["host", "host"]), strata.Strategy("one_device", ["host"])
 

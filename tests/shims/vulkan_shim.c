@@ -5,9 +5,10 @@
  *     STRATA_SHIM_FAIL=vkCreateFence     this function of a device fails, and vkDeviceWaitIdle aborts the process, as RADV does
  *                                        without hardware
  *     STRATA_SHIM_NO_MEMORY=1            all memory heaps have size 0
+ *     STRATA_SHIM_WITHOUT=8              what devices lack: 8-bit storage (8), 16-bit storage (16), shaderInt64 (64)
+ *     STRATA_SHIM_WORKGROUP=1            the largest number of work-items in a work-group
  *     STRATA_SHIM_LIE_NTH=3              the third shader module created since the variable was set stores wrong results:
- * floats
- *                                        with the opposite sign, and integers with all bits flipped. 0 restarts the counting
+ *                                        floats with the opposite sign, and integers with all bits flipped. 0 restarts the counting
  *     STRATA_SHIM_COMPILE_SECONDS=0.5    a pipeline takes at least 0.5 s to compile; it is read at each compilation
  *     STRATA_SHIM_COMPILE_NTH=3          only the third compilation is slow
  *     STRATA_SHIM_HANG=vkWaitForFences   this function does not return. STRATA_SHIM_HANG_NTH=3: only the third call of
@@ -29,6 +30,9 @@
 static PFN_vkGetInstanceProcAddr inner;
 static PFN_vkGetDeviceProcAddr inner_device;
 static PFN_vkGetPhysicalDeviceMemoryProperties inner_memory;
+static PFN_vkGetPhysicalDeviceFeatures2 inner_features;
+static PFN_vkGetPhysicalDeviceProperties inner_properties;
+static PFN_vkGetPhysicalDeviceProperties2 inner_properties2;
 static PFN_vkCreateComputePipelines inner_pipelines;
 static PFN_vkCreateShaderModule inner_module;
 static PFN_vkQueueSubmit inner_submit;
@@ -52,6 +56,45 @@ static VKAPI_ATTR VkResult VKAPI_CALL wait_idle(VkDevice device) {
 static VKAPI_ATTR void VKAPI_CALL memory_properties(VkPhysicalDevice device, VkPhysicalDeviceMemoryProperties *out) {
     inner_memory(device, out);
     for (uint32_t i = 0; i < out->memoryHeapCount; i++) out->memoryHeaps[i].size = 0;
+}
+
+/* ---- devices that lack something ---- */
+
+static bool lacks(const char *feature) {
+    const char *at = getenv("STRATA_SHIM_WITHOUT");
+    for (; at && *at; at += strcspn(at, ","), at += *at == ',')
+        if (strcspn(at, ",") == strlen(feature) && !strncmp(at, feature, strlen(feature))) return true;
+    return false;
+}
+
+static VKAPI_ATTR void VKAPI_CALL features(VkPhysicalDevice device, VkPhysicalDeviceFeatures2 *out) {
+    inner_features(device, out);
+    if (lacks("64")) out->features.shaderInt64 = VK_FALSE;
+    for (VkBaseOutStructure *at = (VkBaseOutStructure *)out; at; at = at->pNext) {
+        if (at->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES && lacks("8"))
+            ((VkPhysicalDevice8BitStorageFeatures *)(void *)at)->storageBuffer8BitAccess = VK_FALSE;
+        if (at->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES && lacks("16"))
+            ((VkPhysicalDevice16BitStorageFeatures *)(void *)at)->storageBuffer16BitAccess = VK_FALSE;
+    }
+}
+
+static void restrict_workgroup(VkPhysicalDeviceLimits *limits) {
+    const char *text = getenv("STRATA_SHIM_WORKGROUP");
+    const uint32_t most = text ? (uint32_t)atoi(text) : 0;
+    if (!most) return;
+    limits->maxComputeWorkGroupInvocations = most;
+    for (int d = 0; d < 3; d++)
+        if (limits->maxComputeWorkGroupSize[d] > most) limits->maxComputeWorkGroupSize[d] = most;
+}
+
+static VKAPI_ATTR void VKAPI_CALL properties(VkPhysicalDevice device, VkPhysicalDeviceProperties *out) {
+    inner_properties(device, out);
+    restrict_workgroup(&out->limits);
+}
+
+static VKAPI_ATTR void VKAPI_CALL properties2(VkPhysicalDevice device, VkPhysicalDeviceProperties2 *out) {
+    inner_properties2(device, out);
+    restrict_workgroup(&out->properties.limits);
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL compute_pipelines(VkDevice device, VkPipelineCache cache, uint32_t n,
@@ -167,6 +210,9 @@ static PFN_vkVoidFunction replacement(const char *name) {
     if (failing && !strcmp(name, "vkDeviceWaitIdle")) return (PFN_vkVoidFunction)wait_idle;
     if (inner_memory && !strcmp(name, "vkGetPhysicalDeviceMemoryProperties") && getenv("STRATA_SHIM_NO_MEMORY"))
         return (PFN_vkVoidFunction)memory_properties;
+    if (inner_features && !strcmp(name, "vkGetPhysicalDeviceFeatures2")) return (PFN_vkVoidFunction)features;
+    if (inner_properties && !strcmp(name, "vkGetPhysicalDeviceProperties")) return (PFN_vkVoidFunction)properties;
+    if (inner_properties2 && !strcmp(name, "vkGetPhysicalDeviceProperties2")) return (PFN_vkVoidFunction)properties2;
     if (inner_pipelines && !strcmp(name, "vkCreateComputePipelines")) return (PFN_vkVoidFunction)compute_pipelines;
     if (inner_module && !strcmp(name, "vkCreateShaderModule")) return (PFN_vkVoidFunction)shader_module;
     return NULL;
@@ -192,6 +238,9 @@ EXPORT VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL vk_icdGetInstanceProcAddr(VkInst
         return (PFN_vkVoidFunction)of_device;
     }
     if (!strcmp(name, "vkGetPhysicalDeviceMemoryProperties")) inner_memory = (PFN_vkGetPhysicalDeviceMemoryProperties)real;
+    if (!strcmp(name, "vkGetPhysicalDeviceFeatures2")) inner_features = (PFN_vkGetPhysicalDeviceFeatures2)real;
+    if (!strcmp(name, "vkGetPhysicalDeviceProperties")) inner_properties = (PFN_vkGetPhysicalDeviceProperties)real;
+    if (!strcmp(name, "vkGetPhysicalDeviceProperties2")) inner_properties2 = (PFN_vkGetPhysicalDeviceProperties2)real;
     const PFN_vkVoidFunction other = replacement(name);
     return other ? other : real;
 }

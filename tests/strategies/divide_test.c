@@ -29,6 +29,10 @@ static const char series[] =
     "{\"layer\": \"layer_norm\"},"
     "{\"layer\": \"dense\", \"units\": 3}], \"loss\": \"sparse_categorical_crossentropy\"}";
 
+static const char synchronized[] =
+    "{\"input\": [8], \"layers\": [{\"layer\": \"reshape\", \"shape\": [4, 2]}, {\"layer\": \"dense\", \"units\": 4},"
+    "{\"layer\": \"batch_norm\", \"synchronized\": true}, {\"layer\": \"dropout\", \"rate\": 0.25}, {\"layer\": \"flatten\"},"
+    "{\"layer\": \"batch_norm\"}, {\"layer\": \"dense\", \"units\": 3}], \"loss\": \"sparse_categorical_crossentropy\"}";
 static const char clipped[] =
     "{\"input\": [8], \"layers\": [{\"layer\": \"reshape\", \"shape\": [4, 2]}, {\"layer\": \"dense\", \"units\": 4, "
     "\"activation\": \"relu\"}, {\"layer\": \"flatten\"}, {\"layer\": \"dense\", \"units\": 3}], "
@@ -64,7 +68,7 @@ typedef struct outcome {
     double bytes;
     strata_array predicted;
     /* [strata_program_kind] How many programs were divided, and how many were not. */
-    int divided[6], others[6];
+    int divided[STRATA_PROGRAM_PREDICT + 1], others[STRATA_PROGRAM_PREDICT + 1];
 } outcome;
 
 /* All devices are the host, so the strategy is made as one of mirrored, and then changed. */
@@ -116,7 +120,7 @@ static void expect_same_bits(plan p) {
     for (int i = 0; i < 3; i++)
         cr_expect(one.divided[plain[i]] || (p.accumulate > 1 && plain[i] == STRATA_PROGRAM_TRAIN), "kind %d", plain[i]);
     cr_expect_eq(p.accumulate > 1, one.divided[STRATA_PROGRAM_ACCUMULATE] && one.divided[STRATA_PROGRAM_APPLY]);
-    for (int kind = 0; kind < 6; kind++)
+    for (int kind = 0; kind <= STRATA_PROGRAM_PREDICT; kind++)
         cr_expect(!one.others[kind] && !roles.divided[kind], "kind %d: %d %d", kind, one.others[kind], roles.divided[kind]);
     cr_expect_str_eq(one.sha, roles.sha, "batch %d of %s: %s beside %s", (int)p.batch, p.json, one.sha, roles.sha);
     for (int e = 0; e < 2; e++)
@@ -142,6 +146,15 @@ Test(divide, accumulates_the_bits_of_steps_that_are_built_by_roles) {
     expect_same_bits((plan){.json = dense, .batch = 10, .accumulate = 2});
     expect_same_bits((plan){.json = dense, .batch = 5, .accumulate = 3, .precision = STRATA_DTYPE_F16});
     expect_same_bits((plan){.json = images, .batch = 2, .accumulate = 4, .optimizer = {.name = "sgd"}});
+}
+
+/* Statistics of the global batch: the examples of idle replicas do not count. The other batch norm takes each replica's own. */
+Test(divide, synchronizes_with_the_bits_of_steps_that_are_built_by_roles) {
+    expect_same_bits((plan){.json = synchronized, .batch = 10});
+    expect_same_bits((plan){.json = synchronized, .batch = 2, .shards = STRATA_SHARD_OPTIMIZER_YES});
+    expect_same_bits((plan){.json = synchronized, .batch = 10, .precision = STRATA_DTYPE_F16});
+    expect_same_bits((plan){.json = synchronized, .batch = 5, .accumulate = 3});
+    for (int k = 0; k < N_LAYOUTS; k++) expect_same_bits((plan){.how = &layouts[k], .json = synchronized, .batch = 10});
 }
 
 /* The partitioner finds reduce_scatter and all_gather. With the norm of all gradients, or for f16, gradients are added up by

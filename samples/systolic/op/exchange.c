@@ -26,7 +26,6 @@ static const char *exchange_refuse(const step *s) {
     int n;
     if (!members_of(s, &n)) return "its members are not a list of the board's cores in ascending order";
     if (s->in[0]->dtype != s->out->dtype) return "its result is not of its operand's dtype";
-    if (attribute_int(s, "every", 0) > 1) return "the chip carries a collective out in each step";
     const char *reduction = attribute_text(s, "reduction", "sum");
     return strcmp(reduction, "sum") && strcmp(reduction, "mean") ? "it reduces by something else than a sum or a mean" : NULL;
 }

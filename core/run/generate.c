@@ -3,9 +3,9 @@
  * Generates the values that a program reads and does not compute, for a program that has not run yet. */
 #include <string.h>
 
-#include "backends/kernel/check.h"
 #include "core/op/element.h"
 #include "core/op/ops.h"
+#include "core/run/compare.h"
 
 /* The tensor whose values these are: views and casts change none. */
 static const strata_tensor *source_of(const strata_tensor *tensor) {

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Nodes of f16 and bf16 by the loops for f32. The 16-bit operands are converted to f32 in scratch memory, the loop computes the
+ * f32 result there, and this is rounded to the node's dtype once, as kernels of other backends do. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/host/host.h"
+#include "core/op/ops.h"
+
+enum { ALIGNMENT = 64 };
+
+bool strata_host_is_narrow(strata_dtype dtype) {
+    return dtype == STRATA_DTYPE_F16 || dtype == STRATA_DTYPE_BF16;
+}
+
+static int64_t wide_bytes(const strata_tensor *tensor) {
+    return (strata_shape_elements(tensor->shape) * (int64_t)sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+host_wide *strata_host_widen(const strata_tensor *node) {
+    const size_t n = (size_t)node->n_inputs;
+    bool any = strata_host_is_narrow(node->dtype);
+    for (int i = 0; i < node->n_inputs; i++) any = any || strata_host_is_narrow(node->inputs[i]->dtype);
+    /* A chain rounds each step's result, so its loops convert each block (elementwise.c). */
+    if (!any || node->op->flags & STRATA_OP_UPDATE || node->op == &strata_op_chain) return NULL;
+    host_wide *wide = calloc(1, sizeof *wide);
+    if (wide) wide->tensors = calloc(n + 1, sizeof *wide->tensors);
+    if (wide) wide->inputs = calloc(n + 1, sizeof(*wide->inputs));
+    if (wide) wide->values = calloc(n + 1, sizeof(*wide->values));
+    if (!wide || !wide->tensors || !wide->inputs || !wide->values) {
+        strata_host_wide_destroy(wide);
+        return NULL; /* the node's reference is used */
+    }
+    wide->narrow = node;
+    wide->node = *node;
+    wide->node.inputs = wide->inputs;
+    if (strata_host_is_narrow(node->dtype)) wide->node.dtype = STRATA_DTYPE_F32;
+    for (size_t i = 0; i < n; i++) {
+        wide->tensors[i] = *node->inputs[i];
+        wide->inputs[i] = &wide->tensors[i];
+        if (!strata_host_is_narrow(node->inputs[i]->dtype)) continue;
+        wide->tensors[i].dtype = STRATA_DTYPE_F32;
+        wide->bytes += wide_bytes(node->inputs[i]);
+    }
+    if (strata_host_is_narrow(node->dtype)) wide->bytes += wide_bytes(node);
+    wide->fast = strata_host_fast_find(&wide->node);
+    if (wide->fast) return wide;
+    strata_host_wide_destroy(wide);
+    return NULL;
+}
+
+void strata_host_wide_destroy(host_wide *wide) {
+    if (!wide) return;
+    free(wide->tensors);
+    free(wide->inputs);
+    free(wide->values);
+    free(wide);
+}
+
+/* ---- conversions, in loops that compilers vectorize ---- */
+static inline float float_of(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t bits_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static void widen_bf16(const uint16_t *from, float *to, int64_t n) {
+    for (int64_t i = 0; i < n; i++) to[i] = float_of((uint32_t)from[i] << 16);
+}
+
+static void narrow_bf16(const float *from, uint16_t *to, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t bits = bits_of(from[i]), rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+        to[i] = (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded);
+    }
+}
+
+/* A factor of 2^112 moves the exponent from f16's bias to f32's, also for subnormal numbers. */
+static void widen_f16(const uint16_t *from, float *to, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t magnitude = from[i] & 0x7fff, sign = (uint32_t)(from[i] & 0x8000) << 16;
+        const uint32_t finite = bits_of(float_of(magnitude << 13) * 0x1p112f), quiet = magnitude > 0x7c00 ? 0x400000 : 0;
+        to[i] = float_of(sign | (magnitude >= 0x7c00 ? 0x7f800000 | (magnitude & 0x3ff) << 13 | quiet : finite));
+    }
+}
+
+static void narrow_f16(const float *from, uint16_t *to, int64_t n) {
+    for (int64_t i = 0; i < n; i++) to[i] = strata_f16_from_f32(from[i]);
+}
+
+bool strata_host_to_f32(strata_dtype dtype, const void *from, float *to, int64_t n) {
+    if (dtype == STRATA_DTYPE_BF16) widen_bf16(from, to, n);
+    if (dtype == STRATA_DTYPE_F16) widen_f16(from, to, n);
+    return strata_host_is_narrow(dtype);
+}
+
+void strata_host_from_f32(strata_dtype dtype, const float *from, void *to, int64_t n) {
+    if (dtype == STRATA_DTYPE_BF16) narrow_bf16(from, to, n);
+    if (dtype == STRATA_DTYPE_F16) narrow_f16(from, to, n);
+}
+
+/* ---- the op cast ---- */
+bool strata_host_cast_takes(const strata_tensor *node) {
+    const strata_dtype from = node->inputs[0]->dtype, to = node->dtype;
+    return node->op == &strata_op_cast &&
+           ((to == STRATA_DTYPE_F32 && (strata_host_is_narrow(from) || from == STRATA_DTYPE_U8 || from == STRATA_DTYPE_BOOL)) ||
+            (from == STRATA_DTYPE_F32 && strata_host_is_narrow(to)));
+}
+
+void strata_host_cast(const host_call *host) {
+    const strata_op_call *call = &host->call;
+    const host_share share = strata_host_share(host, strata_shape_elements(call->node->shape), 16);
+    const strata_dtype from = call->node->inputs[0]->dtype;
+    const size_t first = (size_t)share.first, n = (size_t)(share.end - share.first);
+    const char *x = (const char *)call->inputs[0] + first * strata_dtype_bytes(from);
+    char *y = (char *)call->output + first * strata_dtype_bytes(call->node->dtype);
+    if (from == STRATA_DTYPE_F32)
+        strata_host_from_f32(call->node->dtype, (const float *)x, y, (int64_t)n);
+    else if (!strata_host_to_f32(from, x, (float *)y, (int64_t)n))
+        for (size_t i = 0; i < n; i++) ((float *)y)[i] = (float)((const uint8_t *)x)[i];
+}
+
+/* ---- running ---- */
+void *strata_host_wide_begin(host_wide *wide, const void *const *inputs, void *output, char *scratch) {
+    const strata_tensor *node = wide->narrow;
+    for (int i = 0; i < node->n_inputs; i++) {
+        wide->values[i] = inputs[i];
+        const int64_t n = strata_shape_elements(node->inputs[i]->shape);
+        if (!strata_host_to_f32(node->inputs[i]->dtype, inputs[i], (float *)scratch, n)) continue;
+        wide->values[i] = scratch;
+        scratch += wide_bytes(node->inputs[i]);
+    }
+    return strata_host_is_narrow(node->dtype) ? scratch : output;
+}
+
+void strata_host_wide_end(const host_wide *wide, const void *result, void *output) {
+    strata_host_from_f32(wide->narrow->dtype, result, output, strata_shape_elements(wide->narrow->shape));
+}
