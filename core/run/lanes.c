@@ -35,7 +35,7 @@ struct strata_lanes {
     int n_helpers;
     pid_t process;
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t moved; /* a run began, or a lane has come further */
     /* The number of the run; it changes when a run begins. */
     uint64_t run;
     bool ends;
@@ -110,10 +110,10 @@ void strata_lanes_destroy(strata_lanes *lanes) {
     if (lanes->process == getpid()) {
         pthread_mutex_lock(&lanes->lock);
         lanes->ends = true;
-        pthread_cond_broadcast(&lanes->changed);
+        pthread_cond_broadcast(&lanes->moved);
         pthread_mutex_unlock(&lanes->lock);
         for (int h = 0; h < lanes->n_helpers; h++) pthread_join(lanes->helpers[h].thread, NULL);
-        pthread_cond_destroy(&lanes->changed);
+        pthread_cond_destroy(&lanes->moved);
         pthread_mutex_destroy(&lanes->lock);
     }
     free(lanes->exchanges);
@@ -156,7 +156,7 @@ static void perform(strata_lanes *lanes, int lane, int e) {
         lanes->failed = status;
         lanes->error = err;
     }
-    pthread_cond_broadcast(&lanes->changed);
+    pthread_cond_broadcast(&lanes->moved);
 }
 
 /* Performs exchanges until none of this run is left. The caller has the lock. */
@@ -166,7 +166,7 @@ static void work(strata_lanes *lanes, int lane) {
         if (e >= 0)
             perform(lanes, lane, e);
         else
-            pthread_cond_wait(&lanes->changed, &lanes->lock);
+            pthread_cond_wait(&lanes->moved, &lanes->lock);
     }
 }
 
@@ -176,7 +176,7 @@ static void *help(void *user) {
     pthread_mutex_lock(&lanes->lock);
     for (uint64_t seen = 0; !lanes->ends;) {
         if (seen == lanes->run) {
-            pthread_cond_wait(&lanes->changed, &lanes->lock);
+            pthread_cond_wait(&lanes->moved, &lanes->lock);
             continue;
         }
         seen = lanes->run;
@@ -190,7 +190,7 @@ static strata_status start_helpers(strata_lanes *lanes, strata_error *err) {
     sigset_t all, before;
     if (lanes->process == getpid()) return STRATA_OK;
     pthread_mutex_init(&lanes->lock, NULL);
-    pthread_cond_init(&lanes->changed, NULL);
+    pthread_cond_init(&lanes->moved, NULL);
     lanes->process = getpid();
     lanes->n_helpers = 0;
     lanes->run = 0;
@@ -221,9 +221,9 @@ strata_status strata_lanes_run(strata_lanes *lanes, strata_error *err) {
     lanes->n_done = 0;
     lanes->failed = STRATA_OK;
     lanes->run++;
-    pthread_cond_broadcast(&lanes->changed);
+    pthread_cond_broadcast(&lanes->moved);
     work(lanes, 0);
-    while (lanes->n_busy) pthread_cond_wait(&lanes->changed, &lanes->lock);
+    while (lanes->n_busy) pthread_cond_wait(&lanes->moved, &lanes->lock);
     const strata_status status = lanes->failed;
     if (status && err) *err = lanes->error;
     pthread_mutex_unlock(&lanes->lock);

@@ -8,7 +8,7 @@
  *     STRATA_SHIM_WITHOUT=8              what devices lack: 8-bit storage (8), 16-bit storage (16), shaderInt64 (64)
  *     STRATA_SHIM_WORKGROUP=1            the largest number of work-items in a work-group
  *     STRATA_SHIM_LIE_NTH=3              the third shader module created since the variable was set stores wrong results:
- *                                        floats with the opposite sign, and integers with all bits flipped. 0 restarts the counting
+ *                                        floats with the opposite sign, and integers with all bits flipped. 0: count anew
  *     STRATA_SHIM_COMPILE_SECONDS=0.5    a pipeline takes at least 0.5 s to compile; it is read at each compilation
  *     STRATA_SHIM_COMPILE_NTH=3          only the third compilation is slow
  *     STRATA_SHIM_HANG=vkWaitForFences   this function does not return. STRATA_SHIM_HANG_NTH=3: only the third call of
