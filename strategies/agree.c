@@ -3,6 +3,8 @@
  * Checks that the workers of a job run the same custom loop: the same data, the same function, the same optimizers. A fit has
  * the same check (core/model/agree.c). Shapes and attributes of nodes are not compared, since the workers' shares of a batch
  * may have different sizes. */
+#include "core/model/agree.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

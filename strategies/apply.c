@@ -6,12 +6,17 @@
 #include <string.h>
 
 #include "core/graph/graph.h"
+#include "core/model/build.h"
+#include "core/model/data.h"
+#include "core/model/loop.h"
 #include "core/op/communication.h"
 #include "strategies/context.h"
 
 struct strata_model_use {
     strata_model *model;
     strata_layer_context context;
+    /* Parameters were updated since, so the next application reads them again. */
+    bool forgotten;
     strata_model_use *next;
 };
 
@@ -21,26 +26,23 @@ strata_variables strata_model_variables(strata_model *model) {
 
 /* ---- the layers' context ---- */
 
-static bool begin(strata_layer_context *context, strata_graph *graph, strata_model *model, int replica) {
-    const strata_parameter_set *set = &model->parameters;
-    *context = (strata_layer_context){.parameters = &model->parameters, .dtype = model->precision};
-    context->blocks = strata_trace_alloc(graph, (size_t)set->n_blocks, sizeof *context->blocks);
-    context->parts = strata_trace_alloc(graph, (size_t)set->n_parts, sizeof *context->parts);
-    context->rows = strata_trace_alloc(graph, (size_t)set->n, sizeof *context->rows);
-    context->new_state = strata_trace_alloc(graph, (size_t)set->n, sizeof *context->new_state);
-    context->state_rates = strata_trace_alloc(graph, (size_t)set->n, sizeof *context->state_rates);
-    if (!context->blocks || !context->parts || !context->rows || !context->new_state || !context->state_rates) return false;
-    const strata_model_replica *own = &model->replicas[replica];
-    for (int k = 0; k < set->n_blocks; k++)
-        context->blocks[k] = strata_tensor_set_name(strata_variable_read(graph, own->blocks[k].flat), "parameters");
-    if (own->state) context->state = strata_variable_read(graph, own->state);
-    return true;
+/* The random numbers of the layers go on from stream n_streams. */
+static bool begin(strata_layer_context *context, strata_graph *graph, strata_model *model, int replica, uint32_t n_streams) {
+    *context = (strata_layer_context){.parameters = &model->parameters, .dtype = model->precision, .n_streams = n_streams};
+    strata_model_begin_layers(model, replica, graph, context);
+    return !strata_graph_check(graph, NULL);
 }
 
-strata_model_use *strata_model_use_find(const strata_replica_context *replica, const strata_model *model) {
+/* The model's use, also one before an update of its parameters. */
+static strata_model_use *find(const strata_replica_context *replica, const strata_model *model) {
     for (strata_model_use *use = replica->uses; use; use = use->next)
         if (use->model == model) return use;
     return NULL;
+}
+
+strata_model_use *strata_model_use_find(const strata_replica_context *replica, const strata_model *model) {
+    strata_model_use *use = find(replica, model);
+    return use && !use->forgotten ? use : NULL;
 }
 
 strata_tensor *const *strata_model_use_parts(const strata_model_use *use) {
@@ -48,11 +50,8 @@ strata_tensor *const *strata_model_use_parts(const strata_model_use *use) {
 }
 
 void strata_model_use_forget(strata_replica_context *replica, const strata_model *model) {
-    for (strata_model_use **at = &replica->uses; *at; at = &(*at)->next)
-        if ((*at)->model == model) {
-            *at = (*at)->next;
-            return;
-        }
+    strata_model_use *use = find(replica, model);
+    if (use) use->forgotten = true;
 }
 
 static void list_model(strata_replica_context *replica, const strata_model *model) {
@@ -62,23 +61,26 @@ static void list_model(strata_replica_context *replica, const strata_model *mode
 }
 
 static strata_model_use *use_of(strata_replica_context *replica, strata_model *model) {
-    strata_model_use *use = strata_model_use_find(replica, model);
-    if (use) return use;
-    use = strata_trace_alloc(replica->graph, 1, sizeof *use);
-    if (!use || !begin(&use->context, replica->graph, model, replica->id)) return NULL;
-    use->model = model;
-    use->next = replica->uses;
-    replica->uses = use;
-    list_model(replica, model);
-    return use;
+    strata_model_use *use = find(replica, model);
+    if (use && !use->forgotten) return use;
+    if (!use) {
+        use = strata_graph_alloc(replica->graph, sizeof *use);
+        if (!use) return NULL;
+        use->model = model;
+        use->next = replica->uses;
+        replica->uses = use;
+        list_model(replica, model);
+    }
+    use->forgotten = false;
+    return begin(&use->context, replica->graph, model, replica->id, use->context.n_streams) ? use : NULL;
 }
 
 strata_tensor *strata_model_use_pack(strata_model_use *use, int block, strata_tensor *const *gradients) {
     const strata_parameter_set *set = &use->model->parameters;
     const strata_parameter_block *at = &set->blocks[block];
     strata_graph *graph = strata_tensor_graph(use->context.blocks[block]);
-    strata_tensor **parts = strata_trace_alloc(graph, (size_t)at->n_parts + 1, sizeof *parts);
-    int64_t *offsets = strata_trace_alloc(graph, (size_t)at->n_parts + 1, sizeof *offsets);
+    strata_tensor **parts = strata_graph_alloc(graph, (size_t)at->n_parts * sizeof *parts);
+    int64_t *offsets = strata_graph_alloc(graph, (size_t)at->n_parts * sizeof *offsets);
     int n = 0;
     if (!parts || !offsets) return NULL;
     for (int i = at->first_part; i < at->first_part + at->n_parts; i++) {
@@ -145,7 +147,7 @@ static void apply_in_any_graph(strata_model *model, strata_tensor *const *inputs
     if (training)
         strata_graph_poison(graph, NULL, STRATA_INVALID,
                             "strata_model_apply: training needs a replica's function; give it its context");
-    else if (begin(&context, graph, model, strata_model_root(model)))
+    else if (begin(&context, graph, model, strata_model_root(model), 0))
         apply(model, &context, inputs, outputs, false);
 }
 

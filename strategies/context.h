@@ -110,8 +110,6 @@ strata_tensor *strata_model_use_pack(strata_model_use *use, int block, strata_te
 /* Called when parameters were updated: the next strata_model_apply reads them again. */
 void strata_model_use_forget(strata_replica_context *replica, const strata_model *model);
 
-/* Returns zeroed memory that lives as long as the graph; n may be 0. NULL: no memory, and the graph gets the error. */
-void *strata_trace_alloc(strata_graph *graph, size_t n, size_t bytes);
 /* Adds a node to the program as an update, so that it is computed although it is no output. */
 void strata_replica_keep(strata_replica_context *replica, strata_tensor *node);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/graph/graph.h"
+#include "core/model/loop.h"
 #include "strategies/context.h"
 #include "strategies/optimizer.h"
 
@@ -44,12 +45,9 @@ void strata_feed_write(const strata_feed *feed, const strata_run_rows *rows, voi
             if (rows->global) batch[0] = 1 / (float)rows->global, batch[1] = (float)((double)rows->own / (double)rows->global);
             memcpy(out, batch, sizeof batch);
             return;
-        case STRATA_FEED_RANDOM: {
-            const uint64_t state[] = {feed->model->seed, (uint64_t)feed->model->optimizer_steps + 1, 0, 0};
-            memcpy(out, state, STRATA_RNG_WORDS * sizeof(int32_t));
-            memcpy((int32_t *)out + STRATA_RNG_FIRST_ROW, &rows->first, sizeof rows->first);
+        case STRATA_FEED_RANDOM:
+            strata_model_random_state(feed->model, feed->model->optimizer_steps + 1, rows->first, out);
             return;
-        }
         case STRATA_FEED_STEP: {
             const strata_distributed_optimizer *o = feed->optimizer;
             strata_optimizer_step(o->kind, &o->settings, o->steps + 1 + feed->before, words);

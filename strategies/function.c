@@ -156,17 +156,6 @@ static strata_status keep_exchanges(strata_replica_context *replica, strata_erro
     return STRATA_OK;
 }
 
-/* How many slots a trace needs to run n_steps steps in one call of the devices; 0: the devices run one step per call. */
-static int slots_for(const strata_strategy *strategy, int n_steps) {
-    int most = strata_strategy_has_workers(strategy) || n_steps < 2 ? 1 : n_steps;
-    if (most > STRATA_MAX_SLOTS) most = STRATA_MAX_SLOTS;
-    for (int r = 0; r < strategy->n_replicas; r++) {
-        const int own = strata_device_most_runs(strategy->devices[r]);
-        most = own < most ? own : most;
-    }
-    return most > 1 ? most : 0;
-}
-
 static strata_status compile_all(const strata_function *function, trace *t, int n_slots, strata_replica_context *replicas,
                                  strata_executable **executables, strata_error *err) {
     const strata_strategy *strategy = function->strategy;
@@ -338,7 +327,8 @@ static strata_status check_inputs(const strata_function *function, const strata_
 /* n_steps: how many steps the caller would run in one call of the devices. */
 static strata_status find_trace(strata_function *function, int n_steps, const strata_per_replica *inputs, int n_inputs,
                                 trace **out_trace, strata_error *err) {
-    const int n = function->strategy->n_replicas, n_slots = slots_for(function->strategy, n_steps);
+    const int n = function->strategy->n_replicas, per_call = strata_strategy_steps_per_call(function->strategy, n_steps),
+              n_slots = per_call > 1 ? per_call : 0;
     uint64_t elsewhere = 0;
     if (strata_strategy_has_workers(function->strategy) && (function->gathers || !function->traces))
         STRATA_TRY(hash_everywhere(function->strategy, inputs, n_inputs, &elsewhere, err));

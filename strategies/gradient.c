@@ -51,7 +51,7 @@ static strata_tensor *of_block(strata_replica_context *replica, const strata_dis
     strata_model_use *use = strata_model_use_find(replica, variable->model);
     const strata_parameter_set *set = &variable->model->parameters;
     const strata_parameter_block *at = &set->blocks[variable->block];
-    strata_tensor **gradients = strata_trace_alloc(replica->graph, (size_t)set->n_parts, sizeof *gradients);
+    strata_tensor **gradients = strata_graph_alloc(replica->graph, (size_t)set->n_parts * sizeof *gradients);
     if (!gradients) return NULL;
     for (int i = at->first_part; i < at->first_part + at->n_parts; i++)
         if (strata_model_use_parts(use)[i]) gradients[i] = *(*next)++;
@@ -66,13 +66,13 @@ static strata_tensor *unused(strata_replica_context *replica, const strata_distr
 
 strata_tensor *const *strata_replica_gradients(strata_replica_context *replica, strata_tensor *loss,
                                                strata_variables variables) {
-    strata_tensor **out = strata_trace_alloc(replica->graph, (size_t)variables.n, sizeof *out);
+    strata_tensor **out = strata_graph_alloc(replica->graph, (size_t)variables.n * sizeof *out);
     sources s = {0};
     if (!out || !loss || !strata_need_replica(replica, "strata_replica_gradients")) return out;
     for (int i = 0; i < variables.n; i++)
         if (!add_sources(replica, variables.items[i], &s)) out[i] = unused(replica, variables.items[i]);
-    s.tensors = strata_trace_alloc(replica->graph, (size_t)s.n, sizeof *s.tensors);
-    s.gradients = strata_trace_alloc(replica->graph, (size_t)s.n, sizeof *s.gradients);
+    s.tensors = strata_graph_alloc(replica->graph, (size_t)s.n * sizeof *s.tensors);
+    s.gradients = strata_graph_alloc(replica->graph, (size_t)s.n * sizeof *s.gradients);
     if (!s.tensors || !s.gradients || strata_tensor_is_poison(loss)) return out;
     s.n = 0;
     for (int i = 0; i < variables.n; i++) add_sources(replica, variables.items[i], &s);

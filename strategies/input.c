@@ -138,7 +138,9 @@ static strata_status next_divided(strata_distributed_batches *d, int64_t *out_n,
         strata_strategy_local_share(d->strategy, step.own, r, &first, &n);
         STRATA_TRY(make_part(d, 0, r, n, err));
         if (d->labels) STRATA_TRY(make_part(d, 1, r, n, err));
-        if (n) strata_worker_batches_write(d->batches, first, n, &d->parts[0].arrays[r].data, &d->parts[1].arrays[r].data);
+        if (n)
+            strata_batches_write(strata_worker_batches_batch(d->batches), step.offset + first, n, &d->parts[0].arrays[r].data,
+                                 &d->parts[1].arrays[r].data);
     }
     return STRATA_OK;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/graph/graph.h"
+#include "core/model/shards.h"
 #include "core/op/communication.h"
 #include "core/run/device.h"
 
@@ -33,6 +34,7 @@ strata_status strata_distributed_optimizer_create(const strata_optimizer *settin
             "optimizer %s: gradient_accumulation_steps is %lld; a loop of one's own adds gradients up itself, in "
             "variables",
             made.settings.name, (long long)made.settings.gradient_accumulation_steps);
+    STRATA_TRY(strata_shards_decide(strategy, made.kind->n_slots(&made.settings), false, &made.sharded, err));
     strata_distributed_optimizer *optimizer = malloc(sizeof *optimizer);
     if (!optimizer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "optimizer: no host memory");
     *optimizer = made;
@@ -49,6 +51,8 @@ static void destroy_copies(strata_variable **copies, int n) {
 static void destroy_memory(strata_optimizer_memory *memory, int n) {
     for (int s = 0; s < STRATA_MAX_OPTIMIZER_SLOTS; s++) destroy_copies(memory->slots[s], n);
     destroy_copies(memory->shards, n);
+    for (int r = 0; memory->segments && r < n; r++) strata_shards_free_segments(&memory->segments[r]);
+    free(memory->segments);
     free(memory->begins);
     free(memory->ends);
     free(memory);
@@ -70,50 +74,49 @@ int64_t strata_distributed_optimizer_steps(const strata_distributed_optimizer *o
 
 /* ---- the state of a variable ---- */
 
-static bool is_sharded(const strata_distributed_optimizer *o) {
-    return o->strategy->shard_optimizer == STRATA_SHARD_OPTIMIZER_YES && o->strategy->updater < 0 &&
-           strata_strategy_num_replicas_in_sync(o->strategy) > 1 && !o->kind->whole_parameters;
+/* The first element of the part of replica r of all workers' replicas. */
+static int64_t cut_at(const strata_distributed_optimizer *o, const strata_distributed_variable *variable, int r) {
+    const strata_segments *segments = variable->model ? &variable->model->segments[variable->block] : NULL;
+    return strata_shards_cut_at(strata_shape_elements(variable->copies[0]->shape), r,
+                                strata_strategy_num_replicas_in_sync(o->strategy), o->kind->whole_parameters ? segments : NULL);
 }
 
-/* The first element of the part of replica r of n among `size` elements. Parts begin at multiples of the alignment. */
-static int64_t cut_at(int64_t size, int r, int n) {
-    return r == n ? size : size / STRATA_PARAMETER_ALIGNMENT * r / n * STRATA_PARAMETER_ALIGNMENT;
-}
-
-static strata_status make_copies(const strata_distributed_optimizer *o, const strata_optimizer_memory *memory, const char *name,
-                                 float begin, strata_variable ***out_copies, strata_error *err) {
-    const strata_strategy *strategy = o->strategy;
-    strata_variable **copies = *out_copies = calloc((size_t)strategy->n_replicas, sizeof(*copies));
-    if (!copies) return strata_fail(err, STRATA_OUT_OF_MEMORY, "optimizer: no host memory");
-    for (int r = 0; r < strategy->n_replicas; r++) {
-        const strata_shape own = STRATA_SHAPE(memory->ends[r] - memory->begins[r]);
-        const strata_shape shape = is_sharded(o) ? own : memory->variable->copies[r]->shape;
-        STRATA_TRY(strata_variable_create(strategy->devices[r], name, STRATA_DTYPE_F32, shape, &copies[r], err));
-        if (begin == 0) continue; /* a new variable is zeros */
-        strata_array values;
-        STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, shape, &values, err));
-        for (int64_t i = 0; i < strata_shape_elements(shape); i++) ((float *)values.data)[i] = begin;
-        const strata_status status = strata_variable_set(copies[r], &values, err);
-        strata_array_finish(&values);
-        STRATA_TRY(status);
+/* Makes room for the slots, and for the shards, on all replicas. */
+static strata_status allocate_memory(const strata_distributed_optimizer *o, strata_optimizer_memory *memory, int n_slots,
+                                     strata_error *err) {
+    const size_t n = (size_t)o->strategy->n_replicas;
+    bool there = true;
+    for (int s = 0; s < n_slots; s++) there &= (memory->slots[s] = calloc(n, sizeof(*memory->slots[s]))) != NULL;
+    if (o->sharded) {
+        memory->shards = calloc(n, sizeof(*memory->shards));
+        memory->segments = calloc(n, sizeof *memory->segments);
+        there &= memory->shards && memory->segments;
     }
-    return STRATA_OK;
+    return there ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "optimizer: no host memory");
 }
 
 static strata_status fill_memory(const strata_distributed_optimizer *o, strata_optimizer_memory *memory, strata_error *err) {
-    static const char *const names[STRATA_MAX_OPTIMIZER_SLOTS] = {"optimizer slot 0", "optimizer slot 1", "optimizer slot 2"};
-    const strata_strategy *strategy = o->strategy;
-    const int64_t size = strata_shape_elements(memory->variable->copies[0]->shape);
-    const int n_all = strata_strategy_num_replicas_in_sync(strategy);
-    for (int r = 0; r < strategy->n_replicas; r++) {
-        const int id = strategy->workers.first_replica + r;
-        memory->begins[r] = is_sharded(o) ? cut_at(size, id, n_all) : 0;
-        memory->ends[r] = is_sharded(o) ? cut_at(size, id + 1, n_all) : size;
+    const strata_distributed_variable *variable = memory->variable;
+    const strata_model *model = variable->model;
+    const int n_slots = o->kind->n_slots(&o->settings);
+    STRATA_TRY(allocate_memory(o, memory, n_slots, err));
+    for (int r = 0; r < o->strategy->n_replicas; r++) {
+        const int id = o->strategy->workers.first_replica + r;
+        strata_device *device = o->strategy->devices[r];
+        strata_shape shape = variable->copies[r]->shape;
+        memory->ends[r] = strata_shape_elements(shape);
+        if (o->sharded) {
+            const int64_t begin = memory->begins[r] = cut_at(o, variable, id),
+                          end = memory->ends[r] = cut_at(o, variable, id + 1);
+            const int64_t first = model ? model->parameters.blocks[variable->block].begin : 0;
+            shape = STRATA_SHAPE(end - begin);
+            STRATA_TRY(strata_variable_create(device, "parameter shard", STRATA_DTYPE_F32, shape, &memory->shards[r], err));
+            if (model) STRATA_TRY(strata_shards_segments(model, first + begin, first + end, &memory->segments[r], err));
+        }
+        for (int s = 0; s < n_slots; s++)
+            STRATA_TRY(strata_optimizer_make_slot(o->kind, &o->settings, s, device, shape, &memory->slots[s][r], err));
     }
-    const float begin = o->kind->slot_begins ? (float)o->kind->slot_begins(&o->settings) : 0;
-    for (int s = 0; s < o->kind->n_slots(&o->settings); s++)
-        STRATA_TRY(make_copies(o, memory, names[s], begin, &memory->slots[s], err));
-    return is_sharded(o) ? make_copies(o, memory, "parameter shard", 0, &memory->shards, err) : STRATA_OK;
+    return STRATA_OK;
 }
 
 static strata_optimizer_memory *memory_of(strata_distributed_optimizer *o, const strata_distributed_variable *variable,
@@ -153,14 +156,15 @@ typedef struct application {
 /* Whether each replica needs the sum of all gradients: norms are computed over all gradients, and only all_reduce supports a
  * smaller dtype between workers. */
 static bool needs_all_gradients(const strata_distributed_optimizer *o) {
-    return o->settings.clip_norm > 0 || o->settings.clip_global_norm > 0 || o->strategy->workers.wire != STRATA_DTYPE_F32;
+    return strata_optimizer_takes_norms(&o->settings) || o->strategy->workers.wire != STRATA_DTYPE_F32;
 }
 
 /* Lengths of all replicas' parts of a variable. */
-static int64_t *lengths_of(const application *a, int64_t size) {
+static int64_t *lengths_of(const application *a, const strata_distributed_variable *variable) {
     const int n = strata_replica_num_in_sync(a->replica);
-    int64_t *lengths = strata_trace_alloc(a->replica->graph, (size_t)n, sizeof *lengths);
-    for (int r = 0; lengths && r < n; r++) lengths[r] = cut_at(size, r + 1, n) - cut_at(size, r, n);
+    int64_t *lengths = strata_graph_alloc(a->replica->graph, (size_t)n * sizeof *lengths);
+    for (int r = 0; lengths && r < n; r++)
+        lengths[r] = cut_at(a->optimizer, variable, r + 1) - cut_at(a->optimizer, variable, r);
     return lengths;
 }
 
@@ -170,17 +174,18 @@ static strata_tensor *flat(strata_tensor *x) {
 
 /* Sums a gradient over the replicas. With a sharded optimizer, each replica gets only the sum of its own part, unless it needs
  * all of it (needs_all_gradients). */
-static strata_tensor *sum_over_replicas(const application *a, strata_tensor *gradient) {
+static strata_tensor *sum_over_replicas(const application *a, const strata_distributed_variable *variable,
+                                        strata_tensor *gradient) {
     const int n = strata_replica_num_in_sync(a->replica);
     const int64_t size = strata_shape_elements(strata_tensor_shape(gradient));
     if (n == 1) return gradient;
-    if (!is_sharded(a->optimizer) || needs_all_gradients(a->optimizer)) {
+    if (!a->optimizer->sharded || needs_all_gradients(a->optimizer)) {
         const strata_communication_attrs common = {
             .dtype = STRATA_DTYPE_F32, .shape = strata_tensor_shape(gradient), .takes = true};
         return strata_all_reduce_among(a->replica->graph, gradient,
                                        (strata_all_reduce_attrs){.common = common, .gradients = true});
     }
-    const int64_t *lengths = lengths_of(a, size);
+    const int64_t *lengths = lengths_of(a, variable);
     if (!lengths) return gradient;
     return strata_reduce_scatter_parts(a->replica->graph, gradient, STRATA_DTYPE_F32, STRATA_SHAPE(size), (strata_channel){0},
                                        STRATA_REDUCE_SUM, true, lengths, n, strata_replica_id(a->replica));
@@ -188,7 +193,7 @@ static strata_tensor *sum_over_replicas(const application *a, strata_tensor *gra
 
 static void clip(const application *a, strata_tensor **sums, strata_variables variables) {
     strata_tensor *square = NULL;
-    strata_segments *segments = strata_trace_alloc(a->replica->graph, (size_t)variables.n, sizeof *segments);
+    strata_segments *segments = strata_graph_alloc(a->replica->graph, (size_t)variables.n * sizeof *segments);
     if (!segments) return;
     for (int i = 0; i < variables.n; i++)
         if (variables.items[i]->model) segments[i] = variables.items[i]->model->segments[variables.items[i]->block];
@@ -201,12 +206,11 @@ static void update(const application *a, strata_distributed_variable *variable, 
     const strata_distributed_optimizer *o = a->optimizer;
     strata_graph *graph = a->replica->graph;
     const int id = a->replica->id;
-    const int64_t size = strata_shape_elements(variable->copies[id]->shape), begin = memory->begins[id],
-                  own = memory->ends[id] - begin;
+    const int64_t begin = memory->begins[id], own = memory->ends[id] - begin;
     strata_tensor *parameters = strata_variable_read(graph, variable->copies[id]);
     const strata_shape shape = strata_tensor_shape(parameters);
     strata_update u = {.parameters = parameters, .gradients = gradient, .step = a->words};
-    if (variable->model) u.segments = &variable->model->segments[variable->block];
+    if (variable->model) u.segments = o->sharded ? &memory->segments[id] : &variable->model->segments[variable->block];
     for (int s = 0; s < o->kind->n_slots(&o->settings); s++) u.slots[s] = strata_variable_read(graph, memory->slots[s][id]);
     if (!memory->shards) {
         strata_replica_update(a->replica, variable, o->kind->build(&o->settings, &u));
@@ -218,7 +222,7 @@ static void update(const application *a, strata_distributed_variable *variable, 
     u.parameters = strata_assign(strata_variable_read(graph, memory->shards[id]), strata_slice(flat(parameters), &begin, &own));
     strata_tensor *updated = o->kind->build(&o->settings, &u);
     strata_replica_keep(a->replica, updated);
-    const int64_t *lengths = lengths_of(a, size);
+    const int64_t *lengths = lengths_of(a, variable);
     if (!lengths) return;
     strata_tensor *all = strata_all_gather_parts(updated, (strata_channel){0}, 0, lengths,
                                                  strata_replica_num_in_sync(a->replica), strata_replica_id(a->replica));
@@ -257,14 +261,14 @@ void strata_optimizer_apply(strata_replica_context *replica, strata_distributed_
                             strata_tensor *const *gradients, strata_variables variables) {
     if (!strata_need_replica(replica, "strata_optimizer_apply") || !gradients) return;
     application a = {.replica = replica, .optimizer = optimizer};
-    strata_tensor **sums = strata_trace_alloc(replica->graph, (size_t)variables.n, sizeof *sums);
+    strata_tensor **sums = strata_graph_alloc(replica->graph, (size_t)variables.n * sizeof *sums);
     int before = 0;
     if (!sums) return;
     for (int i = 0; i < replica->n_feeds; i++) before += replica->feeds[i].optimizer == optimizer;
     a.words = strata_replica_feed(replica, (strata_feed){.kind = STRATA_FEED_STEP, .optimizer = optimizer, .before = before});
     for (int i = variables.n - 1; i >= 0; i--) { /* the last layers' gradients are computed first */
         if (!gradients[i] || strata_tensor_is_poison(gradients[i]) || !check(&a, variables.items[i])) return;
-        sums[i] = sum_over_replicas(&a, gradients[i]);
+        sums[i] = sum_over_replicas(&a, variables.items[i], gradients[i]);
     }
     clip(&a, sums, variables);
     for (int i = variables.n - 1; i >= 0; i--) {

@@ -14,6 +14,8 @@ typedef struct strata_optimizer_memory {
     int64_t number;
     /* [n_replicas] Each replica of this worker updates the elements [begin, end) of the variable. */
     int64_t *begins, *ends;
+    /* [n_replicas] With a sharded optimizer, for a block of a model: the positions of the parameters in these elements. */
+    strata_segments *segments;
     /* The slots. Each has a copy of end - begin elements on each replica. */
     strata_variable **slots[STRATA_MAX_OPTIMIZER_SLOTS];
     /* With a sharded optimizer: room for the replica's own part of the variable. */
@@ -25,6 +27,8 @@ struct strata_distributed_optimizer {
     strata_strategy *strategy;
     strata_optimizer settings;
     const strata_optimizer_kind *kind;
+    /* Each replica updates a part of each variable. */
+    bool sharded;
     /* The number of updates so far. */
     int64_t steps;
     strata_optimizer_memory *memories;

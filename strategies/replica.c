@@ -36,13 +36,6 @@ void strata_replica_keep(strata_replica_context *replica, strata_tensor *node) {
     add(replica, replica->updates, &replica->n_updates, node);
 }
 
-void *strata_trace_alloc(strata_graph *graph, size_t n, size_t bytes) {
-    void *memory = strata_graph_alloc(graph, (n ? n : 1) * bytes);
-    if (memory) return memset(memory, 0, n * bytes);
-    strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "function: no host memory");
-    return NULL;
-}
-
 static strata_tensor *wrong_context(strata_replica_context *replica) {
     return strata_graph_poison(replica->graph, NULL, STRATA_INVALID, "called in the wrong context");
 }
@@ -53,7 +46,7 @@ strata_tensor *strata_replica_read(strata_replica_context *replica, strata_distr
         return strata_graph_poison(replica->graph, NULL, STRATA_INVALID, "variable %s was made in another strategy's scope",
                                    strata_variable_name(variable->copies[0]));
     strata_tensor *value = strata_variable_read(replica->graph, variable->copies[replica->id]);
-    strata_replica_reading *reading = strata_trace_alloc(replica->graph, 1, sizeof *reading);
+    strata_replica_reading *reading = strata_graph_alloc(replica->graph, sizeof *reading);
     if (!reading) return value;
     *reading = (strata_replica_reading){variable, value, replica->readings};
     replica->readings = reading;

@@ -54,8 +54,8 @@ void strata_worker_batches_destroy(strata_worker_batches *batches) {
     free(batches);
 }
 
-float strata_worker_batches_byte_scale(const strata_worker_batches *batches) {
-    return strata_batches_byte_scale(batches->batches);
+const strata_batches *strata_worker_batches_batch(const strata_worker_batches *batches) {
+    return batches->batches;
 }
 
 int64_t strata_worker_batches_count(const strata_worker_batches *batches) {
@@ -137,13 +137,4 @@ strata_status strata_worker_batches_next(strata_worker_batches *batches, strata_
     STRATA_TRY(batches->own ? next_own(batches, err) : next_shared(batches, err));
     *out_step = batches->step;
     return STRATA_OK;
-}
-
-void strata_worker_batches_write(const strata_worker_batches *batches, int64_t first, int64_t n, void *const *out_inputs,
-                                 void *const *out_targets) {
-    strata_batches_write(batches->batches, batches->step.offset + first, n, out_inputs, out_targets);
-}
-
-void strata_worker_batches_write_weights(const strata_worker_batches *batches, int64_t first, int64_t n, float *out_weights) {
-    strata_batches_write_weights(batches->batches, batches->step.offset + first, n, out_weights);
 }

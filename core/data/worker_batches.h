@@ -31,14 +31,10 @@ typedef struct strata_worker_step {
 STRATA_MUST_USE strata_status strata_worker_batches_create(const strata_strategy *strategy, const strata_dataset *dataset,
                                                            strata_auto_shard policy, const strata_batches_options *opts,
                                                            strata_worker_batches **out_batches, strata_error *err);
-/* As strata_batches_byte_scale. */
-float strata_worker_batches_byte_scale(const strata_worker_batches *batches);
 STRATA_MUST_USE strata_status strata_worker_batches_next(strata_worker_batches *batches, strata_worker_step *out_step,
                                                          strata_error *err);
-/* Rows [first, first + n) of this worker's part of the step. */
-void strata_worker_batches_write(const strata_worker_batches *batches, int64_t first, int64_t n, void *const *out_inputs,
-                                 void *const *out_targets);
-void strata_worker_batches_write_weights(const strata_worker_batches *batches, int64_t first, int64_t n, float *out_weights);
+/* The batch of which this worker computes rows [offset, offset + own) in the step; borrowed. */
+const strata_batches *strata_worker_batches_batch(const strata_worker_batches *batches);
 /* The number of steps in an epoch; 0 if it is not known. */
 int64_t strata_worker_batches_count(const strata_worker_batches *batches);
 void strata_worker_batches_destroy(strata_worker_batches *batches);

@@ -11,6 +11,9 @@
 #include "core/data/format/zip.h"
 #include "core/data/prepare/preprocessing.h"
 #include "core/graph/graph.h"
+#include "core/model/build.h"
+#include "core/model/data.h"
+#include "core/model/registry.h"
 #include "strata/interchange.h"
 
 /* The most Keras layers for one Strata layer: the layer itself and its activation. */

@@ -12,6 +12,7 @@
 #include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
 #include "core/layer/op.h"
+#include "core/model/build.h"
 #include "core/op/ops.h"
 #include "strata/interchange.h"
 

@@ -9,7 +9,8 @@
 #include "core/base/file.h"
 #include "core/base/locale.h"
 #include "core/data/format/safetensors.h"
-#include "core/model/model.h"
+#include "core/model/build.h"
+#include "core/model/data.h"
 #include "strata/interchange.h"
 
 enum { MOST_MAP_BYTES = 16 << 20, WORD_BYTES = 256 };

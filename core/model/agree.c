@@ -7,6 +7,8 @@
  * Everything that a step computes from is described by lines of text, the *terms*: "name\tvalue". A value may be a JSON object,
  * whose members are compared one by one, or begin with STRATA_HASH_MARK. Workers first exchange a hash of their terms. Only if
  * the hashes differ do they exchange the terms, and find the first difference. */
+#include "core/model/agree.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +20,6 @@
 #include "core/base/text.h"
 #include "core/data/describe.h"
 #include "core/data/stage/stage.h"
-#include "core/model/model.h"
 #include "strata/version.h"
 
 #define NOTE_PREFIX "strata." /* of the keys of notes */

@@ -14,7 +14,12 @@
 
 #include "core/base/json.h"
 #include "core/data/format/safetensors.h"
+#include "core/model/data.h"
+#include "core/model/metrics.h"
+#include "core/model/own.h"
+#include "core/model/shards.h"
 #include "core/model/training.h"
+#include "core/model/validation.h"
 
 /* The best epoch so far: its number, and the bits of its loss. This tensor and the parameters of that epoch are present only if
  * there is a best epoch. */

@@ -5,7 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/model/model.h"
+#include "core/model/build.h"
+#include "core/model/metrics.h"
+#include "core/model/own.h"
+#include "core/model/registry.h"
+#include "core/model/shards.h"
 
 #define PRECISION_NOTE "precision"
 
@@ -130,17 +134,17 @@ int strata_model_root(const strata_model *model) {
 }
 
 /* The elements of a new variable are 0. */
-static strata_status make_slot(const strata_model *model, strata_device *device, strata_model_block *own, int slot,
-                               strata_error *err) {
+strata_status strata_optimizer_make_slot(const strata_optimizer_kind *kind, const strata_optimizer *settings, int slot,
+                                         strata_device *device, strata_shape shape, strata_variable **out_slot,
+                                         strata_error *err) {
     static const char *const names[STRATA_MAX_OPTIMIZER_SLOTS] = {"optimizer slot 0", "optimizer slot 1", "optimizer slot 2"};
-    const strata_shape shape = STRATA_SHAPE(own->end - own->begin);
-    STRATA_TRY(strata_variable_create(device, names[slot], STRATA_DTYPE_F32, shape, &own->slots[slot], err));
-    if (!model->optimizer_kind->slot_begins) return STRATA_OK;
+    const float begin = kind->slot_begins ? (float)kind->slot_begins(settings) : 0;
+    STRATA_TRY(strata_variable_create(device, names[slot], STRATA_DTYPE_F32, shape, out_slot, err));
+    if (begin == 0) return STRATA_OK;
     strata_array values;
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, shape, &values, err));
-    float begin = (float)model->optimizer_kind->slot_begins(&model->optimizer);
-    for (int64_t i = 0; i < shape.dims[0]; i++) ((float *)values.data)[i] = begin;
-    strata_status status = strata_variable_set(own->slots[slot], &values, err);
+    for (int64_t i = 0; i < strata_shape_elements(shape); i++) ((float *)values.data)[i] = begin;
+    strata_status status = strata_variable_set(*out_slot, &values, err);
     strata_array_finish(&values);
     return status;
 }
@@ -181,7 +185,8 @@ static strata_status make_block(strata_model *model, int replica, int block, str
         STRATA_TRY(strata_shards_segments(model, own->begin, own->end, &own->segments, err));
         STRATA_TRY(strata_variable_create(device, "parameter shard", STRATA_DTYPE_F32, shape, &own->shard, err));
     }
-    for (int i = 0; i < strata_model_n_slots(model); i++) STRATA_TRY(make_slot(model, device, own, i, err));
+    for (int i = 0; i < strata_model_n_slots(model); i++)
+        STRATA_TRY(strata_optimizer_make_slot(model->optimizer_kind, &model->optimizer, i, device, shape, &own->slots[i], err));
     return STRATA_OK;
 }
 

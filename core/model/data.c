@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Checks that a dataset fits a model, and converts labels to the form that the loss needs. */
+#include "core/model/data.h"
+
 #include <float.h>
 #include <string.h>
 
 #include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/stage/stage.h"
-#include "core/model/model.h"
+#include "core/model/build.h"
 
 size_t strata_input_bytes(const strata_input_spec *input) {
     return (size_t)strata_shape_elements(input->shape) * strata_dtype_bytes(input->dtype);

@@ -9,7 +9,9 @@
 
 #include "core/base/text.h"
 #include "core/graph/graph.h"
-#include "core/model/model.h"
+#include "core/model/build.h"
+#include "core/model/data.h"
+#include "core/model/fit.h"
 #include "core/op/ops.h"
 #include "core/run/executable.h"
 

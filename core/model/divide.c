@@ -14,6 +14,7 @@
 
 #include "core/compile/partition.h"
 #include "core/graph/variable.h"
+#include "core/model/shards.h"
 #include "core/model/step.h"
 #include "core/op/ops.h"
 

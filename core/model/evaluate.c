@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "core/data/batches.h"
-#include "core/model/model.h"
+#include "core/model/data.h"
+#include "core/model/loop.h"
+#include "core/model/metrics.h"
+#include "core/model/own.h"
 #include "strata/callbacks.h"
 
 /* The number of examples in test sets is usually a multiple of 100, so batches of 100 leave no smaller batch, which would need
@@ -77,14 +80,11 @@ static void fill_part(walk *w, const flight *next, const strata_program_part *pa
     const strata_model *model = w->model;
     const bool labels = w->kind == STRATA_PROGRAM_EVALUATE;
     void *inputs[STRATA_MAX_INPUTS], *targets[STRATA_MAX_OUTPUTS];
+    const strata_example_source source = {.batches = w->batches, .dataset = w->dataset, .feed = &w->feed};
     strata_model_slots(model, part, next->slot, inputs, labels ? targets : NULL);
-    strata_batches_write(w->batches, part->first, part->n, inputs, labels ? targets : NULL);
-    for (int i = 0; labels && i < model->n_outputs; i++)
-        strata_model_convert_labels(&model->outputs[i], w->dataset, w->feed.targets[i], part->n, targets[i]);
+    strata_model_write_examples(model, &source, part->first, part->n, inputs, labels ? targets : NULL,
+                                strata_executable_input(part->executable, next->slot, part->example_weights));
     if (part->examples >= 0) *(float *)strata_executable_input(part->executable, next->slot, part->examples) = (float)part->n;
-    if (part->example_weights >= 0)
-        strata_batches_write_weights(w->batches, part->first, part->n,
-                                     strata_executable_input(part->executable, next->slot, part->example_weights));
 }
 
 /* Writes and submits the current batch of n examples. */
@@ -161,7 +161,7 @@ strata_status strata_model_evaluate(strata_model *model, const strata_dataset *d
               .dataset = dataset,
               .kind = STRATA_PROGRAM_EVALUATE,
               .feed = feed,
-              .form.weighted = strata_dataset_has_weights(dataset),
+              .form.weighted = strata_model_weighs(dataset, NULL),
               .take = take_sums};
     STRATA_TRY(strata_callbacks_call(model, STRATA_EVENT_TEST_BEGIN, NULL, err));
     memset(model->metrics.sums, 0, (size_t)model->metrics.n_sums * sizeof *model->metrics.sums);
@@ -187,7 +187,7 @@ strata_status strata_model_evaluate_batch(strata_model *model, const strata_data
               .kind = STRATA_PROGRAM_EVALUATE,
               .feed = *feed,
               .batches = batches,
-              .form = {.weighted = strata_dataset_has_weights(dataset), .byte_scale = strata_batches_byte_scale(batches)},
+              .form = {.weighted = strata_model_weighs(dataset, NULL), .byte_scale = strata_batches_byte_scale(batches)},
               .take = take_batch_sums,
               .sums = out_sums};
     STRATA_TRY(submit(&w, n, err));

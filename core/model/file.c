@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "core/data/format/safetensors.h"
-#include "core/model/model.h"
+#include "core/model/checkpoint.h"
+#include "core/model/data.h"
 #include "core/model/notes.h"
 
 typedef struct written {

@@ -9,7 +9,11 @@
 #include <string.h>
 
 #include "core/data/stage/stage.h"
+#include "core/model/agree.h"
+#include "core/model/data.h"
+#include "core/model/own.h"
 #include "core/model/training.h"
+#include "core/model/validation.h"
 #include "core/run/device.h"
 
 static const double SECONDS_BETWEEN_POLLS = 0.25;
@@ -36,14 +40,14 @@ void strata_history_finish(strata_history *history) {
 static strata_status balance(fit *f, int64_t n, strata_error *err) {
     strata_strategy *strategy = f->model->strategy;
     strata_model_program *program = NULL;
-    f->next_balance += STEPS_BETWEEN_BALANCES;
+    f->due.next_balance += STEPS_BETWEEN_BALANCES;
     double *spent = calloc((size_t)strategy->n_replicas, sizeof *spent);
     if (!spent) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d replicas", strategy->n_replicas);
-    strata_status status = strata_model_get_program(f->model, f->kind, n, f->form, &program, err);
+    strata_status status = strata_model_get_program(f->model, f->step.kind, n, f->step.form, &program, err);
     for (int r = 0; r < strategy->n_replicas && !status; r++) spent[r] = strata_group_replica_seconds(program->group, r);
     if (!status && strata_strategy_balance(strategy, n, spent)) {
         status = strata_fit_submit_prepared(f, err);
-        while (f->n_runs && !status) status = strata_fit_finish_oldest(f, err);
+        while (f->queue.n && !status) status = strata_fit_finish_oldest(f, err);
         if (!status) strata_model_free_programs(f->model);
     }
     free(spent);
@@ -52,27 +56,27 @@ static strata_status balance(fit *f, int64_t n, strata_error *err) {
 
 /* ---- stopping within an epoch ---- */
 
-/* Sets f->stopped if the fit ends before the next step. If one of several workers wants to end, all end before the same step:
+/* Sets f->end.now if the fit ends before the next step. If one of several workers wants to end, all end before the same step:
  * about four times a second they exchange whether to stop, and also agree after how many steps they do so again. */
 static strata_status poll_stop(fit *f, strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
-    if (f->accumulated.n) return STRATA_OK; /* the step's batches are not complete */
+    if (f->step.accumulated.n) return STRATA_OK; /* the step's batches are not complete */
     if (!strata_strategy_has_workers(f->model->strategy)) {
-        f->stopped = f->stop_now;
+        f->end.now = f->end.wanted;
         return STRATA_OK;
     }
-    f->save_now = false;
-    if (--f->steps_until_poll > 0) return STRATA_OK;
-    const double now = strata_fit_seconds(), each = (now - f->last_poll) / (double)f->poll_interval;
-    double steps = each > 0 && f->last_poll > 0 ? SECONDS_BETWEEN_POLLS / each : 1;
+    f->due.save_now = false;
+    if (--f->due.steps_until_poll > 0) return STRATA_OK;
+    const double now = strata_fit_seconds(), each = (now - f->due.last_poll) / (double)f->due.poll_interval;
+    double steps = each > 0 && f->due.last_poll > 0 ? SECONDS_BETWEEN_POLLS / each : 1;
     if (!(steps > 1)) steps = 1;
-    const bool due = f->checkpoints && workers->rank == 0 && strata_checkpoint_folder_due(f->checkpoints, false);
-    int32_t sums[3] = {f->stop_now, steps < 1e5 ? (int32_t)steps : 100000, due};
+    const bool due = f->due.checkpoints && workers->rank == 0 && strata_checkpoint_folder_due(f->due.checkpoints, false);
+    int32_t sums[3] = {f->end.wanted, steps < 1e5 ? (int32_t)steps : 100000, due};
     STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, sums, sums, 3, err));
-    f->stopped = sums[0] > 0;
-    f->save_now = sums[2] > 0;
-    f->steps_until_poll = f->poll_interval = sums[1] / workers->n;
-    f->last_poll = now;
+    f->end.now = sums[0] > 0;
+    f->due.save_now = sums[2] > 0;
+    f->due.steps_until_poll = f->due.poll_interval = sums[1] / workers->n;
+    f->due.last_poll = now;
     return STRATA_OK;
 }
 
@@ -95,11 +99,11 @@ static int64_t n_separate_readers(const fit *f) {
 static strata_status skip_steps(fit *f, strata_error *err) {
     const strata_model_position *done = &f->model->position;
     strata_worker_step rows;
-    int64_t examples = f->examples_skipped;
+    int64_t examples = f->epoch.n_skipped;
     const int64_t size = strata_dataset_size(f->dataset);
-    if (f->examples_skipped > (size >= 0 ? size : INT64_MAX)) return fail_short_epoch(f, err);
+    if (f->epoch.n_skipped > (size >= 0 ? size : INT64_MAX)) return fail_short_epoch(f, err);
     while (examples < done->examples) {
-        STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
+        STRATA_TRY(strata_worker_batches_next(f->epoch.batches, &rows, err));
         if (!rows.n) return fail_short_epoch(f, err);
         examples += rows.n;
     }
@@ -108,8 +112,8 @@ static strata_status skip_steps(fit *f, strata_error *err) {
                            "fit: %lld examples of epoch %d were trained on, which is not between two batches; go on with the "
                            "batches that the training was begun with",
                            (long long)done->examples, f->progress.epoch + 1);
-    f->progress.step = f->accumulated.step = f->next_step = done->steps;
-    f->n_examples = f->n_measured = done->examples;
+    f->progress.step = f->step.accumulated.step = f->epoch.next_step = done->steps;
+    f->epoch.n_examples = f->epoch.n_measured = done->examples;
     f->model->position = (strata_model_position){0};
     return STRATA_OK;
 }
@@ -119,7 +123,7 @@ static strata_status skip_steps(fit *f, strata_error *err) {
 /* Submits the prepared steps, and waits until all steps are done and their callbacks have returned. */
 static strata_status complete(fit *f, strata_error *err) {
     STRATA_TRY(strata_fit_submit_prepared(f, err));
-    while (f->n_runs) STRATA_TRY(strata_fit_finish_oldest(f, err));
+    while (f->queue.n) STRATA_TRY(strata_fit_finish_oldest(f, err));
     return STRATA_OK;
 }
 
@@ -137,27 +141,26 @@ static strata_status complete_and_share_rate(fit *f, strata_error *err) {
 }
 
 static strata_status begin_epoch(fit *f, strata_error *err) {
-    f->epoch_began = strata_fit_seconds();
-    f->in_epoch = true;
+    f->epoch.began = strata_fit_seconds();
+    f->epoch.open = true;
     const strata_model_position *done = &f->model->position;
     const bool by_examples = !n_separate_readers(f) && !strata_dataset_element_spec(f->dataset).is_batch;
-    f->examples_skipped = by_examples && done->steps ? done->examples : 0;
-    strata_batches_options batches = strata_fit_batches_options(f, 0);
-    batches.bytes = strata_model_takes_bytes(f->model, batches.batch);
-    STRATA_TRY(strata_worker_batches_create(f->model->strategy, f->dataset, f->opts.auto_shard, &batches, &f->batches, err));
-    f->form.byte_scale = strata_worker_batches_byte_scale(f->batches);
-    f->progress.steps = (strata_worker_batches_count(f->batches) + f->accumulate - 1) / f->accumulate;
-    if (f->examples_skipped && f->progress.steps) {
-        const int64_t each = f->opts.batch * f->accumulate;
-        f->progress.steps = done->steps + (strata_dataset_size(f->dataset) - f->examples_skipped + each - 1) / each;
-    }
-    const int64_t most = f->opts.steps_per_epoch;
-    if (most && (!f->progress.steps || most < f->progress.steps)) f->progress.steps = most;
-    f->n_examples = f->n_measured = f->scores.n = 0;
-    f->accumulated = (strata_fit_run){0};
+    f->epoch.n_skipped = by_examples && done->steps ? done->examples : 0;
+    strata_batches_options batches = strata_fit_batches_options(f->model, f->dataset, &f->feed, &f->opts, f->progress.epoch, 0);
+    batches.skip = f->epoch.n_skipped;
+    STRATA_TRY(
+        strata_worker_batches_create(f->model->strategy, f->dataset, f->opts.auto_shard, &batches, &f->epoch.batches, err));
+    f->step.form.byte_scale = strata_batches_byte_scale(strata_worker_batches_batch(f->epoch.batches));
+    int64_t n_batches = strata_worker_batches_count(f->epoch.batches);
+    if (f->epoch.n_skipped && n_batches > 0)
+        n_batches = done->steps * f->step.n_batches +
+                    (strata_dataset_size(f->dataset) - f->epoch.n_skipped + f->opts.batch - 1) / f->opts.batch;
+    f->progress.steps = strata_fit_count_steps(&f->opts, n_batches, f->step.n_batches);
+    f->epoch.n_examples = f->epoch.n_measured = f->epoch.scores.n = 0;
+    f->step.accumulated = (strata_fit_run){0};
     STRATA_TRY(done->steps ? strata_model_read_sums(f->model, err) : strata_model_reset_sums(f->model, err));
-    for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->sums[i] = done->steps ? f->model->metrics.sums[i] : 0;
-    f->progress.step = f->next_step = 0;
+    for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->epoch.sums[i] = done->steps ? f->model->metrics.sums[i] : 0;
+    f->progress.step = f->epoch.next_step = 0;
     f->progress.epoch_end = false;
     f->progress.metrics = f->progress.validation = (strata_metrics){0};
     strata_fit_call(f, STRATA_EVENT_EPOCH_BEGIN);
@@ -167,20 +170,20 @@ static strata_status begin_epoch(fit *f, strata_error *err) {
 
 /* Stores in the model how many steps of the epoch are done, for a checkpoint or a later fit. */
 static void save_position(fit *f) {
-    f->model->position = (strata_model_position){f->progress.step, f->n_examples, n_separate_readers(f)};
+    f->model->position = (strata_model_position){f->progress.step, f->epoch.n_examples, n_separate_readers(f)};
 }
 
 /* Writes a checkpoint after the step that was submitted last, if one is due. */
 static strata_status save_if_due(fit *f, strata_error *err) {
-    if (!f->checkpoints || f->accumulated.n) return STRATA_OK;
+    if (!f->due.checkpoints || f->step.accumulated.n) return STRATA_OK;
     /* If each worker writes a part, all must make the same decision. This is so by the number of steps; by time rank 0 decides
      * (poll_stop). */
-    const bool agreed = strata_checkpoint_folder_is_shared(f->checkpoints) && f->opts.checkpoint->every_seconds > 0;
-    if (!(agreed ? f->save_now : strata_checkpoint_folder_due(f->checkpoints, false))) return STRATA_OK;
-    f->save_now = false;
+    const bool agreed = strata_checkpoint_folder_is_shared(f->due.checkpoints) && f->opts.checkpoint->every_seconds > 0;
+    if (!(agreed ? f->due.save_now : strata_checkpoint_folder_due(f->due.checkpoints, false))) return STRATA_OK;
+    f->due.save_now = false;
     STRATA_TRY(complete(f, err));
     save_position(f);
-    const strata_status status = strata_checkpoint_folder_save(f->checkpoints, f->progress.epoch, err);
+    const strata_status status = strata_checkpoint_folder_save(f->due.checkpoints, f->progress.epoch, err);
     f->model->position = (strata_model_position){0};
     return status;
 }
@@ -191,29 +194,29 @@ static bool stops_before_step(const fit *f, strata_status status) {
     bool interrupted = false; /* a driver's compilation was interrupted, and not a callback that returned INTERRUPTED */
     for (int r = 0; r < f->model->strategy->n_replicas; r++)
         interrupted |= f->model->replicas[r].device->given_up.status == STRATA_INTERRUPTED;
-    return status == STRATA_INTERRUPTED && interrupted && f->history.n_steps && !f->accumulated.n &&
+    return status == STRATA_INTERRUPTED && interrupted && f->history.n_steps && !f->step.accumulated.n &&
            !strata_strategy_has_workers(f->model->strategy);
 }
 
 /* Submits one more batch. *more: whether there was one; false at the end of the epoch and when the fit stops. */
 static strata_status next_batch(fit *f, bool *more, strata_error *err) {
     strata_worker_step rows;
-    const double began = f->trace ? strata_trace_now() : 0;
+    const double began = f->tracing.now ? strata_trace_now() : 0;
     *more = false;
-    STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
+    STRATA_TRY(strata_worker_batches_next(f->epoch.batches, &rows, err));
     strata_fit_add_to_trace(f, "next batch", f->model->optimizer_steps, began);
     if (!rows.n) return STRATA_OK;
     STRATA_TRY(strata_model_poll(f->model, err));
     STRATA_TRY(poll_stop(f, err));
-    if (f->stopped) return STRATA_OK;
+    if (f->end.now) return STRATA_OK;
     STRATA_TRY(save_if_due(f, err));
-    if (f->model->strategy->auto_split && f->history.n_steps >= f->next_balance) STRATA_TRY(balance(f, rows.own, err));
-    if (!f->accumulated.n) strata_fit_call(f, STRATA_EVENT_BATCH_BEGIN);
+    if (f->model->strategy->auto_split && f->history.n_steps >= f->due.next_balance) STRATA_TRY(balance(f, rows.own, err));
+    if (!f->step.accumulated.n) strata_fit_call(f, STRATA_EVENT_BATCH_BEGIN);
     const strata_status status =
-        f->accumulate > 1 ? strata_fit_accumulate(f, &rows, err) : strata_fit_submit(f, f->next_step, &rows, err);
+        f->step.n_batches > 1 ? strata_fit_accumulate(f, &rows, err) : strata_fit_submit(f, f->epoch.next_step, &rows, err);
     *more = !status;
     if (!stops_before_step(f, status)) return status;
-    f->stopped = true;
+    f->end.now = true;
     return STRATA_OK;
 }
 
@@ -225,31 +228,33 @@ static bool runs_at_once(const fit *f) {
 
 /* Submits the batches of one step. *more: whether there was a step; false at the end of the epoch and when the fit stops. */
 static strata_status next_step(fit *f, bool *more, strata_error *err) {
-    *more = !f->opts.steps_per_epoch || f->next_step < f->opts.steps_per_epoch;
+    *more = !f->opts.steps_per_epoch || f->epoch.next_step < f->opts.steps_per_epoch;
     if (*more && strata_fit_trace_turns(f)) {
         STRATA_TRY(complete(f, err));
         STRATA_TRY(strata_fit_turn_trace(f, err));
     }
-    for (int64_t i = 0; i < f->accumulate && *more; i++) {
+    for (int64_t i = 0; i < f->step.n_batches && *more; i++) {
         STRATA_TRY(next_batch(f, more, err));
-        if (!*more && f->accumulated.n) STRATA_TRY(strata_fit_submit_accumulated(f, err)); /* the last step has fewer batches */
+        if (!*more && f->step.accumulated.n)
+            STRATA_TRY(strata_fit_submit_accumulated(f, err)); /* the last step has fewer batches */
     }
-    if (*more) f->next_step++, f->n_begun++;
+    if (*more) f->epoch.next_step++, f->n_begun++;
     if (*more && f->opts.wait_each_step) return complete_and_share_rate(f, err);
     /* The step has already been made, so the caller of strata_fit_step gets it at once. */
-    return *more && f->stepped && runs_at_once(f) ? complete(f, err) : STRATA_OK;
+    return *more && f->reports.wanted && runs_at_once(f) ? complete(f, err) : STRATA_OK;
 }
 
 /* Waits for all steps and computes the epoch's metrics. */
 static strata_status finish_steps(fit *f, strata_error *err) {
-    if (!f->n_examples && !f->stopped)
+    if (!f->epoch.n_examples && !f->end.now)
         return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
     STRATA_TRY(complete(f, err));
-    if (!f->stopped) STRATA_TRY(average(f, err));
+    if (!f->end.now) STRATA_TRY(average(f, err));
     STRATA_TRY(strata_model_read_sums(f->model, err));
     /* If the fit ends within an epoch, workers may end it at different times. */
-    if (!f->stopped) STRATA_TRY(strata_scores_gather(f->model, &f->scores, err));
-    if (f->n_examples) f->progress.metrics = strata_model_metrics(f->model, f->model->metrics.sums, f->n_examples, &f->scores);
+    if (!f->end.now) STRATA_TRY(strata_scores_gather(f->model, &f->epoch.scores, err));
+    if (f->epoch.n_examples)
+        f->progress.metrics = strata_model_metrics(f->model, f->model->metrics.sums, f->epoch.n_examples, &f->epoch.scores);
     return STRATA_OK;
 }
 
@@ -259,9 +264,9 @@ static strata_status end_epoch(fit *f, strata_error *err) {
     strata_progress *p = &f->progress;
     strata_history *h = &f->history;
     p->epoch_end = true;
-    p->epoch_seconds = strata_fit_seconds() - f->epoch_began;
-    const double began = f->trace ? strata_trace_now() : 0;
-    STRATA_TRY(strata_validation_run(f->model, &f->opts, p->epoch, &p->validation, &f->stop, err));
+    p->epoch_seconds = strata_fit_seconds() - f->epoch.began;
+    const double began = f->tracing.now ? strata_trace_now() : 0;
+    STRATA_TRY(strata_validation_run(f->model, &f->opts, p->epoch, &p->validation, &f->end.after_epoch, err));
     if (f->opts.validation) strata_fit_add_to_trace(f, "validation", f->model->optimizer_steps, began);
     h->epochs[h->n_epochs] = p->metrics;
     h->epoch_seconds[h->n_epochs] = p->epoch_seconds;
@@ -271,27 +276,27 @@ static strata_status end_epoch(fit *f, strata_error *err) {
     STRATA_TRY(strata_fit_report(f, err));
     STRATA_TRY(strata_model_share_rate(f->model, err));
     if (strata_strategy_has_workers(f->model->strategy)) {
-        const bool due = f->checkpoints && workers->rank == 0 && strata_checkpoint_folder_due(f->checkpoints, true);
-        int32_t sums[3] = {f->stop, due, f->stop_now};
+        const bool due = f->due.checkpoints && workers->rank == 0 && strata_checkpoint_folder_due(f->due.checkpoints, true);
+        int32_t sums[3] = {f->end.after_epoch, due, f->end.wanted};
         STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, sums, sums, 3, err));
-        f->stop = sums[0] > 0;
-        f->save_now = sums[1] > 0;
-        if (sums[2]) f->steps_until_poll = 1; /* all stop before the first step of the next epoch */
+        f->end.after_epoch = sums[0] > 0;
+        f->due.save_now = sums[1] > 0;
+        if (sums[2]) f->due.steps_until_poll = 1; /* all stop before the first step of the next epoch */
     } else {
-        f->save_now = f->checkpoints && strata_checkpoint_folder_due(f->checkpoints, true);
+        f->due.save_now = f->due.checkpoints && strata_checkpoint_folder_due(f->due.checkpoints, true);
     }
-    if (!f->checkpoints) return STRATA_OK;
-    const bool last = p->epoch + 1 == p->epochs || f->stop;
-    if (!f->save_now && !(last && strata_checkpoint_folder_is_new(f->checkpoints))) return STRATA_OK;
-    return strata_checkpoint_folder_save(f->checkpoints, p->epoch + 1, err);
+    if (!f->due.checkpoints) return STRATA_OK;
+    const bool last = p->epoch + 1 == p->epochs || f->end.after_epoch;
+    if (!f->due.save_now && !(last && strata_checkpoint_folder_is_new(f->due.checkpoints))) return STRATA_OK;
+    return strata_checkpoint_folder_save(f->due.checkpoints, p->epoch + 1, err);
 }
 
 /* Closes the batches of an epoch that is complete or was stopped. */
 static void close_epoch(fit *f) {
-    if (!f->in_epoch) return;
-    f->in_epoch = false;
-    strata_worker_batches_destroy(f->batches);
-    f->batches = NULL;
+    if (!f->epoch.open) return;
+    f->epoch.open = false;
+    strata_worker_batches_destroy(f->epoch.batches);
+    f->epoch.batches = NULL;
     strata_fit_add_epoch_to_trace(f);
 }
 
@@ -299,7 +304,7 @@ static void close_epoch(fit *f) {
 static strata_status stop_here(fit *f, strata_error *err) {
     strata_model *model = f->model;
     save_position(f);
-    f->history.stopped = f->finished = true;
+    f->history.stopped = f->end.reached = true;
     if (model->apart) {
         float *own;
         STRATA_TRY(strata_model_gather_own(model, &own, err));
@@ -307,14 +312,14 @@ static strata_status stop_here(fit *f, strata_error *err) {
         strata_model_forget_interrupted(model);
         model->interrupted = own;
     }
-    return f->checkpoints && strata_checkpoint_folder_is_new(f->checkpoints)
-               ? strata_checkpoint_folder_save(f->checkpoints, f->progress.epoch, err)
+    return f->due.checkpoints && strata_checkpoint_folder_is_new(f->due.checkpoints)
+               ? strata_checkpoint_folder_save(f->due.checkpoints, f->progress.epoch, err)
                : STRATA_OK;
 }
 
 /* Called after the last epoch. With restore_best, it sets the parameters to those of the best epoch. */
 static strata_status finish_epochs(fit *f, strata_error *err) {
-    f->finished = true;
+    f->end.reached = true;
     f->history.best_epoch = (int)f->model->best.epochs - 1;
     return strata_validation_restore(f->model, &f->opts, err);
 }
@@ -322,22 +327,22 @@ static strata_status finish_epochs(fit *f, strata_error *err) {
 /* Makes one step, or ends the epoch if there is none. */
 static strata_status advance(fit *f, strata_error *err) {
     bool more;
-    if (!f->began_callbacks) strata_fit_call(f, STRATA_EVENT_TRAIN_BEGIN);
-    f->began_callbacks = true;
-    if (!f->in_epoch && f->progress.epoch_end) f->progress.epoch++;
-    if (!f->in_epoch) STRATA_TRY(begin_epoch(f, err));
+    if (!f->end.began_callbacks) strata_fit_call(f, STRATA_EVENT_TRAIN_BEGIN);
+    f->end.began_callbacks = true;
+    if (!f->epoch.open && f->progress.epoch_end) f->progress.epoch++;
+    if (!f->epoch.open) STRATA_TRY(begin_epoch(f, err));
     STRATA_TRY(next_step(f, &more, err));
     if (more) return STRATA_OK;
     STRATA_TRY(finish_steps(f, err));
     close_epoch(f);
-    if (f->stopped) {
+    if (f->end.now) {
         STRATA_TRY(stop_here(f, err));
     } else {
         STRATA_TRY(end_epoch(f, err));
-        if (f->progress.epoch + 1 < f->opts.epochs && !f->stop) return STRATA_OK;
+        if (f->progress.epoch + 1 < f->opts.epochs && !f->end.after_epoch) return STRATA_OK;
         STRATA_TRY(finish_epochs(f, err));
     }
-    return f->callback_status ? strata_fail(err, f->callback_status, "%s", f->callback_error.message) : STRATA_OK;
+    return f->end.callback_status ? strata_fail(err, f->end.callback_status, "%s", f->end.callback_error.message) : STRATA_OK;
 }
 
 /* If workers read separate batches, the examples that each of them has read depend on the number of workers, so an epoch must
@@ -419,21 +424,17 @@ static strata_status allocate_runs(fit *f, strata_error *err) {
     const bool cpu = strata_device_get_info(strategy->devices[0])->device_class == STRATA_DEVICE_CPU;
     int64_t steps_per_call = cpu ? (may_adapt_call(f) ? SHORT_STEPS_A_CALL : 1) : f->opts.steps_per_execution;
     if (strategy->auto_split || f->opts.wait_each_step) steps_per_call = 1;
-    for (int r = 0; r < strategy->n_devices; r++) {
-        const int most = strata_device_most_runs(strategy->devices[r]);
-        steps_per_call = most < steps_per_call ? most : steps_per_call;
-    }
     if (steps_per_call > STRATA_MAX_SLOTS / 2) steps_per_call = STRATA_MAX_SLOTS / 2;
-    f->most_per_call = steps_per_call > 1 ? (int)steps_per_call : 1;
-    f->steps_per_call = cpu ? 1 : f->most_per_call;
-    f->max_runs = f->steps_per_call > 1 ? 2 * f->steps_per_call : MAX_RUNS;
-    f->form.n_slots = f->most_per_call > 1 ? 2 * f->most_per_call : 0;
-    const size_t most_runs = f->most_per_call > 1 ? 2 * (size_t)f->most_per_call : MAX_RUNS;
-    f->runs = calloc(most_runs, sizeof *f->runs);
-    f->events = f->stepped ? calloc(most_runs + 4, sizeof *f->events) : NULL;
-    return f->runs && (f->events || !f->stepped)
+    f->queue.most_per_call = strata_strategy_steps_per_call(strategy, steps_per_call);
+    f->queue.per_call = cpu ? 1 : f->queue.most_per_call;
+    f->queue.most = f->queue.per_call > 1 ? 2 * f->queue.per_call : MAX_RUNS;
+    f->step.form.n_slots = f->queue.most_per_call > 1 ? 2 * f->queue.most_per_call : 0;
+    const size_t most_runs = f->queue.most_per_call > 1 ? 2 * (size_t)f->queue.most_per_call : MAX_RUNS;
+    f->queue.runs = calloc(most_runs, sizeof *f->queue.runs);
+    f->reports.events = f->reports.wanted ? calloc(most_runs + 4, sizeof *f->reports.events) : NULL;
+    return f->queue.runs && (f->reports.events || !f->reports.wanted)
                ? STRATA_OK
-               : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d steps", f->most_per_call);
+               : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d steps", f->queue.most_per_call);
 }
 
 /* Checks that a checkpoint is continued with its own data and options. Only rank 0 has read the checkpoint. */
@@ -446,7 +447,13 @@ static strata_status begin_training(fit *f, strata_error *err) {
     model->training = NULL;
     model->fitted.dataset = f->dataset;
     model->fitted.opts = &f->opts;
+    const int64_t before = strata_training_batch_before(model);
     strata_status status = goes_on && model->continued ? strata_training_compare(model, err) : STRATA_OK;
+    if (!status && model->strategy->trainer && f->opts.first_step && before && before != f->opts.batch)
+        status = strata_fail(err, STRATA_INVALID,
+                             "fit: the epoch was begun with a batch of %lld, and would go on with %lld; strategy %s counts an "
+                             "epoch's steps, which all have one batch size: give %lld, or go on at the beginning of an epoch",
+                             (long long)before, (long long)f->opts.batch, model->strategy->name, (long long)before);
     int32_t rank_0_status = (int32_t)status;
     strata_error lost = {0};
     const strata_status sent =
@@ -479,25 +486,28 @@ static strata_status begin(fit *f, strata_error *err) {
     STRATA_TRY(begin_training(f, err));
     STRATA_TRY(make_history(f, err));
     if (model->strategy->trainer) return STRATA_OK;
-    f->accumulate = strata_model_accumulates(model);
-    f->form.weighted = f->opts.class_weights || strata_dataset_has_weights(f->dataset);
-    f->kind = f->accumulate > 1 ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN;
+    f->step.n_batches = strata_model_accumulates(model);
+    f->step.form.weighted = strata_model_weighs(f->dataset, f->opts.class_weights);
+    f->step.kind = f->step.n_batches > 1 ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN;
     int64_t size = strata_dataset_size(f->dataset), first, share;
     strata_strategy_worker_share(model->strategy, f->opts.batch, model->strategy->workers.rank, &first, &share);
     /* A batch that is not larger than the data is checked when its program is compiled. */
-    if (size >= 0 && f->opts.batch > size && share) STRATA_TRY(strata_model_check_batch(model, f->kind, share, err));
-    f->progress = (strata_progress){
-        .model = model, .epoch = f->opts.first_epoch, .epochs = f->opts.epochs, .stop = &f->stop, .stop_now = &f->stop_now};
-    f->sums = calloc((size_t)model->metrics.n_sums, sizeof *f->sums);
-    f->added = calloc((size_t)model->metrics.n_sums + 2, sizeof *f->added);
-    if (!f->sums || !f->added) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for its metrics");
-    f->steps_until_poll = f->poll_interval = 1;
+    if (size >= 0 && f->opts.batch > size && share) STRATA_TRY(strata_model_check_batch(model, f->step.kind, share, err));
+    f->progress = (strata_progress){.model = model,
+                                    .epoch = f->opts.first_epoch,
+                                    .epochs = f->opts.epochs,
+                                    .stop = &f->end.after_epoch,
+                                    .stop_now = &f->end.wanted};
+    f->epoch.sums = calloc((size_t)model->metrics.n_sums, sizeof *f->epoch.sums);
+    f->epoch.added = calloc((size_t)model->metrics.n_sums + 2, sizeof *f->epoch.added);
+    if (!f->epoch.sums || !f->epoch.added) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for its metrics");
+    f->due.steps_until_poll = f->due.poll_interval = 1;
     if (model->interrupted && f->opts.first_step) STRATA_TRY(strata_model_write_own(model, model->interrupted, err));
     strata_model_forget_interrupted(model);
     if (!f->opts.first_step) model->position = (strata_model_position){0};
     STRATA_TRY(allocate_runs(f, err));
     STRATA_TRY(strata_validation_begin(model, &f->opts, err));
-    if (f->opts.checkpoint) STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->checkpoints, err));
+    if (f->opts.checkpoint) STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->due.checkpoints, err));
     if (f->opts.first_epoch == f->opts.epochs || strata_validation_is_over(model, &f->opts)) STRATA_TRY(finish_epochs(f, err));
     return f->opts.trace ? strata_fit_begin_trace(f, err) : STRATA_OK;
 }
@@ -505,34 +515,34 @@ static strata_status begin(fit *f, strata_error *err) {
 /* Ends the fit: waits for all runs, closes the epoch, the checkpoints and the trace. Returns OK if the failure was already
  * returned by the step that failed. */
 static strata_status finish(fit *f, strata_error *err) {
-    strata_status status = f->failure;
+    strata_status status = f->end.failure;
     /* strata_fit_step has returned the failure, unless it reports older steps first. */
-    const bool reported = status != STRATA_OK && !f->failed.status;
-    if (f->failed.status) strata_fail(err, f->failed.status, "%s", f->failed.message);
+    const bool reported = status != STRATA_OK && !f->reports.failed.status;
+    if (f->reports.failed.status) strata_fail(err, f->reports.failed.status, "%s", f->reports.failed.message);
     strata_fit_drain(f);
     close_epoch(f);
-    if (f->began_callbacks) strata_fit_call(f, STRATA_EVENT_TRAIN_END);
-    if (!f->failure && f->callback_status) {
-        f->failure = status = strata_fail(err, f->callback_status, "%s", f->callback_error.message);
+    if (f->end.began_callbacks) strata_fit_call(f, STRATA_EVENT_TRAIN_END);
+    if (!f->end.failure && f->end.callback_status) {
+        f->end.failure = status = strata_fail(err, f->end.callback_status, "%s", f->end.callback_error.message);
         err = NULL;
     }
     end_training(f);
     f->model->rate.locked = false;
-    free(f->runs);
-    free(f->events);
-    free(f->sums);
-    free(f->added);
-    strata_scores_finish(&f->scores);
+    free(f->queue.runs);
+    free(f->reports.events);
+    free(f->epoch.sums);
+    free(f->epoch.added);
+    strata_scores_finish(&f->epoch.scores);
     f->model->fitting = false;
-    f->events = NULL;
-    f->runs = NULL;
-    f->sums = NULL;
-    f->added = NULL;
+    f->reports.events = NULL;
+    f->queue.runs = NULL;
+    f->epoch.sums = NULL;
+    f->epoch.added = NULL;
     if (!status && !f->history.stopped) strata_validation_forget(f->model);
     f->history.loss_scale = f->model->scale.value;
-    const strata_status saved = strata_checkpoint_folder_close(f->checkpoints, status ? NULL : err);
+    const strata_status saved = strata_checkpoint_folder_close(f->due.checkpoints, status ? NULL : err);
     if (!status) status = saved;
-    const strata_status traced = f->traced ? strata_fit_end_trace(f, status, status ? NULL : err) : STRATA_OK;
+    const strata_status traced = f->tracing.trace ? strata_fit_end_trace(f, status, status ? NULL : err) : STRATA_OK;
     if (!status) status = traced;
     return reported ? STRATA_OK : status;
 }
@@ -544,15 +554,18 @@ static strata_status create(strata_model *model, const strata_dataset *dataset, 
     fit *f = malloc(sizeof *f);
     if (!f) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory");
     model->fitting = true;
-    *f = (fit){
-        .model = model, .dataset = dataset, .stepped = stepped, .began = strata_fit_seconds(), .next_balance = FIRST_BALANCE};
+    *f = (fit){.model = model,
+               .dataset = dataset,
+               .reports.wanted = stepped,
+               .began = strata_fit_seconds(),
+               .due.next_balance = FIRST_BALANCE};
     if (opts) f->opts = *opts;
     f->opts.epochs = f->opts.epochs == STRATA_NO_EPOCHS ? 0 : f->opts.epochs ? f->opts.epochs : 1;
     if (!f->opts.batch) f->opts.batch = 32;
     if (f->opts.check_repeats) f->opts.wait_each_step = true;
-    f->failure = begin(f, err);
+    f->end.failure = begin(f, err);
     *out_fit = f;
-    return f->failure;
+    return f->end.failure;
 }
 
 strata_status strata_fit_begin(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
@@ -573,34 +586,34 @@ strata_status strata_fit_begin(strata_model *model, const strata_dataset *datase
 
 strata_status strata_fit_step(strata_fit *fit, const strata_progress **out_progress, strata_error *err) {
     *out_progress = NULL;
-    if (fit->failure && !fit->failed.status)
+    if (fit->end.failure && !fit->reports.failed.status)
         return strata_fail(err, STRATA_INVALID, "fit_step: the fit has failed before; strata_fit_end is left to be called");
     fit->model->rate.locked = true;
-    while (!fit->n_events && !fit->finished && !fit->failure) fit->failure = advance(fit, &fit->failed);
+    while (!fit->reports.n && !fit->end.reached && !fit->end.failure) fit->end.failure = advance(fit, &fit->reports.failed);
     /* Steps that ended before a failure are reported before it. */
-    if (fit->failure && (!fit->n_events || fit->failure == STRATA_INTERRUPTED)) {
-        const strata_error failed = fit->failed;
-        fit->failed = (strata_error){0};
-        return strata_fail(err, fit->failure, "%s", failed.message);
+    if (fit->end.failure && (!fit->reports.n || fit->end.failure == STRATA_INTERRUPTED)) {
+        const strata_error failed = fit->reports.failed;
+        fit->reports.failed = (strata_error){0};
+        return strata_fail(err, fit->end.failure, "%s", failed.message);
     }
-    if (!fit->n_events) return STRATA_OK;
-    fit->reported = fit->events[0];
-    memmove(fit->events, fit->events + 1, (size_t)--fit->n_events * sizeof *fit->events);
-    *out_progress = &fit->reported;
+    if (!fit->reports.n) return STRATA_OK;
+    fit->reports.last = fit->reports.events[0];
+    memmove(fit->reports.events, fit->reports.events + 1, (size_t)--fit->reports.n * sizeof *fit->reports.events);
+    *out_progress = &fit->reports.last;
     /* The caller may set the rate of the next step, if that was not submitted. Workers share the rate between epochs. */
     const bool many = strata_strategy_has_workers(fit->model->strategy);
-    fit->model->rate.locked = fit->n_runs > 0 || (many && !fit->reported.epoch_end);
+    fit->model->rate.locked = fit->queue.n > 0 || (many && !fit->reports.last.epoch_end);
     return STRATA_OK;
 }
 
 strata_status strata_fit_end(strata_fit *fit, strata_history *out_history, strata_error *err) {
     if (!fit) return STRATA_OK;
     strata_status status = STRATA_OK;
-    fit->stepped = false;                  /* nothing is reported any more */
-    if (!fit->failure && !fit->finished) { /* the caller makes no more steps */
-        fit->stopped = true;
-        status = fit->failure = fit->in_epoch ? finish_steps(fit, err) : STRATA_OK;
-        if (!status && fit->in_epoch) status = fit->failure = stop_here(fit, err);
+    fit->reports.wanted = false;                  /* nothing is reported any more */
+    if (!fit->end.failure && !fit->end.reached) { /* the caller makes no more steps */
+        fit->end.now = true;
+        status = fit->end.failure = fit->epoch.open ? finish_steps(fit, err) : STRATA_OK;
+        if (!status && fit->epoch.open) status = fit->end.failure = stop_here(fit, err);
         fit->history.stopped = true;
     }
     const strata_status finished = finish(fit, status ? NULL : err);
@@ -620,33 +633,36 @@ static strata_status on_trainer_progress(const strata_progress *progress, void *
     STRATA_TRY(strata_callbacks_call(f->model, end ? STRATA_EVENT_EPOCH_END : STRATA_EVENT_BATCH_END, progress, err));
     if (f->users.on_progress) STRATA_TRY(f->users.on_progress(progress, f->users.user, err));
     /* Writing a checkpoint waits for steps of workers, whose ends call this function again. */
-    if (!f->checkpoints || f->saving) return STRATA_OK;
-    const bool due = strata_checkpoint_folder_due(f->checkpoints, end);
-    if (!due && !(last && strata_checkpoint_folder_is_new(f->checkpoints))) return STRATA_OK;
-    f->saving = true;
-    const strata_status status = strata_checkpoint_folder_save(f->checkpoints, progress->epoch + end, err);
-    f->saving = false;
+    if (!f->due.checkpoints || f->due.saving) return STRATA_OK;
+    const bool due = strata_checkpoint_folder_due(f->due.checkpoints, end);
+    if (!due && !(last && strata_checkpoint_folder_is_new(f->due.checkpoints))) return STRATA_OK;
+    f->due.saving = true;
+    const strata_status status = strata_checkpoint_folder_save(f->due.checkpoints, progress->epoch + end, err);
+    f->due.saving = false;
     return status;
 }
 
 static strata_status run_trainer(fit *f, strata_error *err) {
     strata_model *model = f->model;
-    f->finished = true;
+    f->end.reached = true;
     if (f->opts.checkpoint && model->strategy->workers.rank == 0)
-        STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->checkpoints, err));
-    if (f->checkpoints || model->callbacks) {
+        STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->due.checkpoints, err));
+    if (f->due.checkpoints || model->callbacks) {
         f->users.on_progress = f->opts.on_progress;
         f->users.user = f->opts.user;
         f->opts.on_progress = on_trainer_progress;
         f->opts.user = f;
     }
-    f->progress = (strata_progress){
-        .model = model, .epoch = f->opts.first_epoch, .epochs = f->opts.epochs, .stop = &f->stop, .stop_now = &f->stop_now};
-    f->began_callbacks = true;
+    f->progress = (strata_progress){.model = model,
+                                    .epoch = f->opts.first_epoch,
+                                    .epochs = f->opts.epochs,
+                                    .stop = &f->end.after_epoch,
+                                    .stop_now = &f->end.wanted};
+    f->end.began_callbacks = true;
     STRATA_TRY(strata_callbacks_call(model, STRATA_EVENT_TRAIN_BEGIN, &f->progress, err));
     STRATA_TRY(model->strategy->trainer->fit(model, f->dataset, &f->opts, &f->history, err));
-    if (!f->checkpoints || !f->history.stopped || !strata_checkpoint_folder_is_new(f->checkpoints)) return STRATA_OK;
-    return strata_checkpoint_folder_save(f->checkpoints, f->opts.first_epoch + f->history.n_epochs, err);
+    if (!f->due.checkpoints || !f->history.stopped || !strata_checkpoint_folder_is_new(f->due.checkpoints)) return STRATA_OK;
+    return strata_checkpoint_folder_save(f->due.checkpoints, f->opts.first_epoch + f->history.n_epochs, err);
 }
 
 strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
@@ -656,8 +672,8 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     STRATA_TRY(strata_model_check_compiled(model, "fit", err));
     strata_status status = create(model, dataset, opts, false, &fit, err);
     if (!fit) return status;
-    if (!status && model->strategy->trainer) status = fit->failure = run_trainer(fit, err);
-    while (!status && !fit->finished) status = fit->failure = advance(fit, err);
+    if (!status && model->strategy->trainer) status = fit->end.failure = run_trainer(fit, err);
+    while (!status && !fit->end.reached) status = fit->end.failure = advance(fit, err);
     const strata_status ended = strata_fit_end(fit, out_history, status ? NULL : err);
     return status ? status : ended;
 }

@@ -6,6 +6,8 @@
 
 #include "core/data/worker_batches.h"
 #include "core/model/checkpoint.h"
+#include "core/model/loop.h"
+#include "core/model/metrics.h"
 #include "strata/callbacks.h"
 
 /* A run of a program that was prepared or submitted and whose result was not read yet. It is one training step. With
@@ -19,96 +21,98 @@ typedef struct strata_fit_run {
     int64_t first, last;
     /* How many batches the step has so far, and how many examples all workers and this worker's replicas have in them. */
     int64_t n, examples, own;
-    /* The number of the update that the run makes or belongs to, from 1. */
-    int64_t update;
-    /* The loss scale with which its gradients are computed; 0: not chosen yet. */
-    double scale;
-    /* The inputs "step" (strata/ops.h) and the state of random numbers of the run. */
-    float words[STRATA_STEP_WORDS];
-    int32_t rng[STRATA_RNG_WORDS];
+    /* Its scale is 0 until it is chosen. */
+    strata_run_numbers numbers;
 } strata_fit_run;
 
-struct strata_fit {
-    strata_model *model;
-    const strata_dataset *dataset;
-    strata_model_feed feed;
-    strata_fit_options opts;
-    strata_history history;
-
-    /* ---- the current epoch ---- */
-    /* The batches of the epoch are open. */
-    bool in_epoch;
+/* The current epoch. */
+typedef struct strata_fit_epoch {
+    /* Its batches are open. */
+    bool open;
     strata_worker_batches *batches;
-    /* The format of the batches. */
-    strata_batch_form form;
     /* The number of the next step. */
     int64_t next_step;
     /* How many examples were submitted together with their updates. */
     int64_t n_examples;
-    /* The scores of the epoch's examples, for exact metrics. */
+    /* The scores of its examples, for exact metrics. */
     strata_model_scores scores;
     /* [metrics.n_sums] The sums of progress.metrics, and how many examples they have. */
     double *sums;
     /* [metrics.n_sums + 2] For replicas with parameters of their own: the output of a step, added up over this worker's. */
     float *added;
     int64_t n_measured;
-    /* How many examples at the beginning of the epoch the batches leave out, since an earlier fit trained on them. */
-    int64_t examples_skipped;
+    /* How many examples at its beginning the batches leave out, since an earlier fit trained on them. */
+    int64_t n_skipped;
+    /* When it began, and when the metrics were updated last, in seconds. */
+    double began, metrics_read;
+} strata_fit_epoch;
 
-    /* ---- steps ---- */
+/* What a step consists of. */
+typedef struct strata_fit_step_form {
+    /* The format of the batches. */
+    strata_batch_form form;
     /* Which program a batch runs. */
     strata_program_kind kind;
     /* How many batches a step has. */
-    int64_t accumulate;
-    /* The step whose batches are being accumulated: step, first, last, n, examples and scale are used. */
+    int64_t n_batches;
+    /* The step whose batches are being accumulated: step, first, last, n, examples and the scale are used. */
     strata_fit_run accumulated;
     /* How many examples that step has if all its batches are as large as the first. */
     int64_t expected_examples;
+} strata_fit_step_form;
+
+/* The runs whose results were not read yet. */
+typedef struct strata_fit_queue {
     /* The most steps that devices get in one call now, and at any time of the fit. */
-    int steps_per_call, most_per_call;
+    int per_call, most_per_call;
     /* When step FIRST_MEASURED ended, in seconds. */
     double measured_from;
-    /* [max_runs] A queue of runs, the oldest at [0]. */
+    /* [most] The oldest run at [0]. */
     strata_fit_run *runs;
-    int n_runs, max_runs;
+    int n, most;
     /* How many of the newest runs are prepared but not submitted yet. They have the same program. */
     int n_unsubmitted;
     /* The newest submitted run, if it was started but its exchanges were not performed yet: its program (else NULL), slot and
      * update. */
-    strata_model_program *unfinished_program;
-    int unfinished_slot;
-    int64_t unfinished_step;
-    strata_trace *trace;
-    /* [devices] The tracks of the devices in the trace. */
-    int *tracks;
+    struct {
+        strata_model_program *program;
+        int slot;
+        int64_t update;
+    } unfinished;
+} strata_fit_queue;
 
-    /* ---- what strata_fit_step reports ---- */
+/* What strata_fit_step reports. */
+typedef struct strata_fit_reports {
     /* The caller makes the steps (strata_fit_begin). */
-    bool stepped;
-    /* [n_events] The finished steps and ends of epochs that were not reported yet, the oldest first. They fit in `events`: at
-     * most all runs of the queue end before the caller gets the oldest of them. */
+    bool wanted;
+    /* [n] The finished steps and ends of epochs that were not reported yet, the oldest first. They fit in `events`: at most all
+     * runs of the queue end before the caller gets the oldest of them. */
     strata_progress *events;
-    int n_events;
+    int n;
     /* The event that the caller got last. */
-    strata_progress reported;
-    /* The message of `failure`, while older events are reported. */
+    strata_progress last;
+    /* The message of the fit's failure, while older events are reported. */
     strata_error failed;
+} strata_fit_reports;
 
-    /* ---- the end ---- */
+/* Whether and why the fit ends. */
+typedef struct strata_fit_end_state {
     /* There are no more steps: all were made, the fit was stopped, or it failed. */
-    bool finished;
+    bool reached;
     strata_status failure;
     /* End after this epoch, as validation, a callback or another worker decided. */
-    bool stop;
-    /* stop_now: a callback requested an end before the next step. stopped: all workers end the epoch before the same step. */
-    bool stop_now, stopped;
+    bool after_epoch;
+    /* wanted: a callback requested an end before the next step. now: all workers end the epoch before the same step. */
+    bool wanted, now;
     /* The first callback that failed; the fit then stops after the current step. */
     strata_status callback_status;
     strata_error callback_error;
     /* The callbacks were called with STRATA_EVENT_TRAIN_BEGIN. */
     bool began_callbacks;
+} strata_fit_end_state;
 
-    /* ---- done from time to time ---- */
+/* What is done from time to time. */
+typedef struct strata_fit_due {
     /* With several workers: in how many steps they exchange whether to stop, how many steps lie between two such exchanges, and
      * when the last one took place. */
     int64_t steps_until_poll, poll_interval;
@@ -121,27 +125,42 @@ struct strata_fit {
     bool saving;
     /* The step of the fit before which the shares of the replicas are adapted next. */
     int64_t next_balance;
+} strata_fit_due;
 
+struct strata_fit {
+    strata_model *model;
+    const strata_dataset *dataset;
+    strata_model_feed feed;
+    strata_fit_options opts;
+    strata_history history;
+    /* When the fit began, in seconds. */
+    double began;
+    /* How many of its steps were begun. */
+    int64_t n_begun;
+    strata_progress progress;
+    strata_fit_epoch epoch;
+    strata_fit_step_form step;
+    strata_fit_queue queue;
+    strata_fit_reports reports;
+    strata_fit_end_state end;
+    strata_fit_due due;
+    struct {
+        /* The trace that the caller requested. `now` is the same while steps are being traced, else NULL. */
+        strata_trace *trace, *now;
+        /* [devices] The tracks of the devices in the trace. */
+        int *tracks;
+    } tracing;
     /* Under a trainer (parameter_server): the caller's callback, which fit's own callback calls. */
     struct {
         strata_progress_callback on_progress;
         void *user;
     } users;
-    /* How many steps of this fit were begun. */
-    int64_t n_begun;
-    /* The trace that the caller requested. `trace` is the same while steps are being traced, else NULL. */
-    strata_trace *traced;
-    strata_progress progress;
-    /* When the fit and the epoch began, and when the metrics were updated last, in seconds. */
-    double began, epoch_began, metrics_read;
 };
 
 /* ---- fit_steps.c ---- */
 
 /* Seconds of a monotonic clock. */
 double strata_fit_seconds(void);
-/* The options for reading the batches of the current epoch, beginning with batch number `first`. */
-strata_batches_options strata_fit_batches_options(const strata_fit *fit, int64_t first);
 /* strata_fit_submit copies this worker's rows of a batch to a free slot and submits them with an update, as step `number` of
  * the epoch. strata_fit_accumulate does the same for one batch of an accumulated step, and submits the update after the last
  * one. Both wait for the oldest run if the queue of runs is full. */
@@ -168,6 +187,27 @@ STRATA_MUST_USE strata_status strata_fit_report(strata_fit *fit, strata_error *e
 /* Adds a slice from `began` to now to the trace, if there is one. Steps are numbered from 0. */
 void strata_fit_add_to_trace(strata_fit *fit, const char *what, int64_t step, double began);
 void strata_fit_add_epoch_to_trace(strata_fit *fit);
+
+/* ---- diagnose.c ---- */
+
+/* The inputs of a training step: n examples in the format of the programs' inputs. */
+typedef struct strata_examined_step {
+    void *const *x, *const *y;
+    int64_t n;
+    /* As in strata_batch_form. */
+    float byte_scale;
+    /* The inputs "step" and "rng". */
+    const float *words;
+    const int32_t *rng;
+} strata_examined_step;
+/* Finds the first tensor of the step on the first replica that is not finite. Returns DATA, with a message "epoch .., step ..:
+ * .." that describes this tensor and those from which it is computed; OK if all are finite. */
+strata_status strata_model_diagnose(strata_model *model, const strata_examined_step *step, const char *where,
+                                    strata_error *err);
+/* Computes the step's loss and gradients twice on each replica's device. Fails: DATA, with the first tensor whose bits
+ * differ. */
+STRATA_MUST_USE strata_status strata_model_repeat(strata_model *model, const strata_examined_step *step, const char *where,
+                                                  strata_error *err);
 
 /* ---- fit_trace.c ---- */
 

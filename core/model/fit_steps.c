@@ -18,14 +18,14 @@
 #include <time.h>
 
 #include "core/data/stage/stage.h"
+#include "core/model/data.h"
 #include "core/model/fit.h"
+#include "core/model/own.h"
 
 /* The steps of a fit whose time is measured, to find out whether steps are short. */
 enum { FIRST_MEASURED = 8, LAST_MEASURED = 40 };
 /* The longest time of a short step, in seconds. A call of a CPU's driver takes about 1e-5 seconds. */
 static const double SHORT_STEP = 5e-4;
-enum { STEPS_BETWEEN_SCALES = 2000 }; /* steps without an overflow, after which the loss scale is doubled */
-static const double largest_scale = 16777216;
 
 typedef strata_fit_run run;
 typedef strata_fit fit;
@@ -38,12 +38,12 @@ double strata_fit_seconds(void) {
 
 /* Performs the exchanges of the newest submitted step, if they were not performed yet, and submits the rest of the step. */
 static strata_status finish_step(fit *f, strata_error *err) {
-    const strata_model_program *program = f->unfinished_program;
+    const strata_model_program *program = f->queue.unfinished.program;
     const strata_workers *workers = &f->model->strategy->workers;
-    f->unfinished_program = NULL;
-    if (program && strata_strategy_has_workers(f->model->strategy)) workers->at_step(workers, f->unfinished_step);
+    f->queue.unfinished.program = NULL;
+    if (program && strata_strategy_has_workers(f->model->strategy)) workers->at_step(workers, f->queue.unfinished.update);
     if (!program) return STRATA_OK;
-    STRATA_TRY(strata_group_finish(program->group, f->unfinished_slot, program->contributes, err));
+    STRATA_TRY(strata_group_finish(program->group, f->queue.unfinished.slot, program->contributes, err));
     if (program->kind == STRATA_PROGRAM_AVERAGE) f->model->apart = false;
     return STRATA_OK;
 }
@@ -56,17 +56,18 @@ static bool sets_apart(const fit *f, const run *r) {
 
 /* Submits the prepared runs. */
 static strata_status submit_prepared(fit *f, strata_error *err) {
-    const int n = f->n_unsubmitted;
-    f->n_unsubmitted = 0;
+    const int n = f->queue.n_unsubmitted;
+    f->queue.n_unsubmitted = 0;
     STRATA_TRY(finish_step(f, err));
     if (!n) return STRATA_OK;
-    const run *first = &f->runs[f->n_runs - n];
+    const run *first = &f->queue.runs[f->queue.n - n];
+    const int64_t update = first->numbers.update;
     f->model->apart |= sets_apart(f, first);
-    if (n > 1) return strata_group_run_steps(first->program->group, first->slot, n, first->update - 1, err);
-    STRATA_TRY(strata_group_start(first->program->group, first->slot, first->update - 1, err));
-    f->unfinished_program = first->program;
-    f->unfinished_slot = first->slot;
-    f->unfinished_step = first->update;
+    if (n > 1) return strata_group_run_steps(first->program->group, first->slot, n, update - 1, err);
+    STRATA_TRY(strata_group_start(first->program->group, first->slot, update - 1, err));
+    f->queue.unfinished.program = first->program;
+    f->queue.unfinished.slot = first->slot;
+    f->queue.unfinished.update = update;
     return STRATA_OK;
 }
 
@@ -78,22 +79,11 @@ strata_status strata_fit_submit_prepared(fit *f, strata_error *err) {
 void strata_fit_drain(fit *f) {
     strata_status unfinished = strata_fit_submit_prepared(f, NULL); /* a group that has failed submits nothing */
     (void)unfinished;
-    while (f->n_runs) {
-        run *last = &f->runs[--f->n_runs];
+    while (f->queue.n) {
+        run *last = &f->queue.runs[--f->queue.n];
         strata_status ignored = strata_group_wait(last->program->group, last->slot, NULL);
         (void)ignored;
     }
-}
-
-strata_batches_options strata_fit_batches_options(const fit *f, int64_t first) {
-    strata_batches_options opts = {.batch = f->opts.batch,
-                                   .shuffle = !f->opts.no_shuffle,
-                                   .seed = f->opts.seed,
-                                   .epoch = (uint64_t)f->progress.epoch,
-                                   .skip = f->examples_skipped,
-                                   .first = first};
-    strata_model_batch_parts(f->model, f->dataset, &f->feed, true, &opts);
-    return opts;
 }
 
 /* Opens the batches that this worker read in this epoch again, from number `first` on. Other workers are not involved. */
@@ -101,27 +91,38 @@ static strata_status reopen_batches(const fit *f, int64_t first, strata_dataset 
                                     strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
     const bool many = strata_strategy_has_workers(f->model->strategy);
-    const strata_batches_options opts = strata_fit_batches_options(f, first);
+    strata_batches_options opts =
+        strata_fit_batches_options(f->model, f->dataset, &f->feed, &f->opts, f->progress.epoch, first);
+    opts.skip = f->epoch.n_skipped;
+    opts.bytes = false;
     STRATA_TRY(strata_dataset_auto_shard(f->dataset, f->opts.auto_shard, many ? workers->n : 1, many ? workers->rank : 0,
                                          out_dataset, err));
     return strata_batches_create(*out_dataset, &opts, out_batches, err);
 }
 
-static void set_first_row(int32_t rng[STRATA_RNG_WORDS], int64_t row) {
-    memcpy(rng + STRATA_RNG_FIRST_ROW, &row, sizeof row);
+/* How the examples of a batch are prepared. */
+static strata_example_source source_of(const fit *f, const strata_batches *batches) {
+    return (strata_example_source){
+        .batches = batches, .dataset = f->dataset, .feed = &f->feed, .class_weights = f->opts.class_weights};
 }
 
-/* Computes a batch of n examples of the step again, with all intermediate values. `row` is the index of the batch's first
- * example in the step. With `batches` (opened again) it looks for the first tensor that is not finite. With batches NULL it
- * computes the current batch twice and looks for the first tensor whose bits differ. DATA, with the tensor, if there is one;
- * else OK. */
-static strata_status diagnose_batch(fit *f, const run *step, const strata_batches *batches, int64_t row, int64_t n,
-                                    strata_error *err) {
+/* Examples of a step that are computed again: [first, first + n) of the current batch of `batches`. `row` is the index of the
+ * first one in the step. */
+typedef struct examined {
+    const strata_batches *batches;
+    int64_t first, n, row;
+} examined;
+
+/* Computes the examples again, with all intermediate values. twice: computes them twice and looks for the first tensor whose
+ * bits differ; else looks for the first tensor that is not finite. DATA, with the tensor, if there is one; else OK. */
+static strata_status diagnose_batch(fit *f, const run *step, const examined *again, bool twice, strata_error *err) {
     int32_t rng[STRATA_RNG_WORDS];
+    const int64_t n = again->n;
     const strata_model *model = f->model;
+    const strata_example_source source = source_of(f, again->batches);
     void *x[STRATA_MAX_INPUTS] = {NULL}, *y[STRATA_MAX_OUTPUTS] = {NULL};
     const strata_examined_step what = {
-        .x = x, .y = y, .n = n, .byte_scale = batches ? 0 : f->form.byte_scale, .words = step->words, .rng = rng};
+        .x = x, .y = y, .n = n, .byte_scale = twice ? f->step.form.byte_scale : 0, .words = step->numbers.words, .rng = rng};
     strata_status status = STRATA_OK;
     bool allocated = true;
     char where[64];
@@ -130,17 +131,10 @@ static strata_status diagnose_batch(fit *f, const run *step, const strata_batche
         allocated &= (x[i] = malloc((size_t)n * strata_input_bytes(&model->inputs[i]))) != NULL;
     for (int i = 0; i < model->n_outputs; i++)
         allocated &= (y[i] = malloc((size_t)n * strata_label_bytes(&model->outputs[i]))) != NULL;
-    memcpy(rng, step->rng, sizeof rng);
-    set_first_row(rng, row);
+    strata_model_random_state(model, step->numbers.update, again->row, rng);
     if (allocated) {
-        if (batches)
-            strata_batches_write(batches, 0, n, x, y);
-        else
-            strata_worker_batches_write(f->batches, 0, n, x, y);
-        for (int i = 0; i < model->n_outputs; i++)
-            strata_model_convert_labels(&model->outputs[i], f->dataset, f->feed.targets[i], n, y[i]);
-        status =
-            batches ? strata_model_diagnose(f->model, &what, where, err) : strata_model_repeat(f->model, &what, where, err);
+        strata_model_write_examples(model, &source, again->first, n, x, y, NULL);
+        status = (twice ? strata_model_repeat : strata_model_diagnose)(f->model, &what, where, err);
     }
     for (int i = 0; i < model->n_inputs; i++) free(x[i]);
     for (int i = 0; i < model->n_outputs; i++) free(y[i]);
@@ -152,7 +146,7 @@ static strata_status diagnose_batch(fit *f, const run *step, const strata_batche
 static strata_status report_not_finite(fit *f, const run *done, strata_error *err) {
     char where[64];
     strata_fit_drain(f);
-    f->model->optimizer_steps = done->update - 1;
+    f->model->optimizer_steps = done->numbers.update - 1;
     STRATA_TRY(strata_model_reset_sums(f->model, err));
     snprintf(where, sizeof where, "epoch %d, step %lld", f->progress.epoch + 1, (long long)done->step + 1);
     strata_dataset *dataset = NULL;
@@ -161,7 +155,7 @@ static strata_status report_not_finite(fit *f, const run *done, strata_error *er
     const bool opened = !reopen_batches(f, done->first, &dataset, &batches, NULL);
     for (int64_t i = done->first, row = 0, n; opened && !status && i <= done->last; i++, row += n) {
         if (strata_batches_next(batches, &n, NULL) || !n) break;
-        status = diagnose_batch(f, done, batches, row, n, err);
+        status = diagnose_batch(f, done, &(examined){batches, 0, n, row}, false, err);
     }
     strata_batches_destroy(batches);
     strata_dataset_destroy(dataset);
@@ -174,69 +168,62 @@ static strata_status report_not_finite(fit *f, const run *done, strata_error *er
 static void update_metrics(fit *f, const float *sums, int64_t examples) {
     const double now = strata_fit_seconds();
     if (!(f->opts.metrics_seconds > 0)) return;
-    for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->sums[i] += (double)sums[i];
-    f->n_measured += examples;
-    if (now - f->metrics_read < f->opts.metrics_seconds) return;
-    f->progress.metrics = strata_model_metrics(f->model, f->sums, f->n_measured, NULL);
-    f->metrics_read = now;
+    for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->epoch.sums[i] += (double)sums[i];
+    f->epoch.n_measured += examples;
+    if (now - f->epoch.metrics_read < f->opts.metrics_seconds) return;
+    f->progress.metrics = strata_model_metrics(f->model, f->epoch.sums, f->epoch.n_measured, NULL);
+    f->epoch.metrics_read = now;
 }
 
 void strata_fit_call(fit *f, strata_event event) {
-    if (!f->model->callbacks || (f->callback_status && event != STRATA_EVENT_TRAIN_END)) return;
+    if (!f->model->callbacks || (f->end.callback_status && event != STRATA_EVENT_TRAIN_END)) return;
     const bool between = event != STRATA_EVENT_BATCH_BEGIN && event != STRATA_EVENT_BATCH_END;
     f->model->rate.locked = !between && !f->opts.wait_each_step;
     strata_error err = {0};
     const strata_status status = strata_callbacks_call(f->model, (int)event, &f->progress, &err);
     f->model->rate.locked = true;
-    if (!status || f->callback_status) return;
-    f->callback_status = status;
-    f->callback_error = err;
-    f->stop_now = true;
+    if (!status || f->end.callback_status) return;
+    f->end.callback_status = status;
+    f->end.callback_error = err;
+    f->end.wanted = true;
 }
 
 void strata_fit_add_event(fit *f) {
-    if (!f->stepped) return;
-    if (!f->progress.epoch_end) f->progress.epoch_seconds = strata_fit_seconds() - f->epoch_began;
-    f->events[f->n_events++] = f->progress;
+    if (!f->reports.wanted) return;
+    if (!f->progress.epoch_end) f->progress.epoch_seconds = strata_fit_seconds() - f->epoch.began;
+    f->reports.events[f->reports.n++] = f->progress;
 }
 
 strata_status strata_fit_report(fit *f, strata_error *err) {
     strata_fit_call(f, f->progress.epoch_end ? STRATA_EVENT_EPOCH_END : STRATA_EVENT_BATCH_END);
     if (!f->opts.on_progress) return STRATA_OK;
-    if (!f->progress.epoch_end) f->progress.epoch_seconds = strata_fit_seconds() - f->epoch_began;
+    if (!f->progress.epoch_end) f->progress.epoch_seconds = strata_fit_seconds() - f->epoch.began;
     f->model->rate.locked = !f->progress.epoch_end && !f->opts.wait_each_step;
     const strata_status status = f->opts.on_progress(&f->progress, f->opts.user, err);
     f->model->rate.locked = true;
     return status;
 }
 
-/* Adapts the loss scale to whether the gradients of a step were finite. Steps that were submitted before the scale was changed
- * do not change it again. */
 static strata_status update_loss_scale(fit *f, const run *done, bool finite, strata_error *err) {
-    strata_model *model = f->model;
     if (!finite) f->history.n_skipped++;
-    if (done->scale != model->scale.value) return STRATA_OK;
-    if (!finite && done->scale <= 1)
-        return strata_fail(
-            err, STRATA_DATA,
-            "the f16 gradients are not finite at epoch %d, step %lld, though the loss is not scaled; precision bf16 or "
-            "f32 has a larger range",
-            f->progress.epoch + 1, (long long)done->step + 1);
-    if (finite && (++model->scale.steps < STEPS_BETWEEN_SCALES || done->scale >= largest_scale)) return STRATA_OK;
-    model->scale.value *= finite ? 2 : 0.5;
-    model->scale.steps = 0;
-    return STRATA_OK;
+    if (strata_loss_scale_follow(f->model, done->numbers.scale, finite)) return STRATA_OK;
+    return strata_fail(
+        err, STRATA_DATA,
+        "the f16 gradients are not finite at epoch %d, step %lld, though the loss is not scaled; precision bf16 or "
+        "f32 has a larger range",
+        f->progress.epoch + 1, (long long)done->step + 1);
 }
 
 /* On a CPU: submits several steps in one call of the driver from now on, if steps are so short that a call takes a considerable
  * part of them. Longer steps are submitted one by one, so that their losses are known soon. */
 static void adapt_call(fit *f) {
     const int64_t n = f->history.n_steps;
-    if (f->steps_per_call == f->most_per_call) return;
-    if (n == FIRST_MEASURED) f->measured_from = strata_fit_seconds();
-    if (n != LAST_MEASURED || strata_fit_seconds() - f->measured_from > SHORT_STEP * (LAST_MEASURED - FIRST_MEASURED)) return;
-    f->steps_per_call = f->most_per_call;
-    f->max_runs = 2 * f->steps_per_call;
+    if (f->queue.per_call == f->queue.most_per_call) return;
+    if (n == FIRST_MEASURED) f->queue.measured_from = strata_fit_seconds();
+    if (n != LAST_MEASURED || strata_fit_seconds() - f->queue.measured_from > SHORT_STEP * (LAST_MEASURED - FIRST_MEASURED))
+        return;
+    f->queue.per_call = f->queue.most_per_call;
+    f->queue.most = 2 * f->queue.per_call;
 }
 
 /* The output of a step: the sums and the numbers after them. Replicas with parameters of their own have each its own. */
@@ -245,22 +232,22 @@ static const float *output_of(fit *f, const run *done) {
     const strata_program_part *root = &program->parts[strata_strategy_root(f->model->strategy)];
     const int64_t n = f->model->metrics.n_sums + (f->model->scale.value > 0) + f->model->measures_norm;
     if (!strata_strategy_has_own(f->model->strategy)) return strata_executable_output(root->executable, done->slot, 0);
-    memset(f->added, 0, (size_t)n * sizeof *f->added);
+    memset(f->epoch.added, 0, (size_t)n * sizeof *f->epoch.added);
     for (int r = 0; r < program->n_parts; r++) {
         const strata_program_part *part = &program->parts[r];
         if (program->kind == STRATA_PROGRAM_TRAIN && !part->n) continue;
         const float *own = strata_executable_output(part->executable, done->slot, 0);
-        for (int64_t i = 0; i < n; i++) f->added[i] += own[i];
+        for (int64_t i = 0; i < n; i++) f->epoch.added[i] += own[i];
     }
-    return f->added;
+    return f->epoch.added;
 }
 
 strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
-    run done = f->runs[0];
-    memmove(f->runs, f->runs + 1, (size_t)--f->n_runs * sizeof *f->runs);
+    run done = f->queue.runs[0];
+    memmove(f->queue.runs, f->queue.runs + 1, (size_t)--f->queue.n * sizeof *f->queue.runs);
     STRATA_TRY(strata_group_wait(done.program->group, done.slot, err));
     for (int r = 0; r < done.program->n_parts; r++)
-        STRATA_TRY(strata_scores_take(f->model, &f->scores, &done.program->parts[r], done.slot, err));
+        STRATA_TRY(strata_scores_take(f->model, &f->epoch.scores, &done.program->parts[r], done.slot, err));
     /* The run of the update has the sums of accumulated batches; an average has none. */
     if (done.program->kind == STRATA_PROGRAM_ACCUMULATE || done.program->kind == STRATA_PROGRAM_AVERAGE) return STRATA_OK;
     const float *sums = output_of(f, &done);
@@ -273,7 +260,7 @@ strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
     if (h->n_losses < (int)(sizeof h->losses / sizeof *h->losses)) h->losses[h->n_losses++] = loss;
     if (h->n_steps++ == 0) h->first_step_seconds = strata_fit_seconds() - f->began;
     f->progress.loss = loss;
-    f->progress.learning_rate = (double)done.words[STRATA_STEP_PLAIN_RATE];
+    f->progress.learning_rate = (double)done.numbers.words[STRATA_STEP_PLAIN_RATE];
     if (f->model->measures_norm)
         f->progress.gradient_norm = sqrt((double)sums[f->model->metrics.n_sums + (f->model->scale.value > 0)]);
     update_metrics(f, sums, examples);
@@ -286,110 +273,74 @@ strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
 }
 
 void strata_fit_add_to_trace(fit *f, const char *what, int64_t step, double began) {
-    if (f->trace) strata_trace_add_named(f->trace, STRATA_TRACE_HOST, what, step, began, strata_trace_now());
+    if (f->tracing.now) strata_trace_add_named(f->tracing.now, STRATA_TRACE_HOST, what, step, began, strata_trace_now());
 }
 
 void strata_fit_add_epoch_to_trace(fit *f) {
     char name[32];
-    if (!f->trace) return;
+    if (!f->tracing.now) return;
     snprintf(name, sizeof name, "epoch %d", f->progress.epoch + 1);
-    strata_trace_add(f->trace, STRATA_TRACE_HOST, strata_trace_add_label(f->trace, name, "", 0, 0), f->model->optimizer_steps,
-                     f->epoch_began, strata_trace_now());
+    strata_trace_add(f->tracing.now, STRATA_TRACE_HOST, strata_trace_add_label(f->tracing.now, name, "", 0, 0),
+                     f->model->optimizer_steps, f->epoch.began, strata_trace_now());
 }
 
-/* Sets the run's numbers of the update that it makes or belongs to: learning rate, corrections, state of random numbers. */
-static void write_step_numbers(fit *f, run *step) {
-    strata_model *model = f->model;
-    if (step->program->kind == STRATA_PROGRAM_AVERAGE) {
-        step->update = model->optimizer_steps;
-        return;
-    }
-    int64_t t = step->update = model->optimizer_steps + 1;
-    if (step->program->kind != STRATA_PROGRAM_ACCUMULATE) model->optimizer_steps = t;
-    strata_model_step_words(model, t, step->words);
-    uint64_t words[] = {model->seed, (uint64_t)t, 0, 0}; /* Philox: seed, step, first row */
-    memcpy(step->rng, words, sizeof step->rng);
-}
-
-/* Writes a replica's inputs: its share of the current batch, and the weights of its examples in the step, which has
- * `step_examples` examples in all; for replicas with parameters of their own, this replica has so many. `row` is the index of
- * the batch's first example in the step. */
-static void write_replica_inputs(fit *f, const run *step, const strata_program_part *part, int64_t row, int64_t step_examples) {
-    strata_executable *exe = part->executable;
-    float words[STRATA_STEP_WORDS];
-    memcpy(words, step->words, sizeof words);
-    words[STRATA_STEP_SHARE] = part->n ? (float)(step->scale * (double)part->n / (double)step_examples) : 0;
-    if (part->step >= 0) memcpy(strata_executable_input(exe, step->slot, part->step), words, sizeof words);
-    if (part->share >= 0) *(float *)strata_executable_input(exe, step->slot, part->share) = words[STRATA_STEP_SHARE];
-    if (part->examples >= 0) *(float *)strata_executable_input(exe, step->slot, part->examples) = (float)part->n;
-    if (part->state_share >= 0) {
-        const float share = part->n ? words[STRATA_STEP_STATE_SHARE] : 0;
-        *(float *)strata_executable_input(exe, step->slot, part->state_share) = share;
-    }
-    if (!part->n) return;
-    const strata_model *model = f->model;
+/* Writes a replica's inputs: its share of this worker's rows of a batch, and the numbers of the run. The step has
+ * `step_examples` examples in all; for replicas with parameters of their own, this replica has so many. `row` is the index in
+ * the step of the worker's first row. */
+static void write_replica_inputs(fit *f, const run *step, const strata_worker_step *rows, const strata_program_part *part,
+                                 int64_t row, int64_t step_examples) {
+    const strata_example_source source = source_of(f, strata_worker_batches_batch(f->epoch.batches));
     void *inputs[STRATA_MAX_INPUTS], *labels[STRATA_MAX_OUTPUTS];
-    strata_model_slots(model, part, step->slot, inputs, labels);
-    strata_worker_batches_write(f->batches, part->first, part->n, inputs, labels);
-    for (int i = 0; i < model->n_outputs; i++)
-        strata_model_convert_labels(&model->outputs[i], f->dataset, f->feed.targets[i], part->n, labels[i]);
-    float *weights = strata_executable_input(exe, step->slot, part->weights);
-    for (int64_t i = 0; i < part->n; i++) weights[i] = (float)step->scale / (float)step_examples;
-    if (part->example_weights >= 0) {
-        weights = strata_executable_input(exe, step->slot, part->example_weights);
-        strata_worker_batches_write_weights(f->batches, part->first, part->n, weights);
-        if (f->opts.class_weights && labels[0])
-            strata_model_weigh_classes(&model->outputs[0], f->opts.class_weights, labels[0], part->n, weights);
-    }
-    if (part->rng < 0) return;
-    int32_t rng[STRATA_RNG_WORDS];
-    memcpy(rng, step->rng, sizeof rng);
-    set_first_row(rng, row + (step->program->divided ? 0 : part->first));
-    memcpy(strata_executable_input(exe, step->slot, part->rng), rng, sizeof rng);
+    strata_run_write_numbers(&step->numbers, step->program, part, step->slot, row, step_examples);
+    if (!part->n) return;
+    strata_model_slots(f->model, part, step->slot, inputs, labels);
+    strata_model_write_examples(f->model, &source, rows->offset + part->first, part->n, inputs, labels,
+                                strata_executable_input(part->executable, step->slot, part->example_weights));
 }
 
 /* Gets the program for a batch of n examples and a free slot of it, and sets runs[n_runs], whose inputs the caller then writes.
  * `what` has the numbers of the step and of its batches. */
 static strata_status acquire_run(fit *f, strata_program_kind kind, int64_t n, run what, strata_error *err) {
-    const strata_batch_form none = {.n_slots = f->form.n_slots};
-    const strata_batch_form form = strata_program_is_without_batch(kind) ? none : f->form;
+    const strata_batch_form none = {.n_slots = f->step.form.n_slots};
+    const strata_batch_form form = strata_program_is_without_batch(kind) ? none : f->step.form;
     strata_model_program *program = NULL;
     /* Runs end in the order of submission, so if the queue has a free place, the next slot of any program is free. */
-    if (f->n_runs == f->max_runs) STRATA_TRY(strata_fit_finish_oldest(f, err));
+    if (f->queue.n == f->queue.most) STRATA_TRY(strata_fit_finish_oldest(f, err));
     const strata_model_program *newest = f->model->programs;
-    const double began = f->trace ? strata_trace_now() : 0;
+    const double began = f->tracing.now ? strata_trace_now() : 0;
     STRATA_TRY(strata_model_get_program(f->model, kind, n, form, &program, err));
     if (f->model->programs != newest) strata_fit_add_to_trace(f, "compile", f->model->optimizer_steps, began);
-    if (f->trace) strata_group_set_trace(program->group, f->trace, f->tracks);
+    if (f->tracing.now) strata_group_set_trace(program->group, f->tracing.now, f->tracing.tracks);
     strata_group_set_check(program->group, f->opts.check_every);
-    if (f->n_unsubmitted && f->runs[f->n_runs - 1].program != program) STRATA_TRY(submit_prepared(f, err));
-    run *step = &f->runs[f->n_runs];
+    if (f->queue.n_unsubmitted && f->queue.runs[f->queue.n - 1].program != program) STRATA_TRY(submit_prepared(f, err));
+    run *step = &f->queue.runs[f->queue.n];
     *step = what;
     step->program = program;
-    if (!step->scale) step->scale = f->model->scale.value > 0 ? f->model->scale.value : 1;
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
-    write_step_numbers(f, step);
-    step->words[STRATA_STEP_SCALE] = (float)(1 / step->scale);
+    const int64_t update = f->model->optimizer_steps + (kind != STRATA_PROGRAM_AVERAGE);
+    step->numbers =
+        strata_run_numbers_of(f->model, update, what.numbers.scale > 0 ? what.numbers.scale : strata_loss_scale(f->model));
+    if (kind != STRATA_PROGRAM_ACCUMULATE) f->model->optimizer_steps = update;
     return STRATA_OK;
 }
 
 /* Adds runs[n_runs] to the queue, and submits it, at once or together with the runs that follow. */
 static strata_status submit(fit *f, strata_error *err) {
-    const int most = strata_group_most_steps(f->runs[f->n_runs].program->group);
-    f->n_runs++;
-    f->n_unsubmitted++;
-    return f->n_unsubmitted < f->steps_per_call && f->n_unsubmitted < most ? STRATA_OK : submit_prepared(f, err);
+    const int most = strata_group_most_steps(f->queue.runs[f->queue.n].program->group);
+    f->queue.n++;
+    f->queue.n_unsubmitted++;
+    return f->queue.n_unsubmitted < f->queue.per_call && f->queue.n_unsubmitted < most ? STRATA_OK : submit_prepared(f, err);
 }
 
 strata_status strata_fit_submit_average(fit *f, strata_error *err) {
     STRATA_TRY(strata_model_share_scale(f->model, err));
-    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_AVERAGE, 0, (run){.step = f->next_step}, err));
+    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_AVERAGE, 0, (run){.step = f->epoch.next_step}, err));
     return submit(f, err);
 }
 
 /* With auto_split: measures a replica in the newest run, whose program has no exchange. */
 static strata_status measure_newest(fit *f, strata_error *err) {
-    const run *newest = &f->runs[f->n_runs - 1];
+    const run *newest = &f->queue.runs[f->queue.n - 1];
     if (!f->model->strategy->auto_split) return STRATA_OK;
     STRATA_TRY(finish_step(f, err));
     return strata_group_measure(newest->program->group, newest->slot, err);
@@ -400,7 +351,7 @@ static strata_status submit_update(fit *f, strata_error *err) {
     const strata_strategy *strategy = f->model->strategy;
     STRATA_TRY(submit(f, err));
     if (!strata_strategy_has_own(strategy)) return STRATA_OK;
-    if (f->kind == STRATA_PROGRAM_TRAIN) STRATA_TRY(measure_newest(f, err));
+    if (f->step.kind == STRATA_PROGRAM_TRAIN) STRATA_TRY(measure_newest(f, err));
     return f->model->optimizer_steps % strategy->every ? STRATA_OK : strata_fit_submit_average(f, err);
 }
 
@@ -409,16 +360,16 @@ static strata_status submit_update(fit *f, strata_error *err) {
 static void write_accumulated_words(const fit *f, const run *step, const strata_model_replica *replica,
                                     float words[STRATA_STEP_WORDS]) {
     const bool own = strata_strategy_has_own(f->model->strategy), idle = own && !replica->n_accumulated;
-    const int64_t examples = own ? replica->accumulated_examples : f->accumulated.examples;
-    memcpy(words, step->words, sizeof step->words);
-    words[STRATA_STEP_SCALE] = idle ? 0 : (float)((double)f->expected_examples / (double)examples / step->scale);
-    words[STRATA_STEP_BATCHES] = idle ? 1 : (float)(own ? replica->n_accumulated : f->accumulated.n);
+    const int64_t examples = own ? replica->accumulated_examples : f->step.accumulated.examples;
+    memcpy(words, step->numbers.words, sizeof step->numbers.words);
+    words[STRATA_STEP_SCALE] = idle ? 0 : (float)((double)f->step.expected_examples / (double)examples / step->numbers.scale);
+    words[STRATA_STEP_BATCHES] = idle ? 1 : (float)(own ? replica->n_accumulated : f->step.accumulated.n);
     words[STRATA_STEP_SHARE] = !idle;
 }
 
 strata_status strata_fit_submit_accumulated(fit *f, strata_error *err) {
-    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_APPLY, 0, f->accumulated, err));
-    run *step = &f->runs[f->n_runs];
+    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_APPLY, 0, f->step.accumulated, err));
+    run *step = &f->queue.runs[f->queue.n];
     for (int r = 0; r < step->program->n_parts; r++) {
         const strata_program_part *part = &step->program->parts[r];
         strata_model_replica *replica = &f->model->replicas[r];
@@ -428,36 +379,39 @@ strata_status strata_fit_submit_accumulated(fit *f, strata_error *err) {
         if (part->step >= 0) memcpy(strata_executable_input(part->executable, step->slot, part->step), words, sizeof words);
         replica->n_accumulated = replica->accumulated_examples = 0;
     }
-    f->n_examples += f->accumulated.examples;
-    f->accumulated = (run){.step = f->accumulated.step + 1};
+    f->epoch.n_examples += f->step.accumulated.examples;
+    f->step.accumulated = (run){.step = f->step.accumulated.step + 1};
     return submit_update(f, err);
 }
 
 /* Submits this worker's rows of a batch, whose program adds to the accumulated gradients. */
 static strata_status submit_accumulation(fit *f, const strata_worker_step *rows, strata_error *err) {
-    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_ACCUMULATE, rows->own, f->accumulated, err));
-    run *step = &f->runs[f->n_runs];
-    const double began = f->trace ? strata_trace_now() : 0;
-    f->accumulated.scale = step->scale; /* all batches of the step use this scale */
-    step->words[STRATA_STEP_STATE_SHARE] = strata_strategy_has_own(f->model->strategy) ? 1 : 1.0f / (float)rows->n_computing;
+    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_ACCUMULATE, rows->own, f->step.accumulated, err));
+    run *step = &f->queue.runs[f->queue.n];
+    const double began = f->tracing.now ? strata_trace_now() : 0;
+    f->step.accumulated.numbers.scale = step->numbers.scale; /* all batches of the step use this scale */
+    step->numbers.words[STRATA_STEP_STATE_SHARE] =
+        strata_strategy_has_own(f->model->strategy) ? 1 : 1.0f / (float)rows->n_computing;
     for (int r = 0; r < step->program->n_parts; r++) {
-        write_replica_inputs(f, step, &step->program->parts[r], f->accumulated.examples + rows->first, f->expected_examples);
+        write_replica_inputs(f, step, rows, &step->program->parts[r], f->step.accumulated.examples + rows->first,
+                             f->step.expected_examples);
         f->model->replicas[r].n_accumulated += step->program->parts[r].n > 0;
         f->model->replicas[r].accumulated_examples += step->program->parts[r].n;
     }
-    strata_fit_add_to_trace(f, "write inputs", step->update - 1, began);
+    strata_fit_add_to_trace(f, "write inputs", step->numbers.update - 1, began);
     STRATA_TRY(submit(f, err));
     return measure_newest(f, err);
 }
 
 strata_status strata_fit_accumulate(fit *f, const strata_worker_step *rows, strata_error *err) {
-    if (!f->accumulated.n) f->expected_examples = rows->n * f->accumulate, f->accumulated.first = rows->batch;
+    if (!f->step.accumulated.n)
+        f->step.expected_examples = rows->n * f->step.n_batches, f->step.accumulated.first = rows->batch;
     STRATA_TRY(submit_accumulation(f, rows, err));
-    f->accumulated.last = rows->batch;
-    f->accumulated.n++;
-    f->accumulated.examples += rows->n;
-    f->accumulated.own += rows->own;
-    return f->accumulated.n < f->accumulate ? STRATA_OK : strata_fit_submit_accumulated(f, err);
+    f->step.accumulated.last = rows->batch;
+    f->step.accumulated.n++;
+    f->step.accumulated.examples += rows->n;
+    f->step.accumulated.own += rows->own;
+    return f->step.accumulated.n < f->step.n_batches ? STRATA_OK : strata_fit_submit_accumulated(f, err);
 }
 
 strata_status strata_fit_submit(fit *f, int64_t number, const strata_worker_step *rows, strata_error *err) {
@@ -465,14 +419,15 @@ strata_status strata_fit_submit(fit *f, int64_t number, const strata_worker_step
     const bool own = strata_strategy_has_own(f->model->strategy);
     if (f->opts.check_repeats) STRATA_TRY(finish_step(f, err)); /* the parameters are those that this step begins with */
     STRATA_TRY(acquire_run(f, STRATA_PROGRAM_TRAIN, rows->own, what, err));
-    run *step = &f->runs[f->n_runs];
-    if (f->opts.check_repeats && rows->own) STRATA_TRY(diagnose_batch(f, step, NULL, rows->first, rows->own, err));
-    const double began = f->trace ? strata_trace_now() : 0;
+    run *step = &f->queue.runs[f->queue.n];
+    const examined again = {strata_worker_batches_batch(f->epoch.batches), rows->offset, rows->own, rows->first};
+    if (f->opts.check_repeats && rows->own) STRATA_TRY(diagnose_batch(f, step, &again, true, err));
+    const double began = f->tracing.now ? strata_trace_now() : 0;
     for (int r = 0; r < step->program->n_parts; r++) {
         const strata_program_part *part = &step->program->parts[r];
-        write_replica_inputs(f, step, part, rows->first, own ? part->n : rows->n);
+        write_replica_inputs(f, step, rows, part, rows->first, own ? part->n : rows->n);
     }
-    strata_fit_add_to_trace(f, "write inputs", step->update - 1, began);
-    f->n_examples += rows->n;
+    strata_fit_add_to_trace(f, "write inputs", step->numbers.update - 1, began);
+    f->epoch.n_examples += rows->n;
     return submit_update(f, err);
 }

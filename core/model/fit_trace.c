@@ -25,10 +25,10 @@ static strata_status gather_events(const strata_fit *f, char *own, size_t bytes,
 
 strata_status strata_fit_begin_trace(strata_fit *f, strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
-    STRATA_TRY(strata_trace_create(f->opts.trace, workers->n > 1 ? workers->rank : 0, NULL, &f->traced, err));
+    STRATA_TRY(strata_trace_create(f->opts.trace, workers->n > 1 ? workers->rank : 0, NULL, &f->tracing.trace, err));
     if (f->opts.trace_last) return STRATA_OK;
-    f->trace = f->traced;
-    return strata_model_trace_begin(f->model, f->trace, &f->tracks, err);
+    f->tracing.now = f->tracing.trace;
+    return strata_model_trace_begin(f->model, f->tracing.now, &f->tracing.tracks, err);
 }
 
 bool strata_fit_trace_turns(const strata_fit *f) {
@@ -37,11 +37,11 @@ bool strata_fit_trace_turns(const strata_fit *f) {
 
 strata_status strata_fit_turn_trace(strata_fit *f, strata_error *err) {
     if (f->n_begun + 1 == f->opts.trace_first) {
-        f->trace = f->traced;
-        return strata_model_trace_begin(f->model, f->trace, &f->tracks, err);
+        f->tracing.now = f->tracing.trace;
+        return strata_model_trace_begin(f->model, f->tracing.now, &f->tracing.tracks, err);
     }
-    f->trace = NULL;
-    return strata_model_trace_devices(f->model, NULL, f->tracks, err);
+    f->tracing.now = NULL;
+    return strata_model_trace_devices(f->model, NULL, f->tracing.tracks, err);
 }
 
 strata_status strata_fit_end_trace(strata_fit *f, strata_status trained, strata_error *err) {
@@ -51,16 +51,17 @@ strata_status strata_fit_end_trace(strata_fit *f, strata_status trained, strata_
     char **texts = calloc((size_t)n, sizeof *texts);
     size_t bytes = 0;
     double ahead = 0;
-    strata_status status = f->trace && f->tracks ? strata_model_trace_devices(f->model, NULL, f->tracks, err) : STRATA_OK;
+    strata_status status =
+        f->tracing.now && f->tracing.tracks ? strata_model_trace_devices(f->model, NULL, f->tracing.tracks, err) : STRATA_OK;
     if (!status && !texts) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
     if (!status && many) status = strata_workers_compare_clocks(workers, strata_trace_now, &ahead, err);
-    strata_trace_set_ahead(f->traced, ahead);
-    if (!status) status = strata_trace_events(f->traced, &texts[0], &bytes, err);
+    strata_trace_set_ahead(f->tracing.trace, ahead);
+    if (!status) status = strata_trace_events(f->tracing.trace, &texts[0], &bytes, err);
     if (!status && many) status = gather_events(f, texts[0], bytes, texts, err);
-    if (!status) status = strata_trace_write(f->traced, (const char *const *)texts, n, err);
+    if (!status) status = strata_trace_write(f->tracing.trace, (const char *const *)texts, n, err);
     for (int w = 0; texts && w < n; w++) free(texts[w]);
     free(texts);
-    free(f->tracks);
-    strata_trace_destroy(f->traced);
+    free(f->tracing.tracks);
+    strata_trace_destroy(f->tracing.trace);
     return status;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
-#include "core/model/model.h"
+#include "core/model/build.h"
 
 enum { MOST_NAMES = 256 };
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/graph/graph.h"
+#include "core/model/shards.h"
 #include "core/model/step.h"
 #include "core/op/communication.h"
 
@@ -24,8 +25,8 @@ static bool has_sparse(const strata_model *model) {
 }
 
 bool strata_step_needs_all_gradients(const strata_model *model) {
-    return model->optimizer.clip_norm > 0 || model->optimizer.clip_global_norm > 0 || model->scale.value > 0 ||
-           model->measures_norm || model->strategy->workers.wire != STRATA_DTYPE_F32;
+    return strata_optimizer_takes_norms(&model->optimizer) || model->scale.value > 0 || model->measures_norm ||
+           model->strategy->workers.wire != STRATA_DTYPE_F32;
 }
 
 /* ---- the layout of gradients ---- */

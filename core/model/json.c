@@ -17,7 +17,9 @@
 #include <string.h>
 
 #include "core/base/file.h"
-#include "core/model/model.h"
+#include "core/model/build.h"
+#include "core/model/metrics.h"
+#include "core/model/registry.h"
 
 enum { MAX_JSON_BYTES = 4 << 20, MAX_LAYERS = 10000 };
 

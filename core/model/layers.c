@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "core/graph/graph.h"
-#include "core/model/model.h"
+#include "core/model/build.h"
+#include "core/model/registry.h"
 
 /* The mask that all inputs of a call have; NULL: their masks differ. */
 static strata_tensor *common_mask(strata_tensor *const *masks, const strata_value *value) {

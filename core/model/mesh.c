@@ -7,7 +7,7 @@
 
 #include "core/base/locale.h"
 #include "core/compile/partition.h"
-#include "core/model/model.h"
+#include "core/model/data.h"
 #include "core/op/ops.h"
 #include "strata/summary.h"
 

@@ -2,11 +2,14 @@
  *
  * A model's metrics: choosing them, adding a batch to their sums, and computing their values from the sums. The first two sums
  * are always those of loss and accuracy. */
+#include "core/model/metrics.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/model/model.h"
+#include "core/model/build.h"
+#include "core/model/registry.h"
 
 enum { N_FIXED = 2, MAX_NAMES = 512 };
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Creating and destroying models, and adding layers to them. */
-#include "core/model/model.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/model/build.h"
 #include "core/model/notes.h"
+#include "core/model/registry.h"
+#include "core/model/validation.h"
 #include "strata/callbacks.h"
 
 /* ---- create, destroy ---- */

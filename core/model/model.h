@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Internals of a model. The public header is strata/model.h. Reading order: model.c (the list of layers), values.c (the calls
- * of layers), layers.c (the layers' parameters and graph), compile.c (variables on each device of the strategy), shards.c
- * (which part of the parameters each device updates), own.c (replicas with parameters of their own), step.c (the graphs of a
- * training, an evaluation and a prediction step), gradients.c and update.c (parts of these), programs.c (their executables),
- * fit.c, fit_steps.c, validation.c, agree.c, evaluate.c, summary.c, times.c, json.c, file.c. All parameters are stored one
- * after the other in one f32 variable, the *flat range*, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT
- * elements. Gradients and optimizer slots have the same layout, so that one kernel updates all parameters. If the flat range
- * is larger than the buffer range that the devices can bind, it is divided into *blocks*, each with its own variables and its
- * own update. */
+ * A model, its variables on each device, and its programs. The public header is strata/model.h; the other subjects have headers
+ * of their own, which README.md lists in reading order. All parameters are stored one after the other in one f32 variable, the
+ * *flat range*, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements. Gradients and optimizer slots have
+ * the same layout, so that one kernel updates all parameters. If the flat range is larger than the buffer range that the
+ * devices can bind, it is divided into *blocks*, each with its own variables and its own update. */
 #ifndef STRATA_CORE_MODEL_H
 #define STRATA_CORE_MODEL_H
 
@@ -25,28 +21,6 @@
 #include "strata/model.h"
 
 _Static_assert(STRATA_PARAMETER_ALIGNMENT % STRATA_SEGMENT_CHUNK == 0, "a chunk belongs to one parameter");
-
-/* The layers, losses, metrics and activations that a program has registered (registry.c). */
-struct strata_registry {
-    /* One for the caller, and one for each model that uses the registry. */
-    atomic_int references;
-    struct strata_own_layer {
-        strata_layer_definition definition;
-        strata_layer_kind kind;
-        struct strata_own_layer *next;
-    } * layers;
-    struct strata_own_loss {
-        strata_loss loss;
-        struct strata_own_loss *next;
-    } * losses;
-    struct strata_own_metric {
-        strata_metric_definition definition;
-        strata_metric_words words;
-        strata_metric_kind kind;
-        struct strata_own_metric *next;
-    } * metrics;
-    strata_own_activation *activations;
-};
 
 /* A value of the model: one of its inputs, or the result of a call of a layer. */
 struct strata_value {
@@ -442,64 +416,11 @@ struct strata_model {
     strata_group_totals communicated;
 };
 
-/* layers.c: builds the graph of a training step up to the losses, without devices. Fails: INVALID if the loss of an output
- * takes logits and the output is none, with a message that says what to change. outputs: [n_outputs] */
-STRATA_MUST_USE strata_status strata_model_check_endings(strata_model *model, const strata_output_spec *outputs,
-                                                         strata_error *err);
-/* Builds all calls of layers: inputs [n_inputs] (B, ...) -> outputs [n_outputs] (B, ...). Declares parameters when
- * context->declaring. */
-void strata_model_build_calls(strata_model *model, strata_layer_context *context, strata_tensor *const *inputs,
-                              strata_tensor **outputs);
-/* Adds to the graph the input for `batch` examples of an input of the model. Inputs of programs are called "x", "x1", ...,
- * labels "y", "y1", ... */
-strata_tensor *strata_model_make_input(const strata_model *model, strata_graph *graph, int input, strata_dtype dtype,
-                                       int64_t batch);
-typedef struct strata_slot_text {
-    char text[16];
-} strata_slot_text;
-strata_slot_text strata_slot_name(const char *base, int index);
-/* As strata_model_build_calls, for a model with one input and one output. */
-strata_tensor *strata_model_build_layers(strata_model *model, strata_layer_context *context, strata_tensor *x);
-/* Computes parameters[], flat_size and outputs from the layers, unless this was done. Fails with the first error of adding
- * layers. */
-STRATA_MUST_USE strata_status strata_model_declare(strata_model *model, strata_error *err);
-void strata_model_free_parameters(strata_model *model);
 /* json.c: the losses of the outputs, their weights and metrics as text, for files of other programs: the loss's name, or JSON
  * where there is more than that. *out_text NULL: there are none; the caller frees it. strata_model_recall_losses sets those of
  * the outputs to those of such a text; it ignores losses and metrics that the program does not have. */
 STRATA_MUST_USE strata_status strata_model_losses_text(const strata_model *model, char **out_text, strata_error *err);
 STRATA_MUST_USE strata_status strata_model_recall_losses(strata_model *model, const char *text, strata_error *err);
-/* values.c: creates the values of a sequential model, or checks those of a functional one. */
-STRATA_MUST_USE strata_status strata_model_connect(strata_model *model, strata_error *err);
-void strata_model_free_values(strata_model *model);
-const char *strata_output_name(const strata_model *model, int output);
-/* The activation that predict applies to the output, which follows from its loss: "softmax", "sigmoid"; NULL: none, or the
- * layers have applied it. */
-const char *strata_output_activation(const strata_output_spec *output);
-/* The index of the value with this name; -1: there is none. */
-int strata_model_find_value(const strata_model *model, const char *name);
-/* Adds a call of the layer with this index. The model stores the first error. name NULL: a name is made. */
-const strata_value *strata_model_add_call(strata_model *model, int layer, const char *name, const int *inputs, int n);
-/* strata_model_drop_call removes a call that is not used, and its layer, which must not have another call. */
-void strata_model_drop_call(strata_model *model, int value);
-void strata_model_drop_layer(strata_model *model, int index);
-/* The index of the layer with this name, not counting layers inside of others; -1: there is none. */
-int strata_model_find_layer(const strata_model *model, const char *name);
-/* How many of the values are calls of layers. */
-int strata_model_n_calls(const strata_model *model);
-/* Stores the error, unless the model has one already; strata_model_declare returns it. */
-void strata_model_remember(strata_model *model, strata_status status, const strata_error *err);
-/* registry.c: finds a built-in or registered kind by its name. registry may be NULL. Fails: INVALID, with all names. */
-STRATA_MUST_USE strata_status strata_registry_find_layer(const strata_registry *registry, const char *name,
-                                                         const strata_layer_kind **out_kind, strata_error *err);
-STRATA_MUST_USE strata_status strata_registry_find_loss(const strata_registry *registry, const char *name,
-                                                        const strata_loss **out_loss, strata_error *err);
-STRATA_MUST_USE strata_status strata_registry_find_metric(const strata_registry *registry, const char *name,
-                                                          const strata_metric_kind **out_kind, strata_metric_case *c,
-                                                          strata_error *err);
-bool strata_registry_has_activation(const strata_registry *registry, const char *name);
-/* The layer whose branch is open; NULL: there is none. */
-const strata_layer *strata_model_open_layer(const strata_model *model);
 /* The number of elements of a block's gradients that replicas exchange: those of its parameters, and for each row of a sparse
  * parameter how often batches use it. */
 int64_t strata_model_gradient_size(const strata_model *model, int block);
@@ -512,12 +433,11 @@ int64_t strata_model_place(const strata_model *model, const strata_parameter_spe
 STRATA_MUST_USE strata_status strata_model_read_all(strata_model *model, float *values, strata_error *err);
 /* Writes all parameters and states to every device. */
 STRATA_MUST_USE strata_status strata_model_write_all(strata_model *model, const float *values, strata_error *err);
-/* Until strata_model_close_branch, layers are added to this branch of the layer that was added last. The model stores the first
- * error. */
-void strata_model_open_branch(strata_model *model, int branch);
-void strata_model_close_branch(strata_model *model);
-/* Adds a layer with a copy of its options. The model stores the first error. name NULL: a name is made. */
-void strata_model_add(strata_model *model, const strata_layer_kind *kind, const char *name, const void *options);
+/* The same for one replica. */
+STRATA_MUST_USE strata_status strata_model_read_replica(const strata_model *model, int replica, float *values,
+                                                        strata_error *err);
+STRATA_MUST_USE strata_status strata_model_write_replica(strata_model *model, int replica, const float *values,
+                                                         strata_error *err);
 
 /* step.c, with step.h, gradients.c and update.c: builds the graph of a step. layers: [calls of layers] receives the cost of
  * each; NULL: not needed. */
@@ -536,27 +456,6 @@ bool strata_model_is_divided(const strata_model *model, strata_program_kind kind
  * exchange values themselves. The caller destroys step->graph and the partition. */
 STRATA_MUST_USE strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_step *step,
                                                   struct strata_partition **out_partition, strata_error *err);
-
-/* own.c: the values of replicas with parameters of their own (strata_strategy_has_own).
- * strata_model_own_size: the number of elements of a replica's values: parameters, states, slots, the epoch's sums and the loss
- * scale. strata_model_gather_own returns those of all replicas of all workers, (replicas, size), which the caller frees; every
- * worker must call it. strata_model_write_own sets them. */
-int64_t strata_model_own_size(const strata_model *model);
-STRATA_MUST_USE strata_status strata_model_gather_own(strata_model *model, float **out_values, strata_error *err);
-STRATA_MUST_USE strata_status strata_model_write_own(strata_model *model, const float *values, strata_error *err);
-/* Forgets `interrupted`, since the model has got other values. */
-void strata_model_forget_interrupted(strata_model *model);
-/* strata_model_join sets the parameters and states of all replicas of this worker to their mean, if they are apart.
- * *out_apart: the values before, which strata_model_separate sets again and frees; NULL: they were equal. */
-STRATA_MUST_USE strata_status strata_model_join(strata_model *model, float **out_apart, strata_error *err);
-STRATA_MUST_USE strata_status strata_model_separate(strata_model *model, float *apart, strata_error *err);
-/* All workers take the smallest of their loss scales. */
-STRATA_MUST_USE strata_status strata_model_share_scale(strata_model *model, strata_error *err);
-/* parameters.c: strata_model_read_all and strata_model_write_all for one replica. */
-STRATA_MUST_USE strata_status strata_model_read_replica(const strata_model *model, int replica, float *values,
-                                                        strata_error *err);
-STRATA_MUST_USE strata_status strata_model_write_replica(strata_model *model, int replica, const float *values,
-                                                         strata_error *err);
 
 /* programs.c: returns the program for this many examples on this worker's replicas, which is compiled at its first use. batch
  * 0: other workers have the whole batch. */
@@ -588,110 +487,19 @@ STRATA_MUST_USE strata_status strata_model_visit_peak(strata_model *model, strat
 STRATA_MUST_USE strata_status strata_model_measure(strata_model *model, strata_program_kind kind, int64_t batch,
                                                    strata_layer_cost *out_layers, strata_program_cost *out_cost,
                                                    strata_error *err);
-/* The inputs of a training step: n examples in the format of the programs' inputs. */
-typedef struct strata_examined_step {
-    void *const *x, *const *y;
-    int64_t n;
-    /* As in strata_batch_form. */
-    float byte_scale;
-    /* The inputs "step" and "rng". */
-    const float *words;
-    const int32_t *rng;
-} strata_examined_step;
-/* Finds the first tensor of the step on the first replica that is not finite. Returns DATA, with a message "epoch .., step ..:
- * .." that describes this tensor and those from which it is computed; OK if all are finite. */
-strata_status strata_model_diagnose(strata_model *model, const strata_examined_step *step, const char *where,
-                                    strata_error *err);
-/* Computes the step's loss and gradients twice on each replica's device. Fails: DATA, with the first tensor whose bits
- * differ. */
-STRATA_MUST_USE strata_status strata_model_repeat(strata_model *model, const strata_examined_step *step, const char *where,
-                                                  strata_error *err);
-/* Converts the labels of n examples in place to the form that the output's loss needs: integers to f32 for a loss of numbers,
- * and classes to a probability of each class for a loss of probabilities. part: the part of the dataset's elements. labels
- * NULL: nothing is done. */
-void strata_model_convert_labels(const strata_output_spec *output, const strata_dataset *dataset, int part, int64_t n,
-                                 void *labels);
-/* Checks the weights of n classes. Fails: INVALID unless the model has one output, whose loss is for one of n classes per
- * example. */
-STRATA_MUST_USE strata_status strata_model_check_class_weights(const strata_model *model, const double *class_weights, int n,
-                                                               strata_error *err);
-/* Multiplies the weights of n examples by those of their classes. labels: as strata_model_convert_labels returns them. */
-void strata_model_weigh_classes(const strata_output_spec *output, const double *class_weights, const void *labels, int64_t n,
-                                float *weights);
-/* The bytes of an example in an input of the model, and of its labels for an output. */
-size_t strata_input_bytes(const strata_input_spec *input);
-size_t strata_label_bytes(const strata_output_spec *output);
-/* Integer labels must be below this number; 0: the labels are numbers. */
-int64_t strata_output_n_classes(const strata_output_spec *output);
-/* Sets the parts of the elements from which batches are made. targets: also the parts with labels. */
-void strata_model_batch_parts(const strata_model *model, const strata_dataset *dataset, const strata_model_feed *feed,
-                              bool targets, strata_batches_options *opts);
-/* metrics.c: strata_model_set_metrics copies the list of names. strata_model_choose_metrics finds the metrics when losses and
- * outputs are known. list: replaces the names of the only output; NULL: those are used. */
-STRATA_MUST_USE strata_status strata_model_set_metrics(strata_output_spec *output, const char *names, strata_error *err);
-STRATA_MUST_USE strata_status strata_model_choose_metrics(strata_model *model, const char *list, strata_error *err);
-/* Appends a batch's sums of the metrics to those of loss and accuracy (2). outputs, labels: [n_outputs] */
-strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor *sums, strata_tensor *const *outputs,
-                                        strata_tensor *const *labels);
-/* What the exact metrics need of each example, (n, 2, B) for n such metrics; NULL: there is none. */
-strata_tensor *strata_model_metric_scores(const strata_model *model, strata_tensor *const *outputs,
-                                          strata_tensor *const *labels);
-/* The scores of all examples of an epoch or an evaluation. Zero-initialized. */
-typedef struct strata_model_scores {
-    /* [n] for each exact metric, in their order. */
-    strata_scored *lists[STRATA_MAX_METRICS];
-    int64_t n, room;
-} strata_model_scores;
-/* Adds the scores of a part's examples, if its program computes them. */
-STRATA_MUST_USE strata_status strata_scores_take(const strata_model *model, strata_model_scores *scores,
-                                                 const strata_program_part *part, int slot, strata_error *err);
-/* Makes each worker's scores those of all workers. Each worker must call it. */
-STRATA_MUST_USE strata_status strata_scores_gather(const strata_model *model, strata_model_scores *scores, strata_error *err);
-void strata_scores_finish(strata_model_scores *scores);
-/* Computes the metrics from sums such as model->metrics.sums. scores: those of the examples, which it sorts; NULL, or another
- * number of examples: metrics that need them are computed from sums. */
-strata_metrics strata_model_metrics(const strata_model *model, const double *sums, int64_t examples,
-                                    strata_model_scores *scores);
-/* strata_model_reset_sums sets the sums on the devices, and those that replicas have accumulated, to 0. strata_model_read_sums
- * reads the sums to model->metrics.sums. */
-STRATA_MUST_USE strata_status strata_model_reset_sums(strata_model *model, strata_error *err);
-STRATA_MUST_USE strata_status strata_model_read_sums(strata_model *model, strata_error *err);
-/* Writes model->metrics.sums to the devices that have sums. */
-STRATA_MUST_USE strata_status strata_model_write_sums(strata_model *model, strata_error *err);
 void strata_model_free_programs(strata_model *model);
 /* Adds the communication of a program to the totals. */
 void strata_model_count(const strata_model *model, const strata_model_program *program, strata_group_totals *totals);
-
-/* shards.c: decides whether the optimizer is sharded, and divides the flat range into shards. An optimizer without slots has
- * nothing to divide. Fails: INVALID if the strategy
- * requires shards and the model or its devices cannot have them. */
-STRATA_MUST_USE strata_status strata_shards_make(strata_model *model, strata_error *err);
-void strata_shards_free(strata_model *model);
-/* The part of a block that a device of this worker updates. */
-void strata_shards_range(const strata_model *model, int replica, int block, int64_t *out_begin, int64_t *out_end);
-/* lengths[r]: how many of the elements [begin, end) of the flat range are in shard r. */
-void strata_shards_cut(const strata_shards *shards, int64_t begin, int64_t end, int64_t *lengths);
-/* Computes the positions of the parameters in [begin, end) of the flat range. Free with strata_shards_free_segments. */
-STRATA_MUST_USE strata_status strata_shards_segments(const strata_model *model, int64_t begin, int64_t end,
-                                                     strata_segments *out_segments, strata_error *err);
-void strata_shards_free_segments(strata_segments *segments);
-/* strata_shards_read_slot reads a slot of the optimizer for the whole flat range, (flat_size), from the devices that own
- * parts of it; with shards over several workers, all workers must call it. strata_shards_write_slot writes a slot to
- * these devices. */
-STRATA_MUST_USE strata_status strata_shards_read_slot(strata_model *model, int slot, float *values, strata_error *err);
-STRATA_MUST_USE strata_status strata_shards_write_slot(strata_model *model, int slot, float *values, strata_error *err);
-/* strata_shards_own_range returns the elements of the flat range whose slots are on this worker's devices;
- * strata_shards_read_own_slot reads only these, to their positions in values, (flat_size). */
-void strata_shards_own_range(const strata_model *model, int64_t *out_begin, int64_t *out_end);
-STRATA_MUST_USE strata_status strata_shards_read_own_slot(strata_model *model, int slot, float *values, strata_error *err);
-/* Writes values with the layout of the flat range to the shards of this worker's devices. */
-STRATA_MUST_USE strata_status strata_shards_write(strata_model *model, const float *flat, strata_error *err);
 
 /* rate.c: computes the input "step" of update t = 1, 2, ... (STRATA_STEP_WORDS numbers). */
 void strata_model_step_words(const strata_model *model, int64_t t, float *words);
 /* Sends rank 0's learning rate to all workers, all of which must call it. */
 STRATA_MUST_USE strata_status strata_model_share_rate(strata_model *model, strata_error *err);
 /* compile.c */
+/* Creates a slot of an optimizer with its initial values. */
+STRATA_MUST_USE strata_status strata_optimizer_make_slot(const strata_optimizer_kind *kind, const strata_optimizer *settings,
+                                                         int slot, strata_device *device, strata_shape shape,
+                                                         strata_variable **out_slot, strata_error *err);
 /* The number of slots of the model's optimizer; 0: the model was only built. */
 int strata_model_n_slots(const strata_model *model);
 /* The device from which variables are read. */
@@ -699,22 +507,6 @@ int strata_model_root(const strata_model *model);
 /* The number of batches whose gradients are accumulated for an update. */
 int64_t strata_model_accumulates(const strata_model *model);
 void strata_model_free_variables(strata_model *model);
-
-/* validation.c: fit's validation data, and the decisions that depend on their loss. strata_validation_begin checks the options
- * and allocates memory before training. Without validation data the other functions do nothing. */
-STRATA_MUST_USE strata_status strata_validation_begin(strata_model *model, const strata_fit_options *opts, strata_error *err);
-/* Uses the metrics of the validation data after epoch `epoch`: updates the best epoch. *out_stop: patience ends the
- * training. */
-STRATA_MUST_USE strata_status strata_validation_take(strata_model *model, const strata_fit_options *opts, int epoch,
-                                                     const strata_metrics *metrics, bool *out_stop, strata_error *err);
-/* Evaluates the validation data, if there are any, and calls strata_validation_take. */
-STRATA_MUST_USE strata_status strata_validation_run(strata_model *model, const strata_fit_options *opts, int epoch,
-                                                    strata_metrics *out_metrics, bool *out_stop, strata_error *err);
-/* Whether patience has already ended the training that this fit would continue. */
-bool strata_validation_is_over(const strata_model *model, const strata_fit_options *opts);
-/* With restore_best, writes the parameters of the best epoch to the devices. */
-STRATA_MUST_USE strata_status strata_validation_restore(strata_model *model, const strata_fit_options *opts, strata_error *err);
-void strata_validation_forget(strata_model *model);
 
 /* evaluate.c: computes the sums of the current batch of `batches`, which has n examples, for a model on a single device.
  * out_sums: (n_sums). */
@@ -737,8 +529,6 @@ void strata_callbacks_copy_state(const strata_model *model, void *state, bool ou
 /* json.c: writes an optimizer's settings as a JSON object. */
 void strata_optimizer_write(strata_json_writer *writer, const strata_optimizer *settings, const strata_optimizer_kind *kind);
 
-/* file.c */
-#define STRATA_MODEL_METADATA "strata.model"
 /* trace.c: adds a track for each device; the devices then add what they run. *out_tracks: [devices], which the caller frees,
  * also on failure. strata_group_set_trace adds the host's slices of a program. */
 STRATA_MUST_USE strata_status strata_model_trace_begin(strata_model *model, strata_trace *trace, int **out_tracks,
@@ -747,52 +537,5 @@ STRATA_MUST_USE strata_status strata_model_trace_begin(strata_model *model, stra
  * times. */
 STRATA_MUST_USE strata_status strata_model_trace_devices(strata_model *model, strata_trace *trace, const int *tracks,
                                                          strata_error *err);
-
-#define STRATA_CHECKPOINT_PREFIX "checkpoint/" /* the names of tensors that are not parameters begin with this */
-/* As strata_model_load_checkpoint. *out_over: the file is the last checkpoint of a training that has ended. */
-STRATA_MUST_USE strata_status strata_checkpoint_load(strata_model *model, const char *path, int *out_epochs, bool *out_over,
-                                                     strata_error *err);
-/* Writes a model file with additional tensors. */
-STRATA_MUST_USE strata_status strata_model_write(strata_model *model, const char *path, const strata_named_array *extra,
-                                                 int n_extra, strata_error *err);
-/* Reads the parameters and states of a file, which must be those of the model. out: (all_size). */
-STRATA_MUST_USE strata_status strata_model_take_parameters(const strata_model *model, const strata_safetensors *file,
-                                                           float *out, strata_error *err);
-
-/* data.c */
-/* Whether the features of batches of this many examples are copied to the device as u8, if the data are u8. */
-bool strata_model_takes_bytes(const strata_model *model, int64_t batch);
-STRATA_MUST_USE strata_status strata_model_check_compiled(const strata_model *model, const char *verb, strata_error *err);
-/* Checks that the model was compiled or built, so that it has variables. */
-STRATA_MUST_USE strata_status strata_model_check_built(const strata_model *model, const char *verb, strata_error *err);
-/* Checks that the model was built or loaded, so that it has parameters. */
-STRATA_MUST_USE strata_status strata_model_check_readable(const strata_model *model, const char *verb, strata_error *err);
-/* Checks that the dataset's elements and labels fit the model. *out_feed: the parts for the inputs and outputs. */
-STRATA_MUST_USE strata_status strata_model_check_dataset(const strata_model *model, const strata_dataset *dataset, bool labels,
-                                                         const char *verb, strata_model_feed *out_feed, strata_error *err);
-/* agree.c. strata_model_add_data_terms adds the terms of a dataset that workers read, called `what` in messages. */
-STRATA_MUST_USE strata_status strata_model_add_data_terms(strata_text *terms, const strata_dataset *dataset, const char *what,
-                                                          strata_auto_shard policy, uint64_t seed, strata_error *err);
-/* The terms are lines "name\tvalue" that describe everything from which a fit computes: the version, model, notes,
- * options, frozen layers and data. The caller frees them. */
-STRATA_MUST_USE strata_status strata_model_terms(const strata_model *model, const strata_dataset *dataset,
-                                                 const strata_fit_options *opts, char **out_text, strata_error *err);
-/* Adds the terms of the class weights. */
-void strata_model_add_class_weights(strata_text *terms, const strata_fit_options *opts);
-/* Whether terms differ. out_text: the first difference, "the batch is 4 on worker 1 and 6 on worker 0", with the places "on
- * worker 0" (own) and "on worker 1" (other). */
-bool strata_terms_differ(const char *own, const char *own_place, const char *other, const char *other_place, char *out_text,
-                         size_t room);
-/* Reads the integer of the term with this name. False: there is none. */
-bool strata_terms_find(const char *terms, const char *name, int64_t *out_value);
-/* Compares two tasks' terms. Fails with INVALID, the first difference and the names of both tasks. */
-STRATA_MUST_USE strata_status strata_model_compare_terms(const char *own, const char *own_task, const char *other,
-                                                         const char *other_task, strata_error *err);
-/* Compares the terms of all workers; every worker must call it. Fails with the same INVALID on all workers. */
-STRATA_MUST_USE strata_status strata_workers_compare_terms(const strata_workers *workers, const char *own, strata_error *err);
-/* Checks that all workers are about to fit the same model with the same data in the same way, as
- * strata_workers_compare_terms. */
-STRATA_MUST_USE strata_status strata_model_agree(const strata_model *model, const strata_dataset *dataset,
-                                                 const strata_fit_options *opts, strata_error *err);
 
 #endif

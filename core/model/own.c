@@ -2,10 +2,10 @@
  *
  * Replicas with parameters of their own between averages (strata_strategy.average): what each replica has, for checkpoints, and
  * the mean over the replicas of this worker, for evaluations. */
+#include "core/model/own.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "core/model/model.h"
 
 static strata_status no_memory(const strata_model *model, strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for the parameters of %d replicas",

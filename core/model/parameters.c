@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "core/base/sha256.h"
-#include "core/model/model.h"
+#include "core/model/data.h"
+#include "core/model/own.h"
+#include "core/model/shards.h"
 
 static int64_t float_bytes(int64_t elements) {
     return elements * (int64_t)sizeof(float);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
-#include "core/model/model.h"
+#include "core/model/data.h"
 #include "core/run/exchange.h"
 
 static const char *device_id(const strata_model *model, int replica) {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/model/model.h"
+#include "core/model/data.h"
 #include "strata/summary.h"
 
 enum { DEFAULT_BATCH = 32, MOST_OTHERS = 32 };

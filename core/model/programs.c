@@ -8,7 +8,7 @@
 
 #include "core/compile/partition.h"
 #include "core/graph/graph.h"
-#include "core/model/model.h"
+#include "core/model/build.h"
 #include "core/op/ops.h"
 #include "core/run/executable.h"
 

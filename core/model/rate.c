@@ -3,7 +3,7 @@
  * The learning rate of a step: that of the schedule, or the one that a program or a callback has set instead. */
 #include <string.h>
 
-#include "core/model/model.h"
+#include "core/model/data.h"
 
 static strata_optimizer settings_of(const strata_model *model) {
     return strata_optimizer_with_rate(&model->optimizer, model->rate.own);

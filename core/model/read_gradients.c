@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "core/data/batches.h"
-#include "core/model/model.h"
+#include "core/model/build.h"
+#include "core/model/data.h"
 #include "core/run/executable.h"
 
 /* Writes the examples to the program's inputs. Inputs that the program does not use are written to temporary memory. */

@@ -2,11 +2,12 @@
  *
  * The user's own layers, losses, metrics and activations, by name. Each is stored like a built-in kind, so other code does not
  * distinguish them. */
+#include "core/model/registry.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/text.h"
-#include "core/model/model.h"
 
 enum { MOST_NAME = 31 };
 

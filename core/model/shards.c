@@ -3,49 +3,56 @@
  * Shards of the optimizer: each replica updates one part of the parameters' flat range and owns the optimizer's slots of that
  * part only (Rajbhandari et al. 2020, "ZeRO", stage 1). An update is element-wise or needs only whole parameters, so its
  * bits do not depend on where the range is divided. */
+#include "core/model/shards.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/model/model.h"
-
-/* The reason why this model cannot have shards with this strategy; NULL: it can. */
-static const char *obstacle(const strata_model *model) {
-    if (model->strategy->average) return "the strategy's replicas make updates of their own";
-    if (model->strategy->updater >= 0) return "one device makes the update for all";
-    if (model->parameters.dense_size < model->parameters.flat_size) return "the model has sparse parameters";
+/* The reason why updates cannot be sharded under this strategy; NULL: they can. */
+static const char *obstacle(const strata_strategy *strategy, bool sparse) {
+    if (strategy->average) return "the strategy's replicas make updates of their own";
+    if (strategy->updater >= 0) return "one device makes the update for all";
+    if (sparse) return "the model has sparse parameters";
     return NULL;
 }
 
-/* The end of the first r of n shards: about r / n of the flat range, rounded down to the alignment. If the optimizer
- * needs whole parameters, it is the beginning of the next parameter. */
-static int64_t cut_at(const strata_model *model, int r, int n) {
-    const int64_t size = model->parameters.flat_size, align = STRATA_PARAMETER_ALIGNMENT;
-    const int64_t at = size / align * r / n * align;
-    if (!model->optimizer_kind->whole_parameters) return at;
-    int64_t border = size;
-    for (int i = 0; i < model->parameters.n; i++) {
-        const strata_parameter_spec *p = &model->parameters.items[i];
-        if (!p->state && p->offset >= at && p->offset < border) border = p->offset;
-    }
-    return border;
+strata_status strata_shards_decide(const strata_strategy *strategy, int n_slots, bool sparse, bool *out_sharded,
+                                   strata_error *err) {
+    const char *reason = obstacle(strategy, sparse);
+    const bool asked = strategy->shard_optimizer == STRATA_SHARD_OPTIMIZER_YES;
+    *out_sharded = asked && n_slots && strata_strategy_num_replicas_in_sync(strategy) > 1;
+    if (!asked || !reason) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "strategy %s: shard_optimizer is YES, but %s; use AUTO or NO", strategy->name,
+                       reason);
+}
+
+int64_t strata_shards_cut_at(int64_t size, int r, int n, const strata_segments *whole) {
+    const int64_t at = size / STRATA_PARAMETER_ALIGNMENT * r / n * STRATA_PARAMETER_ALIGNMENT;
+    if (r == n) return size;
+    for (int i = 0; whole && at && i < whole->n; i++)
+        if ((int64_t)whole->ends[i] * STRATA_SEGMENT_CHUNK >= at) return (int64_t)whole->ends[i] * STRATA_SEGMENT_CHUNK;
+    return at;
 }
 
 strata_status strata_shards_make(strata_model *model, strata_error *err) {
-    const strata_strategy *strategy = model->strategy;
-    const int n = strata_strategy_num_replicas_in_sync(strategy);
-    const char *reason = obstacle(model);
-    const bool asked = strategy->shard_optimizer == STRATA_SHARD_OPTIMIZER_YES;
+    const strata_parameter_set *set = &model->parameters;
+    const int n = strata_strategy_num_replicas_in_sync(model->strategy);
+    const bool whole = model->trains && model->optimizer_kind->whole_parameters;
+    bool sharded = false;
+    strata_segments all = {0};
     model->shards = (strata_shards){0};
     if (!model->trains) return STRATA_OK; /* a model that is only built has no optimizer */
-    if (asked && reason)
-        return strata_fail(err, STRATA_INVALID, "strategy %s: shard_optimizer is YES, but %s; use AUTO or NO", strategy->name,
-                           reason);
-    if (!asked || n < 2 || !strata_model_n_slots(model)) return STRATA_OK;
-    model->shards.begins = calloc((size_t)n + 1, sizeof *model->shards.begins);
-    if (!model->shards.begins) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %d shards", n);
-    model->shards.n = n;
-    for (int r = 0; r <= n; r++) model->shards.begins[r] = cut_at(model, r, n);
-    return STRATA_OK;
+    STRATA_TRY(
+        strata_shards_decide(model->strategy, strata_model_n_slots(model), set->dense_size < set->flat_size, &sharded, err));
+    if (!sharded) return STRATA_OK;
+    const strata_status status = whole ? strata_shards_segments(model, 0, set->flat_size, &all, err) : STRATA_OK;
+    if (!status) model->shards.begins = calloc((size_t)n + 1, sizeof *model->shards.begins);
+    for (int r = 0; r <= n && model->shards.begins; r++)
+        model->shards.begins[r] = strata_shards_cut_at(set->flat_size, r, n, whole ? &all : NULL);
+    strata_shards_free_segments(&all);
+    if (status) return status;
+    model->shards.n = model->shards.begins ? n : 0;
+    return model->shards.n ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %d shards", n);
 }
 
 void strata_shards_free(strata_model *model) {

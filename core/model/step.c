@@ -51,18 +51,16 @@
 
 #include "core/graph/graph.h"
 #include "core/metric/metric.h"
+#include "core/model/build.h"
+#include "core/model/loop.h"
+#include "core/model/metrics.h"
 #include "core/op/ops.h"
 
 typedef strata_step_builder builder;
 typedef strata_step_computed computed;
 
 void *strata_step_alloc(builder *b, size_t n, size_t bytes) {
-    void *memory = strata_graph_alloc(b->graph, n * bytes);
-    if (!memory) {
-        strata_graph_poison(b->graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for a step");
-        return NULL;
-    }
-    return memset(memory, 0, n * bytes);
+    return strata_graph_alloc(b->graph, n * bytes);
 }
 
 strata_tensor *strata_step_add(builder *b, strata_tensor *update) {
@@ -432,18 +430,9 @@ static void build_predict(builder *b) {
 
 /* Prepares the layers' context: arrays that layers fill in, and reads of the variables that they use. */
 static strata_status begin(builder *b, strata_error *err) {
-    const strata_parameter_set *set = &b->model->parameters;
-    const strata_model_replica *own = &b->model->replicas[b->role.replica];
-    strata_layer_context *context = &b->context;
-    context->new_state = strata_step_alloc(b, (size_t)set->n, sizeof *context->new_state);
-    context->state_rates = strata_step_alloc(b, (size_t)set->n, sizeof *context->state_rates);
-    context->rows = strata_step_alloc(b, (size_t)set->n, sizeof *context->rows);
-    context->parts = strata_step_alloc(b, (size_t)set->n_parts, sizeof *context->parts);
-    context->blocks = b->step->blocks = strata_step_alloc(b, (size_t)set->n_blocks, sizeof *context->blocks);
+    strata_model_begin_layers(b->model, b->role.replica, b->graph, &b->context);
     STRATA_TRY(strata_graph_check(b->graph, err));
-    for (int k = 0; k < set->n_blocks; k++)
-        context->blocks[k] = strata_tensor_set_name(strata_variable_read(b->graph, own->blocks[k].flat), "parameters");
-    if (own->state) context->state = strata_tensor_set_name(strata_variable_read(b->graph, own->state), "states");
+    b->step->blocks = b->context.blocks;
     b->words = strata_input(b->graph, "step", STRATA_DTYPE_F32, STRATA_SHAPE(STRATA_STEP_WORDS));
     return STRATA_OK;
 }

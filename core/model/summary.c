@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/model/model.h"
+#include "core/model/build.h"
+#include "core/model/data.h"
 
 enum { DEFAULT_BATCH = 32 };
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/compile/cost.h"
-#include "core/model/model.h"
+#include "core/model/data.h"
 #include "core/op/epilogue.h"
 #include "core/run/bench.h"
 #include "strata/summary.h"

@@ -11,7 +11,7 @@
 
 #include "core/base/text.h"
 #include "core/data/describe.h"
-#include "core/model/model.h"
+#include "core/model/agree.h"
 
 /* Of each array of the data, up to BLOCKS hashes of HASHED_BYTES bytes in all are stored, so that a description takes no longer
  * than a few steps, and a checkpoint stays small. All examples of small data are hashed. */

@@ -6,6 +6,7 @@
  * update. */
 #include "core/graph/graph.h"
 #include "core/graph/variable.h"
+#include "core/model/shards.h"
 #include "core/model/step.h"
 #include "core/op/communication.h"
 
@@ -218,8 +219,7 @@ static void share(builder *b, strata_tensor *variable, strata_tensor *updated) {
 
 /* Whether a block can be updated only after the gradients of all blocks are known. */
 static bool needs_all_blocks(const strata_model *model) {
-    return model->optimizer.clip_norm > 0 || model->optimizer.clip_global_norm > 0 || model->scale.value > 0 ||
-           model->measures_norm;
+    return strata_optimizer_takes_norms(&model->optimizer) || model->scale.value > 0 || model->measures_norm;
 }
 
 static void reduce_block(builder *b, computed *c, block_update *blocks, int k) {

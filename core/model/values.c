@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/model/model.h"
+#include "core/model/build.h"
+#include "core/model/metrics.h"
+#include "core/model/registry.h"
 
 /* ---- finding ---- */
 

@@ -11,7 +11,8 @@
 
 #include "core/base/clock.h"
 #include "core/base/locale.h"
-#include "core/model/model.h"
+#include "core/model/checkpoint.h"
+#include "core/model/data.h"
 
 static const double DEFAULT_WAIT_SECONDS = 3600;
 /* For this long, reading a file that cannot be read is tried again, since it may just be copied. */

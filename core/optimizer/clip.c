@@ -4,6 +4,10 @@
  * 2013). A norm of at most c is not changed. */
 #include "core/optimizer/optimizer.h"
 
+bool strata_optimizer_takes_norms(const strata_optimizer *settings) {
+    return settings->clip_norm > 0 || settings->clip_global_norm > 0;
+}
+
 /* c / max(norm, c), where `square` is the square of the norm. */
 static strata_tensor *factor(strata_tensor *square, double c) {
     strata_graph *graph = strata_tensor_graph(square);

@@ -78,7 +78,9 @@ void strata_optimizer_step(const strata_optimizer_kind *kind, const strata_optim
 /* The settings with `rate` in place of the schedule's learning rate. If rate is below 0, they are unchanged. */
 strata_optimizer strata_optimizer_with_rate(const strata_optimizer *settings, double rate);
 
-/* clip.c: clips the gradients, which are in n blocks, according to the settings, and replaces them by the results.
+/* clip.c: whether an update needs the gradients of all parameters, to compute norms of them. */
+bool strata_optimizer_takes_norms(const strata_optimizer *settings);
+/* Clips the gradients, which are in n blocks, according to the settings, and replaces them by the results.
  * segments: [n] the parameters of each block; if it has none, the block is one parameter. *out_square is the sum of the
  * squares of all gradients (one number) if it was needed, else NULL. */
 void strata_clip_gradients(const strata_optimizer *settings, strata_tensor **gradients, const strata_segments *segments, int n,

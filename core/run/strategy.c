@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#include "core/run/device.h"
+
 /* A replica's share is the floor of its exact share. The examples that are left go to the replicas with the largest
  * remainders, one for each; among equal remainders to the first replicas. */
 static int64_t weighted_share(const strata_strategy *strategy, int64_t global, int replica) {
@@ -172,4 +174,15 @@ void strata_owned_forget(strata_owned *owned) {
     *owned->link = owned->next;
     if (owned->next) owned->next->link = owned->link;
     *owned = (strata_owned){0};
+}
+
+int strata_strategy_steps_per_call(const strata_strategy *strategy, int64_t asked) {
+    int most = strata_strategy_has_workers(strategy) || asked < 1 ? 1
+               : asked < STRATA_MAX_SLOTS                         ? (int)asked
+                                                                  : STRATA_MAX_SLOTS;
+    for (int r = 0; r < strategy->n_devices; r++) {
+        const int own = strata_device_most_runs(strategy->devices[r]);
+        most = own < most ? own : most;
+    }
+    return most > 1 ? most : 1;
 }

@@ -213,6 +213,10 @@ void strata_strategy_worker_share(const strata_strategy *strategy, int64_t globa
  * tenth slower than the mean, sets the weights by the replicas' speeds. Returns whether shares have changed. */
 bool strata_strategy_balance(strata_strategy *strategy, int64_t global_batch, const double *seconds);
 
+/* How many steps the devices can get in one call, at most `asked` and at least 1. With several workers the host exchanges
+ * values in each step. */
+int strata_strategy_steps_per_call(const strata_strategy *strategy, int64_t asked);
+
 /* Whether each of several replicas has parameters of its own between averages. */
 bool strata_strategy_has_own(const strata_strategy *strategy);
 

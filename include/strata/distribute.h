@@ -216,8 +216,8 @@ STRATA_API strata_tensor *const *strata_replica_gradients(strata_replica_context
 
 /* An optimizer with its count of updates, and its slots for each variable that it updates, on the devices of the strategy in
  * whose scope the thread is. With the strategy's shard_optimizer YES each replica owns the slots of its part of each variable.
- * Cross-replica. Fails: INVALID for settings that fit does not take, outside of a scope, and for
- * gradient_accumulation_steps. */
+ * Cross-replica. Fails: INVALID for settings that fit does not take, outside of a scope, for gradient_accumulation_steps, and
+ * for shards where one device makes the updates. */
 typedef struct strata_distributed_optimizer strata_distributed_optimizer;
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_optimizer_create(const strata_optimizer *settings,
                                                                              strata_distributed_optimizer **out_optimizer,

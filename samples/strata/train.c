@@ -23,66 +23,66 @@ const option_row train_rows[] = {
     {"size", "N", "pictures: resize all to N rows and N columns (their own size if all have the same, else at most 64)",
      OPTION_INT, offsetof(train_options, data.size), 1, 4096},
     {"augment", NULL, "pictures: flip and move each picture a little at random, differently in each epoch", OPTION_FLAG,
-     offsetof(train_options, augment), 0, 0},
+     offsetof(train_options, fit.augment), 0, 0},
     {"subwords", NULL, "texts: divide words into pieces, so that no word is unknown", OPTION_FLAG,
      offsetof(train_options, data.subwords), 0, 0},
     {"validation-split", "F", "do not train on this share of the examples of each class, but evaluate it after each epoch (0)",
-     OPTION_NUMBER, offsetof(train_options, validation_split), 0, 1},
+     OPTION_NUMBER, offsetof(train_options, fit.validation_split), 0, 1},
     {"validation", "DIR", "evaluate these data after each epoch: a CSV file, or the test part of a folder as for --data",
-     OPTION_INPUT, offsetof(train_options, validation), 0, 0},
+     OPTION_INPUT, offsetof(train_options, fit.validation), 0, 0},
     OPTION_GROUP("model"),
     {"model", "KIND", "own data: mlp, cnn, resnet, text or attention (chosen for the data)", OPTION_TEXT,
-     offsetof(train_options, model), 0, 0},
+     offsetof(train_options, model.kind), 0, 0},
     {"set", "PATH=VALUE", "change a value in the model's JSON, for example layers.0.units=64; may be repeated", OPTION_LIST,
-     offsetof(train_options, set), 0, 0},
+     offsetof(train_options, model.set), 0, 0},
     {"from", "MODEL.strata",
      "own data: continue the training of this model, with its preprocessing; a model of another program has none, and gets the "
      "data as they are",
-     OPTION_INPUT, offsetof(train_options, from), 0, 0},
+     OPTION_INPUT, offsetof(train_options, model.from), 0, 0},
     {"freeze", "A,B", "with --from: do not train these layers; strata summary lists their names", OPTION_TEXT,
-     offsetof(train_options, freeze), 0, 0},
+     offsetof(train_options, model.freeze), 0, 0},
     {"precision", "TYPE", "the type in which activations are stored: f32, f16 or bf16 (the model's, else f32)", OPTION_TEXT,
-     offsetof(train_options, precision), 0, 0},
+     offsetof(train_options, model.precision), 0, 0},
     OPTION_GROUP("training"),
     {"epochs", "N", "how often all data are used (chosen for the sample or the data, else 5)", OPTION_INT,
-     offsetof(train_options, epochs), 1, 1e6},
+     offsetof(train_options, fit.epochs), 1, 1e6},
     {"batch", "N", "examples per step, on each replica (chosen for the sample or the data, else 64)", OPTION_INT,
-     offsetof(train_options, batch), 1, 1e12},
-    {"global-batch", "N", "examples per step, of all replicas together", OPTION_INT, offsetof(train_options, global_batch), 1,
-     1e12},
+     offsetof(train_options, fit.batch), 1, 1e12},
+    {"global-batch", "N", "examples per step, of all replicas together", OPTION_INT, offsetof(train_options, fit.global_batch),
+     1, 1e12},
     {"steps-per-epoch", "N", "the most steps of an epoch; the rest of its data is left out (all)", OPTION_INT,
-     offsetof(train_options, steps_per_epoch), 1, 1e12},
+     offsetof(train_options, fit.steps_per_epoch), 1, 1e12},
     {"accumulate", "N", "update once every N batches, with the sum of their gradients (the model's number, else 1)", OPTION_INT,
-     offsetof(train_options, accumulate), 1, 1e6},
+     offsetof(train_options, fit.accumulate), 1, 1e6},
     {"loss", "NAME",
      "the loss that training minimizes, for example mse or binary_crossentropy; A=NAME,B=NAME for the outputs A and B (the "
      "model's; if it has none, one for the labels)",
-     OPTION_TEXT, offsetof(train_options, loss), 0, 0},
-    {"learning-rate", "R", "the optimizer's learning rate (the model's)", OPTION_NUMBER, offsetof(train_options, learning_rate),
-     1e-12, 1e6},
+     OPTION_TEXT, offsetof(train_options, fit.loss), 0, 0},
+    {"learning-rate", "R", "the optimizer's learning rate (the model's)", OPTION_NUMBER,
+     offsetof(train_options, fit.learning_rate), 1e-12, 1e6},
     {"patience", "N", "end when the loss on validation data has not fallen for N epochs (never)", OPTION_INT,
-     offsetof(train_options, patience), 1, 1e6},
+     offsetof(train_options, fit.patience), 1, 1e6},
     {"reduce-on-plateau", "F:N",
      "multiply the learning rate by F when the loss, on validation data if there are some, has not fallen for N epochs; for "
      "example 0.5:3 (never)",
-     OPTION_TEXT, offsetof(train_options, plateau), 0, 0},
+     OPTION_TEXT, offsetof(train_options, fit.plateau), 0, 0},
     {"restore-best", NULL,
      "end with the weights of the epoch with the smallest loss on validation data; an evaluator task writes that model to the "
      "name of --save with .best before the ending",
-     OPTION_FLAG, offsetof(train_options, restore_best), 0, 0},
+     OPTION_FLAG, offsetof(train_options, fit.restore_best), 0, 0},
     {"class-weights", "1,2,...", "multiply the loss of an example by the weight of its class (all 1)", OPTION_TEXT,
-     offsetof(train_options, class_weights), 0, 0},
+     offsetof(train_options, fit.class_weights), 0, 0},
     {"metrics", "A,B", "metrics besides loss and accuracy: top_5_accuracy, precision, recall, auc, confusion_matrix, mae",
-     OPTION_TEXT, offsetof(train_options, metrics), 0, 0},
-    {"seed", "N", "seed for weights, shuffles and dropout (0)", OPTION_INT, offsetof(train_options, seed), 0, 9e15},
+     OPTION_TEXT, offsetof(train_options, fit.metrics), 0, 0},
+    {"seed", "N", "seed for weights, shuffles and dropout (0)", OPTION_INT, offsetof(train_options, fit.seed), 0, 9e15},
     {"profile", "A:B",
      "measure steps A to B, counted from 1, and print where their time was spent; other steps are not slowed down (strata "
      "trace reads the file of --trace)",
-     OPTION_TEXT, offsetof(train_options, profile), 0, 0},
+     OPTION_TEXT, offsetof(train_options, reports.profile), 0, 0},
     {"debug", "nan|determinism",
      "nan: end at the first step with a gradient that is not finite, and print which tensor was the first; determinism: "
      "compute each step twice and compare the bits",
-     OPTION_TEXT, offsetof(train_options, debug), 0, 0},
+     OPTION_TEXT, offsetof(train_options, reports.debug), 0, 0},
     OPTION_GROUP("devices"),
     DEVICE_OPTION_ROWS(train_options, device),
     OPTION_GROUP("distribution"),
@@ -96,11 +96,11 @@ const option_row train_rows[] = {
     {"tpu-address", "local|NAME", "tpu: the system of cores, by its name or its plugin's name ($TPU_NAME, else local)",
      OPTION_TEXT, offsetof(train_options, strategy.tpu_address), 0, 0},
     {"check-every", "N", "before every Nth step compare some nodes of it with the reference; -1: never (once a minute)",
-     OPTION_INT, offsetof(train_options, check_every), -1, 1e15},
+     OPTION_INT, offsetof(train_options, reports.check_every), -1, 1e15},
     {"steps-per-execution", "N",
      "steps that the host gives to the cores of a TPU in one call; elsewhere after how many steps the progress is shown "
      "(each); 1: a CPU gets short steps one by one, too",
-     OPTION_INT, offsetof(train_options, together), 1, 1e6},
+     OPTION_INT, offsetof(train_options, fit.together), 1, 1e6},
     CLUSTER_OPTION_ROWS(train_options, strategy),
     {"transport", "NAME", "several workers: tcp, or shm for workers on the same host (shm if possible)", OPTION_TEXT,
      offsetof(train_options, strategy.transport), 0, 0},
@@ -112,7 +112,7 @@ const option_row train_rows[] = {
     {"auto-shard", "data|file|off|auto",
      "what each of several workers reads. data: a part of each batch; file: some of the files; off: all data (data); in C: "
      "hint",
-     OPTION_TEXT, offsetof(train_options, auto_shard), 0, 0},
+     OPTION_TEXT, offsetof(train_options, fit.auto_shard), 0, 0},
     {"cluster-role", "ROLE",
      "with --cluster: what this task is: chief, worker, ps or evaluator; --task has its number (from --task)", OPTION_TEXT,
      offsetof(train_options, strategy.role), 0, 0},
@@ -146,7 +146,7 @@ const option_row train_rows[] = {
     {"split", "3:1", "the replicas' shares of a batch; auto: by measured speed (equal)", OPTION_TEXT,
      offsetof(train_options, strategy.split), 0, 0},
     {"scale-lr", NULL, "multiply the learning rate by the number of replicas, after a warm-up (Goyal et al. 2017)", OPTION_FLAG,
-     offsetof(train_options, scale_lr), 0, 0},
+     offsetof(train_options, fit.scale_lr), 0, 0},
     OPTION_GROUP("output"),
     {"save", "FILE", "write the trained model to this file", OPTION_OUTPUT, offsetof(train_options, save), 0, 0},
     {"save-best", "FILE",
@@ -166,33 +166,33 @@ const option_row train_rows[] = {
     {"stop-after", "N", "end this run after epoch N of --epochs; the same command continues from the --checkpoint", OPTION_INT,
      offsetof(train_options, stop_after), 1, 1e6},
     {"write-model", "FILE", "write the model's JSON to this file, where it can be edited", OPTION_OUTPUT,
-     offsetof(train_options, write_model), 0, 0},
+     offsetof(train_options, model.write), 0, 0},
     {"log", "FILE",
      "write a row for each step and epoch to this file, .jsonl or .csv; also measures the norms of gradients and weights "
      "(strata plot FILE shows them)",
-     OPTION_OUTPUT, offsetof(train_options, log), 0, 0},
+     OPTION_OUTPUT, offsetof(train_options, reports.log), 0, 0},
     {"tensorboard", "DIR",
      "write event files to this folder: numbers of steps and epochs, histograms, the model, the steps of --profile "
      "(tensorboard --logdir DIR shows them)",
-     OPTION_OUTPUT, offsetof(train_options, tensorboard), 0, 0},
-    {"log-every", "N", "with --log and --tensorboard: write every Nth step (1)", OPTION_INT, offsetof(train_options, log_every),
-     1, 1e12},
+     OPTION_OUTPUT, offsetof(train_options, reports.tensorboard), 0, 0},
+    {"log-every", "N", "with --log and --tensorboard: write every Nth step (1)", OPTION_INT,
+     offsetof(train_options, reports.log_every), 1, 1e12},
     {"trace", "FILE",
      "write what ran when, for chrome://tracing or ui.perfetto.dev; other workers add .rank2, and tasks of parameter_server "
      ".worker2 or .ps0, before the ending",
-     OPTION_OUTPUT, offsetof(train_options, trace), 0, 0},
+     OPTION_OUTPUT, offsetof(train_options, reports.trace), 0, 0},
     {"log-device-placement", NULL, "print on stderr on which device each variable, node and exchange is", OPTION_FLAG,
-     offsetof(train_options, log_device_placement), 0, 0},
+     offsetof(train_options, reports.log_device_placement), 0, 0},
     {"json", NULL,
      "print a line of JSON for each epoch and one at the end: names beginning with train_, val_ and test_ are of these data; "
      "loss is train_loss, accuracy is test_accuracy",
-     OPTION_FLAG, offsetof(train_options, json), 0, 0},
+     OPTION_FLAG, offsetof(train_options, reports.json), 0, 0},
     {0}};
 
 /* ---- the fit ---- */
 
 static strata_status add_callbacks(training *t, strata_error *err) {
-    if (t->options.plateau) STRATA_TRY(strata_model_add_callback(t->model, strata_reduce_on_plateau(t->plateau), err));
+    if (t->options.fit.plateau) STRATA_TRY(strata_model_add_callback(t->model, strata_reduce_on_plateau(t->plateau), err));
     if (!t->options.save_best || !t->opened.chief) return STRATA_OK;
     const strata_saver_options saver = {.path = t->options.save_best, .best = true};
     return strata_model_add_callback(t->model, strata_model_saver(saver), err);
@@ -205,12 +205,12 @@ static strata_optimizer choose_optimizer(const training *t) {
     const int64_t size = strata_dataset_size(t->train.dataset);
     strata_optimizer optimizer = strata_model_optimizer(t->model);
     if (!optimizer.name) optimizer = strata_adam_optimizer(0);
-    if (t->options.learning_rate > 0) optimizer.learning_rate = t->options.learning_rate;
-    if (t->options.accumulate) optimizer.gradient_accumulation_steps = t->options.accumulate;
-    if (!t->options.scale_lr || replicas == 1) return optimizer;
+    if (t->options.fit.learning_rate > 0) optimizer.learning_rate = t->options.fit.learning_rate;
+    if (t->options.fit.accumulate) optimizer.gradient_accumulation_steps = t->options.fit.accumulate;
+    if (!t->options.fit.scale_lr || replicas == 1) return optimizer;
     const int64_t examples = t->batch * (optimizer.gradient_accumulation_steps > 1 ? optimizer.gradient_accumulation_steps : 1);
     const int64_t steps = (size > 0 ? size + examples - 1 : examples) / examples;
-    const int64_t fifth = steps * t->options.epochs / 5;
+    const int64_t fifth = steps * t->options.fit.epochs / 5;
     optimizer.schedule.replicas = replicas;
     if (optimizer.schedule.warmup_steps) return optimizer;
     if (!strata_number_is_given(optimizer.learning_rate))
@@ -254,18 +254,18 @@ static int load_checkpoint(training *t, int *out_epochs) {
     if (!path || (has_servers(t) && !t->opened.chief)) return EXIT_OK; /* workers and servers get the weights from the chief */
     strata_status status = strata_model_load_checkpoint(t->model, path, out_epochs, &err);
     const int64_t steps = status ? 0 : strata_model_epoch_steps(t->model);
-    if (!status && *out_epochs + !!steps > t->options.epochs)
+    if (!status && *out_epochs + !!steps > t->options.fit.epochs)
         status = strata_fail(&err, STRATA_DATA,
                              "%s was written after %d epochs, and --epochs is %lld; give --epochs %d to evaluate and save this "
                              "model, and more to train further",
-                             path, *out_epochs, (long long)t->options.epochs, *out_epochs + !!steps);
+                             path, *out_epochs, (long long)t->options.fit.epochs, *out_epochs + !!steps);
     if (status) return report(FAILING_DATA, status, &err);
-    const bool says = t->opened.chief && !t->options.json;
+    const bool says = t->opened.chief && !t->options.reports.json;
     if (steps && says)
         printf("continues in epoch %d after step %lld, from %s\n", *out_epochs + 1, (long long)steps, path);
     else if (*out_epochs && says)
-        printf(*out_epochs < t->options.epochs ? "continues after epoch %d, from %s\n"
-                                               : "all %d epochs were done before; the model of %s is evaluated\n",
+        printf(*out_epochs < t->options.fit.epochs ? "continues after epoch %d, from %s\n"
+                                                   : "all %d epochs were done before; the model of %s is evaluated\n",
                *out_epochs, path);
     fflush(stdout);
     const int64_t batch = strata_training_batch_before(t->model);
@@ -280,7 +280,7 @@ static int load_checkpoint(training *t, int *out_epochs) {
 static strata_status measure_validation(training *t, strata_error *err) {
     if (!t->history.validation) return STRATA_OK;
     if (t->history.n_epochs) t->val_metrics = t->history.validation[t->history.n_epochs - 1];
-    return t->options.restore_best || !t->history.n_epochs
+    return t->options.fit.restore_best || !t->history.n_epochs
                ? strata_model_evaluate(t->model, t->validation.dataset, t->batch, &t->val_metrics, err)
                : STRATA_OK;
 }
@@ -294,7 +294,7 @@ void name_beside(const char *file, const char *what, char *out, size_t room) {
 /* The file of this worker's trace: that of --trace for rank 0, and for rank 2 the same with ".rank2" before the ending. NULL:
  * there is no --trace. */
 static const char *trace_path(training *t) {
-    const char *file = t->options.trace;
+    const char *file = t->options.reports.trace;
     const int rank = t->opened.communicator ? strata_communicator_rank(t->opened.communicator) : 0;
     char of_rank[24];
     snprintf(of_rank, sizeof of_rank, "rank%d", rank);
@@ -314,7 +314,7 @@ static const char *with_resume(const training *t) {
 static int say_paused(training *t, int epochs) {
     t->paused = true;
     if (!t->opened.chief) return EXIT_OK;
-    if (t->options.json)
+    if (t->options.reports.json)
         printf("{\"event\":\"paused\",\"epochs\":%d}\n", epochs);
     else
         printf("paused after epoch %d; the same command %scontinues from %s\n", epochs, with_resume(t), t->options.checkpoint);
@@ -338,7 +338,8 @@ static int stop_early(training *t, int epochs) {
     /* This process may have been ended by the Ctrl-C of another worker. --stop-after ends only between epochs. */
     if (!was_interrupted() && t->options.stop_after && !steps) return say_paused(t, epochs);
     if (!t->opened.chief) return interrupt_code();
-    if (t->options.json) printf("{\"event\":\"interrupted\",\"epoch\":%d,\"step\":%lld}\n", epochs + 1, (long long)steps);
+    if (t->options.reports.json)
+        printf("{\"event\":\"interrupted\",\"epoch\":%d,\"step\":%lld}\n", epochs + 1, (long long)steps);
     fprintf(stderr, "strata: interrupted in epoch %d after step %lld\n", epochs + 1, (long long)steps);
     if (checkpoint) fprintf(stderr, "strata: the same command %scontinues there, from %s\n", with_resume(t), checkpoint);
     if (save) fprintf(stderr, "strata: saved %s as it is now\n", save);
@@ -362,34 +363,34 @@ static int report_failed_training(const training *t, strata_status status, const
 }
 
 static int choose_debugging(train_options *options) {
-    const char *what = options->debug;
+    const char *what = options->reports.debug;
     if (!what) return EXIT_OK;
-    options->debug_nan = !strcmp(what, "nan");
-    options->debug_determinism = !strcmp(what, "determinism");
-    if (options->debug_nan || options->debug_determinism) return EXIT_OK;
+    options->reports.debug_nan = !strcmp(what, "nan");
+    options->reports.debug_determinism = !strcmp(what, "determinism");
+    if (options->reports.debug_nan || options->reports.debug_determinism) return EXIT_OK;
     return usage_error("train: --debug \"%s\": it must be nan or determinism", what);
 }
 
 static int fit(training *t) {
     strata_error err = {0};
-    strata_compile_options compile = {.seed = (uint64_t)t->options.seed,
-                                      .loss = choose_loss(t->model, t->options.loss, t->train.dataset),
-                                      .metrics = t->options.metrics,
+    strata_compile_options compile = {.seed = (uint64_t)t->options.fit.seed,
+                                      .loss = choose_loss(t->model, t->options.fit.loss, t->train.dataset),
+                                      .metrics = t->options.fit.metrics,
                                       .strategy = t->strategy,
-                                      .gradient_norm = t->options.log || t->options.debug_nan,
+                                      .gradient_norm = t->options.reports.log || t->options.reports.debug_nan,
                                       .optimizer = choose_optimizer(t)};
     strata_status status = strata_model_compile(t->model, NULL, &compile, &err);
     if (!status) status = add_callbacks(t, &err);
-    if (!status && t->options.log_device_placement) status = log_placement(t, &err);
+    if (!status && t->options.reports.log_device_placement) status = log_placement(t, &err);
     if (!status && t->options.device.allow_fallback) status = say_fallbacks(t, &err);
     if (status) return report(FAILING_RUN, status, &err);
     if (t->opened.evaluates) return evaluate_beside(t);
     reporter *r = &t->reporter;
-    r->quiet = t->options.json || !t->opened.chief;
-    r->json = t->options.json;
+    r->quiet = t->options.reports.json || !t->opened.chief;
+    r->json = t->options.reports.json;
     r->classifies = classifies(t->model);
-    r->patience = t->options.patience;
-    r->stop_after = t->options.stop_after < t->options.epochs ? t->options.stop_after : 0;
+    r->patience = t->options.fit.patience;
+    r->stop_after = t->options.stop_after < t->options.fit.epochs ? t->options.stop_after : 0;
     r->model = t->model;
     r->preprocessing = t->test.preprocessing;
     r->strategy = t->strategy;
@@ -398,24 +399,24 @@ static int fit(training *t) {
     r->has_servers = has_servers(t);
     r->has_evaluator = t->opened.has_evaluator;
     r->began = t->began;
-    r->log_every = t->options.log_every ? t->options.log_every : 1;
-    strata_fit_options opts = {.epochs = (int)t->options.epochs,
+    r->log_every = t->options.reports.log_every ? t->options.reports.log_every : 1;
+    strata_fit_options opts = {.epochs = (int)t->options.fit.epochs,
                                .batch = t->batch,
                                .auto_shard = t->auto_shard,
                                .trace = trace_path(t),
-                               .trace_first = t->options.profile_first,
-                               .trace_last = t->options.profile_last,
-                               .steps_per_execution = t->options.together,
-                               .check_every = t->options.check_every,
-                               .check_repeats = t->options.debug_determinism,
-                               .steps_per_epoch = t->options.steps_per_epoch,
-                               .seed = (uint64_t)t->options.seed,
+                               .trace_first = t->options.reports.profile_first,
+                               .trace_last = t->options.reports.profile_last,
+                               .steps_per_execution = t->options.fit.together,
+                               .check_every = t->options.reports.check_every,
+                               .check_repeats = t->options.reports.debug_determinism,
+                               .steps_per_epoch = t->options.fit.steps_per_epoch,
+                               .seed = (uint64_t)t->options.fit.seed,
                                .class_weights = t->class_weights,
                                .n_class_weights = t->n_class_weights,
                                /* The evaluator, if there is one, evaluates the validation data. */
                                .validation = t->opened.has_evaluator ? NULL : t->validation.dataset,
-                               .patience = (int)t->options.patience,
-                               .restore_best = t->options.restore_best && !t->opened.has_evaluator,
+                               .patience = (int)t->options.fit.patience,
+                               .restore_best = t->options.fit.restore_best && !t->opened.has_evaluator,
                                .on_progress = report_progress,
                                .user = r};
     const strata_checkpoint_options folder = {.folder = t->options.checkpoint,
@@ -429,10 +430,10 @@ static int fit(training *t) {
     if (code) return code;
     if (r->stop_after && opts.first_epoch >= r->stop_after) return say_paused(t, opts.first_epoch); /* these epochs are done */
     opts.first_step = strata_model_epoch_steps(t->model);
-    if (t->options.log && r->chief)
-        code = run_log_open(&r->log, t->options.log, opts.first_epoch || opts.first_step, r->classifies);
-    if (!code && t->options.tensorboard && r->chief)
-        code = board_open(&r->board, t->options.tensorboard, t->model, &compile.optimizer, t->train.dataset, t->batch,
+    if (t->options.reports.log && r->chief)
+        code = run_log_open(&r->log, t->options.reports.log, opts.first_epoch || opts.first_step, r->classifies);
+    if (!code && t->options.reports.tensorboard && r->chief)
+        code = board_open(&r->board, t->options.reports.tensorboard, t->model, &compile.optimizer, t->train.dataset, t->batch,
                           r->classifies);
     if (code) return code;
     const int64_t accumulates = compile.optimizer.gradient_accumulation_steps;
@@ -549,7 +550,7 @@ static int read_checkpoint(training *t) {
 
 /* Reads --reduce-on-plateau, for example "0.5:3". */
 static int read_plateau(training *t) {
-    const char *text = t->options.plateau;
+    const char *text = t->options.fit.plateau;
     char *end = NULL;
     if (!text) return EXIT_OK;
     t->plateau.factor = strtod(text, &end);
@@ -571,7 +572,7 @@ static int read_class_weights(const char *list, training *t) {
         t->class_weights[i] = strtod(list, &end);
         if (end == list || *end != (i + 1 < n ? ',' : 0))
             return usage_error("--class-weights %s: number %d cannot be read; give one for each class, for example 1,2,0.5",
-                               t->options.class_weights, i + 1);
+                               t->options.fit.class_weights, i + 1);
         list = end + 1;
     }
     t->n_class_weights = n;
@@ -585,7 +586,7 @@ static int read_auto_shard(training *t) {
         strata_auto_shard policy;
     } policies[] = {
         {"data", STRATA_SHARD_DATA}, {"file", STRATA_SHARD_FILE}, {"off", STRATA_SHARD_OFF}, {"auto", STRATA_SHARD_AUTO}};
-    const char *name = t->options.auto_shard;
+    const char *name = t->options.fit.auto_shard;
     for (size_t i = 0; name && i < sizeof policies / sizeof *policies; i++)
         if (!strcmp(name, policies[i].name)) {
             t->auto_shard = policies[i].policy;
@@ -599,9 +600,10 @@ static int read_auto_shard(training *t) {
 }
 
 static int check_validation(const train_options *o) {
-    const char *needs = o->patience ? "patience" : o->restore_best ? "restore-best" : NULL;
-    if (o->validation && o->validation_split > 0) return usage_error("give --validation or --validation-split, not both");
-    if (needs && !o->validation && !(o->validation_split > 0))
+    const char *needs = o->fit.patience ? "patience" : o->fit.restore_best ? "restore-best" : NULL;
+    if (o->fit.validation && o->fit.validation_split > 0)
+        return usage_error("give --validation or --validation-split, not both");
+    if (needs && !o->fit.validation && !(o->fit.validation_split > 0))
         return usage_error("--%s needs the loss on validation data; give --validation-split F or --validation DIR", needs);
     return EXIT_OK;
 }
@@ -609,7 +611,7 @@ static int check_validation(const train_options *o) {
 /* ---- the command ---- */
 
 static int train(training *t) {
-    t->options.data.seed = t->options.seed;
+    t->options.data.seed = t->options.fit.seed;
     int code = check_validation(&t->options);
     if (!code) code = read_auto_shard(t);
     if (!code && t->options.save) code = check_model("save", t->options.save);
@@ -617,19 +619,20 @@ static int train(training *t) {
     if (!code) code = read_every(&t->options);
     if (!code) code = read_checkpoint(t);
     if (!code) code = read_plateau(t);
-    if (!code && t->options.log) code = run_log_check(t->options.log);
-    if (!code && t->options.log) code = check_save("log", t->options.log);
+    if (!code && t->options.reports.log) code = run_log_check(t->options.reports.log);
+    if (!code && t->options.reports.log) code = check_save("log", t->options.reports.log);
     if (!code && t->options.stop_after && !t->options.checkpoint)
         code = usage_error("--stop-after ends a run that another one continues; give --checkpoint FILE");
     if (!code) code = choose_debugging(&t->options);
     if (!code) code = read_profile(t);
-    if (!code && t->options.log_every && !t->options.log && !t->options.tensorboard)
+    if (!code && t->options.reports.log_every && !t->options.reports.log && !t->options.reports.tensorboard)
         code = usage_error("--log-every is for --log FILE or --tensorboard DIR; give one of them");
     if (!code) code = open_what_is_trained(t);
-    if (!code && t->options.write_model) code = write_model_json(t->model, t->options.write_model);
-    if (!code) code = read_class_weights(t->options.class_weights, t);
-    if (!code) code = set_precision(t->model, t->options.precision);
-    if (!code && t->options.batch && t->options.global_batch) code = usage_error("give --batch or --global-batch, not both");
+    if (!code && t->options.model.write) code = write_model_json(t->model, t->options.model.write);
+    if (!code) code = read_class_weights(t->options.fit.class_weights, t);
+    if (!code) code = set_precision(t->model, t->options.model.precision);
+    if (!code && t->options.fit.batch && t->options.fit.global_batch)
+        code = usage_error("give --batch or --global-batch, not both");
     t->options.device.on_compile = report_compile;
     t->options.device.is_interrupted = is_interrupted;
     t->options.device.user = &t->reporter;
@@ -638,12 +641,12 @@ static int train(training *t) {
     if (!code) code = check_evaluator(t);
     if (!code) choose_epochs_and_batch(t);
     if (!code)
-        t->batch = t->options.global_batch ? t->options.global_batch
-                                           : t->options.batch * strata_strategy_num_replicas_in_sync(t->strategy);
+        t->batch = t->options.fit.global_batch ? t->options.fit.global_batch
+                                               : t->options.fit.batch * strata_strategy_num_replicas_in_sync(t->strategy);
     const double opening = now_seconds();
     if (!code) code = open_all_data(t);
     t->data_seconds = now_seconds() - opening;
-    if (!code && !t->options.json && t->opened.chief) print_start(t);
+    if (!code && !t->options.reports.json && t->opened.chief) print_start(t);
     fflush(stdout);
     if (!code) code = fit(t);
     progress_end(t->reporter.line);

@@ -12,23 +12,41 @@
 #include "samples.h"
 #include "scores.h"
 
-typedef struct train_options {
-    data_options data;
-    const char *model, *write_model, *from, *freeze;
+/* The model that is trained. */
+typedef struct train_model_options {
+    const char *kind, *write, *from, *freeze, *precision;
     text_list set;
-    bool augment;
-    const char *save, *checkpoint, *every, *checkpoint_every, *plateau, *save_best, *metrics, *auto_shard, *class_weights,
-        *precision, *trace, *validation, *loss, *log, *tensorboard, *debug, *profile;
-    device_flags device;
-    strategy_flags strategy;
-    int64_t epochs, batch, global_batch, accumulate, together, steps_per_epoch, seed, check_every;
-    int64_t patience, log_every, stop_after, keep;
-    double learning_rate, validation_split, evaluator_wait_s;
-    bool json, scale_lr, log_device_placement, restore_best, resume;
+} train_model_options;
+
+typedef struct train_fit_options {
+    int64_t epochs, batch, global_batch, accumulate, together, steps_per_epoch, seed, patience;
+    double learning_rate, validation_split;
+    const char *loss, *metrics, *class_weights, *auto_shard, *plateau, *validation;
+    bool augment, scale_lr, restore_best;
+} train_fit_options;
+
+/* What is reported during the training and after it. */
+typedef struct train_report_options {
+    const char *log, *tensorboard, *trace, *debug, *profile;
+    int64_t log_every, check_every;
     /* The options of --debug. */
     bool debug_nan, debug_determinism;
     /* The first and the last step of --profile; 0: there is no --profile. */
     int64_t profile_first, profile_last;
+    bool json, log_device_placement;
+} train_report_options;
+
+typedef struct train_options {
+    data_options data;
+    train_model_options model;
+    train_fit_options fit;
+    train_report_options reports;
+    device_flags device;
+    strategy_flags strategy;
+    const char *save, *checkpoint, *every, *checkpoint_every, *save_best;
+    int64_t stop_after, keep;
+    double evaluator_wait_s;
+    bool resume;
 } train_options;
 
 /* The options of train, which are stored in a train_options. Their groups are data, model, training, devices, distribution and

@@ -21,11 +21,11 @@ int check_evaluator(const training *t) {
         return usage_error(
             "--checkpoint %s: an evaluator task evaluates a checkpoint that is one file; give --checkpoint FILE.strata",
             o->checkpoint);
-    if (o->patience)
+    if (o->fit.patience)
         return usage_error(
             "--patience: with an evaluator task the chief does not evaluate between epochs, so it cannot end early; leave out "
             "--patience or the evaluator");
-    if (o->restore_best && !o->save)
+    if (o->fit.restore_best && !o->save)
         return usage_error(
             "--restore-best: an evaluator task writes the best model to the name of --save FILE, with .best before its ending; "
             "give --save");
@@ -64,7 +64,7 @@ static void print_text(const beside *b, const strata_checkpoint_evaluation *e) {
 
 static strata_status on_evaluation(const strata_checkpoint_evaluation *e, void *user, strata_error *err) {
     beside *b = user;
-    (b->t->options.json ? print_json : print_text)(b, e);
+    (b->t->options.reports.json ? print_json : print_text)(b, e);
     fflush(stdout);
     return e->best && *b->best ? strata_model_save(b->t->model, b->best, err) : STRATA_OK;
 }
@@ -75,7 +75,7 @@ static bool stops(void *user) {
 }
 
 static void print_end(const beside *b, const strata_watch_result *r) {
-    const bool json = b->t->options.json;
+    const bool json = b->t->options.reports.json;
     if (json) {
         printf("{\"event\":\"evaluated\",\"evaluations\":%d,\"best_epoch\":%d,\"best_loss\":", r->n, r->best_epochs);
         print_json_number(r->best_loss, "%.9g");
@@ -101,9 +101,9 @@ int evaluate_beside(training *t) {
                                        .on_evaluation = on_evaluation,
                                        .stops = stops,
                                        .user = &b};
-    if (t->options.restore_best) name_beside(t->options.save, "best", b.best, sizeof b.best);
+    if (t->options.fit.restore_best) name_beside(t->options.save, "best", b.best, sizeof b.best);
     obey_interrupts(isatty(STDERR_FILENO), true);
-    if (!t->options.json)
+    if (!t->options.reports.json)
         printf("evaluates each new %s with %lld %s examples\n", checkpoint,
                (long long)strata_dataset_size(t->validation.dataset ? t->validation.dataset : t->test.dataset), b.data);
     fflush(stdout);

@@ -27,22 +27,23 @@ static bool read_steps(const char *text, int64_t *out_first, int64_t *out_last) 
 }
 
 int read_profile(training *t) {
-    if (!t->options.profile) return EXIT_OK;
-    if (!read_steps(t->options.profile, &t->options.profile_first, &t->options.profile_last))
-        return usage_error("--profile \"%s\": it must be the first and the last step, for example 10:20", t->options.profile);
-    if (t->options.trace) return EXIT_OK;
+    if (!t->options.reports.profile) return EXIT_OK;
+    if (!read_steps(t->options.reports.profile, &t->options.reports.profile_first, &t->options.reports.profile_last))
+        return usage_error("--profile \"%s\": it must be the first and the last step, for example 10:20",
+                           t->options.reports.profile);
+    if (t->options.reports.trace) return EXIT_OK;
     const char *folder = getenv("TMPDIR");
     snprintf(t->own_trace, sizeof t->own_trace, "%.200s/strata-profile-XXXXXX", folder && *folder ? folder : "/tmp");
     const int file = mkstemp(t->own_trace);
     if (file < 0)
         return usage_error("--profile: %s cannot be written; --trace FILE names another place for the trace", t->own_trace);
     close(file);
-    t->options.trace = t->own_trace;
+    t->options.reports.trace = t->own_trace;
     return EXIT_OK;
 }
 
 void print_profile(training *t) {
-    if (!t->options.profile) return;
+    if (!t->options.reports.profile) return;
     trace_summary summary;
     trace_peaks peaks = {0};
     strata_error err = {0};
@@ -51,16 +52,16 @@ void print_profile(training *t) {
     strata_status status = path ? trace_read(path, &summary, &err) : STRATA_OK;
     const bool tells = t->opened.chief && path && !status;
     if (tells) status = trace_measure_peaks(device, &peaks, &err);
-    if (tells && t->options.json)
+    if (tells && t->options.reports.json)
         trace_print_json(&summary, "profile", status ? NULL : &peaks);
     else if (tells)
         putchar('\n'), trace_print(&summary, status ? NULL : &peaks, ROWS);
     if (tells) trace_finish(&summary);
     if (status == STRATA_DATA && !tells) /* the trace has no steps of a device */
         fprintf(stderr, "strata: --profile %s: the training had none of these steps, so nothing was measured\n",
-                t->options.profile);
+                t->options.reports.profile);
     else if (status)
-        fprintf(stderr, "strata: --profile %s: %s\n", t->options.profile, err.message);
+        fprintf(stderr, "strata: --profile %s: %s\n", t->options.reports.profile, err.message);
 }
 
 void show_profile(const training *t) {
@@ -68,11 +69,11 @@ void show_profile(const training *t) {
     strata_error err = {0};
     const time_t now = time(NULL);
     struct tm local;
-    if (!t->options.tensorboard || !t->opened.chief || !*t->trace_file) return;
+    if (!t->options.reports.tensorboard || !t->opened.chief || !*t->trace_file) return;
     if (!localtime_r(&now, &local) || !strftime(run, sizeof run, "%Y_%m_%d_%H_%M_%S", &local))
         snprintf(run, sizeof run, "%lld", (long long)now);
-    if (strata_events_profile(t->options.tensorboard, run, t->trace_file, &err))
-        fprintf(stderr, "strata: --tensorboard %s: %s\n", t->options.tensorboard, err.message);
+    if (strata_events_profile(t->options.reports.tensorboard, run, t->trace_file, &err))
+        fprintf(stderr, "strata: --tensorboard %s: %s\n", t->options.reports.tensorboard, err.message);
 }
 
 void finish_profile(const training *t) {

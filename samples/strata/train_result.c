@@ -16,9 +16,9 @@ static void print_source(FILE *to, const training *t) {
     if (t->test.preprocessing) {
         fputc('\n', to);
         print_own(to, &t->options.data, &t->test, t->train.dataset, t->test.dataset);
-        if (t->options.validation)
+        if (t->options.fit.validation)
             fprintf(to, "\nvalidation: %lld of %s", (long long)strata_dataset_size(t->validation.dataset),
-                    t->options.validation);
+                    t->options.fit.validation);
         return;
     }
     if (!t->options.data.path) fprintf(to, ", with %s", t->sample->made);
@@ -137,7 +137,7 @@ static void print_best(const training *t) {
     const strata_history *h = &t->history;
     if (!h->validation || h->best_epoch < 0) return;
     printf("best epoch %d", h->best_epoch + 1);
-    if (t->options.restore_best) printf(", whose weights were kept: val_loss %.4g", t->val_metrics.loss);
+    if (t->options.fit.restore_best) printf(", whose weights were kept: val_loss %.4g", t->val_metrics.loss);
     printf("\n");
 }
 
@@ -160,7 +160,7 @@ void print_result(const training *t) {
     const strata_metrics none = {.loss = NAN, .accuracy = NAN}, *trained = h->n_epochs ? &h->epochs[h->n_epochs - 1] : &none;
     /* The examples of the epoch are counted, not those of the data, since --steps-per-epoch may leave some out. */
     const double epoch_s = median_epoch(h), rate = h->n_epochs ? (double)trained->examples / epoch_s : 0;
-    if (!t->options.json) {
+    if (!t->options.reports.json) {
         print_best(t);
         line whole;
         FILE *to = line_begin(&whole);

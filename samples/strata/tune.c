@@ -50,13 +50,13 @@ static int read_words(tuner *t) {
         return usage_error("--objective %s: it must be loss or accuracy", o->objective);
     if (!strcmp(t->name, "-"))
         return usage_error("tune reads the data in each trial, but standard input can be read only once; give a file");
-    if (o->train.validation && o->train.validation_split > 0)
+    if (o->train.fit.validation && o->train.fit.validation_split > 0)
         return usage_error("give --validation or --validation-split, not both");
     if (o->device && o->devices) return usage_error("give --device or --devices, not both");
     t->halving = !o->search || !strcmp(o->search, "halving");
     t->by_accuracy = o->objective && !strcmp(o->objective, "accuracy");
     t->n_trials = o->trials ? (int)o->trials : 20;
-    t->seed = (uint64_t)o->train.seed;
+    t->seed = (uint64_t)o->train.fit.seed;
     return tune_space_read(&o->set, &t->space);
 }
 
@@ -64,14 +64,14 @@ static int read_words(tuner *t) {
  * ranges. */
 static int check_model(tuner *t) {
     training one = {.options = t->options.train, .name = t->name};
-    one.options.data.seed = one.options.seed;
+    one.options.data.seed = one.options.fit.seed;
     int code = open_what_is_trained(&one);
     if (!code) choose_epochs_and_batch(&one); /* before a sample's data are opened, since a sample has its own defaults */
     if (!code) describe_inputs(one.model, &one.train);
     if (!code && !one.train.dataset) code = open_data(one.sample, &one.options.data, "train", &one.train);
     if (!code) {
-        t->epochs = (int)one.options.epochs;
-        t->batch = one.options.batch;
+        t->epochs = (int)one.options.fit.epochs;
+        t->batch = one.options.fit.batch;
         t->classifies = classifies(one.model);
         code =
             tune_space_add_defaults(one.model, &t->options.train, t->batch, strata_dataset_size(one.train.dataset), &t->space);
@@ -200,7 +200,7 @@ static char *command_of(const tuner *t, const tune_trial *trial) {
     if (!out) return NULL;
     fputs("strata", out);
     tune_arguments(t, trial->number, t->options.device || t->options.devices ? trial->device : NULL, add_quoted, out);
-    if (!t->options.train.restore_best) add_quoted("--restore-best", out);
+    if (!t->options.train.fit.restore_best) add_quoted("--restore-best", out);
     fputs(" --save best.strata", out);
     return fclose(out) ? (free(text), NULL) : text;
 }
@@ -262,7 +262,7 @@ static void show_start(const tuner *t) {
     for (int d = 0; d < t->n_devices; d++) printf("%s%s", d ? ", " : "", t->devices[d]);
     printf("\n");
     for (int i = 0; i < t->space.n; i++) printf("  %-26s %s\n", t->space.ranges[i].path, t->space.ranges[i].text);
-    if (!t->options.train.validation && !(t->options.train.validation_split > 0))
+    if (!t->options.train.fit.validation && !(t->options.train.fit.validation_split > 0))
         printf("  a fifth of the training data is for validation (--validation-split 0.2)\n");
     fflush(stdout);
 }

@@ -167,9 +167,9 @@ int tune_space_add_defaults(const strata_model *model, const train_options *o, i
     double rate = optimizer.learning_rate;
     if (!(rate > 0)) rate = strata_optimizer_default_rate(name);
     cJSON *json = cJSON_Parse(text);
-    if (!(o->learning_rate > 0)) add_around(space, "optimizer.learning_rate", rate);
-    if (!o->batch && !o->global_batch && batch <= n_examples) add_sizes(space, "batch", batch);
-    if (!o->from) {
+    if (!(o->fit.learning_rate > 0)) add_around(space, "optimizer.learning_rate", rate);
+    if (!o->fit.batch && !o->fit.global_batch && batch <= n_examples) add_sizes(space, "batch", batch);
+    if (!o->model.from) {
         add_layers(cJSON_GetObjectItemCaseSensitive(json, "layers"), space);
         add_around(space, "optimizer.weight_decay",
                    number_of(cJSON_GetObjectItemCaseSensitive(json, "optimizer"), "weight_decay"));
@@ -202,14 +202,14 @@ int tune_space_check(const tune_space *space, const train_options *o, const stra
         const tune_range *range = &space->ranges[i];
         char ends[2][SETTING_BYTES], setting[2 * SETTING_BYTES + 8];
         const bool batch = !strcmp(range->path, "batch"), rate = !strcmp(range->path, "optimizer.learning_rate");
-        if ((batch && (o->batch || o->global_batch)) || (rate && o->learning_rate > 0))
+        if ((batch && (o->fit.batch || o->fit.global_batch)) || (rate && o->fit.learning_rate > 0))
             return usage_error("--set %s and --%s both set it; give one of them", range->path,
-                               rate       ? "learning-rate"
-                               : o->batch ? "batch"
-                                          : "global-batch");
-        if (!strcmp(range->path, "model") && (o->model || o->from))
-            return usage_error("--set model and --%s both name the model; give one of them", o->model ? "model" : "from");
-        if (o->from && !batch && !rate)
+                               rate           ? "learning-rate"
+                               : o->fit.batch ? "batch"
+                                              : "global-batch");
+        if (!strcmp(range->path, "model") && (o->model.kind || o->model.from))
+            return usage_error("--set model and --%s both name the model; give one of them", o->model.kind ? "model" : "from");
+        if (o->model.from && !batch && !rate)
             return usage_error(
                 "--set %s: the model of --from is not changed; batch and optimizer.learning_rate can be searched", range->path);
         for (int last = 0; last < 2; last++) {

@@ -56,7 +56,7 @@ void tune_arguments(const tuner *t, int trial, const char *device, void (*add)(c
         add("--epochs", user);
         add(word, user);
     }
-    if (!o->train.validation && !(o->train.validation_split > 0)) {
+    if (!o->train.fit.validation && !(o->train.fit.validation_split > 0)) {
         add("--validation-split", user);
         add("0.2", user);
     }

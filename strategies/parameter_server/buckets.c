@@ -30,7 +30,7 @@ static strata_status prepare_part(const strata_ps_worker *w, int server, const s
     const strata_ps_plan *plan = &w->fit->plan;
     const strata_ps_shard *shards = plan->shards + plan->begins[server];
     const strata_dtype wire = w->task->wire;
-    const strata_ps_part_ask ask = {.group = server, .attempt = w->attempt};
+    const strata_ps_part_ask ask = {.group = server, .attempt = w->buckets.attempt};
     int64_t elements = 0;
     for (int i = 0; i < plan->sizes[server].n_dense; i++) elements += lies_in(&shards[i], bucket) ? shards[i].n : 0;
     part->head = malloc(sizeof ask + (size_t)n * sizeof(int32_t));
@@ -41,7 +41,7 @@ static strata_status prepare_part(const strata_ps_worker *w, int server, const s
     unsigned char *at = part->narrow;
     for (int32_t i = 0, k = 0; i < plan->sizes[server].n_dense; i++) {
         if (!lies_in(&shards[i], bucket)) continue;
-        const float *values = w->sums_of_dense + shards[i].first;
+        const float *values = w->unit.sums_of_dense + shards[i].first;
         const size_t bytes = (size_t)shards[i].n * strata_dtype_bytes(wire);
         memcpy(part->head + sizeof ask + (size_t)k * sizeof i, &i, sizeof i);
         part->pieces[k++] = (struct iovec){wire == STRATA_DTYPE_F32 ? (void *)values : at, bytes}; /* only read */
@@ -61,7 +61,7 @@ static strata_status push_part(strata_ps_worker *w, int server, const struct str
     int n = 0, n_pieces = 0;
     for (int i = 0; i < plan->sizes[server].n_dense; i++) n += lies_in(&shards[i], bucket);
     if (!n) return STRATA_OK;
-    strata_ps_part *part = &w->parts[w->n_parts++];
+    strata_ps_part *part = &w->buckets.parts[w->buckets.n_parts++];
     STRATA_TRY(prepare_part(w, server, bucket, n, part, &n_pieces, err));
     const strata_rpc_ask ask = {.method = STRATA_PS_PART,
                                 .head = part->head,
@@ -71,8 +71,8 @@ static strata_status push_part(strata_ps_worker *w, int server, const struct str
                                 .what = "a part of a push"};
     STRATA_TRY(strata_ps_reach(w, server, &client, err));
     STRATA_TRY(strata_rpc_client_start(client, &ask, NULL, STRATA_PS_CALL_SECONDS, &part->request, err));
-    for (int i = 0; i < n_pieces; i++) w->report.bytes += (int64_t)part->pieces[i].iov_len;
-    w->n_parted[server] += n;
+    for (int i = 0; i < n_pieces; i++) w->reports.now.bytes += (int64_t)part->pieces[i].iov_len;
+    w->buckets.n_parted[server] += n;
     return STRATA_OK;
 }
 
@@ -82,18 +82,18 @@ static strata_status take_bucket(const strata_workers *workers, int to, int64_t 
                                  strata_error *err) {
     strata_ps_worker *w = ((const struct strata_ps_sink *)(const void *)workers)->worker;
     (void)to, (void)err;
-    if (!w || !w->layout) return STRATA_OK;
-    const struct strata_gradient_bucket *bucket = &w->layout->buckets[channel];
+    if (!w || !w->buckets.layout) return STRATA_OK;
+    const struct strata_gradient_bucket *bucket = &w->buckets.layout->buckets[channel];
     const int64_t dense = w->model->parameters.dense_size, n = (int64_t)(bytes / sizeof(float));
     const int64_t rest = dense - bucket->begin, own = n < rest ? n : rest;
     const float *values = data;
-    float *sums = w->sums_of_dense + bucket->begin;
-    if (w->first_batch) memcpy(sums, values, (size_t)own * sizeof *sums);
-    for (int64_t i = 0; i < own && !w->first_batch; i++) sums[i] += values[i];
-    if (!w->streams || w->stopped || w->part_status) return STRATA_OK;
-    w->stopped = !strata_ps_all_finite(sums, own);
-    for (int s = 0; s < w->n_servers && !w->stopped && !w->part_status; s++)
-        w->part_status = push_part(w, s, bucket, &w->part_error);
+    float *sums = w->unit.sums_of_dense + bucket->begin;
+    if (w->buckets.first_batch) memcpy(sums, values, (size_t)own * sizeof *sums);
+    for (int64_t i = 0; i < own && !w->buckets.first_batch; i++) sums[i] += values[i];
+    if (!w->buckets.streams || w->buckets.stopped || w->buckets.status) return STRATA_OK;
+    w->buckets.stopped = !strata_ps_all_finite(sums, own);
+    for (int s = 0; s < w->links.n_servers && !w->buckets.stopped && !w->buckets.status; s++)
+        w->buckets.status = push_part(w, s, bucket, &w->buckets.error);
     return STRATA_OK;
 }
 
@@ -112,7 +112,7 @@ const strata_workers *strata_ps_sink_of(strata_ps_task *task) {
 static bool may_stream(const strata_ps_worker *w) {
     enum { MOST_SHARDS = (STRATA_RPC_HEAD_BYTES - (int)sizeof(strata_ps_part_ask)) / (int)sizeof(int32_t) };
     const bool needs_norm = (w->model->optimizer.clip_global_norm > 0 || w->model->measures_norm) && !w->task->pace.n_shares;
-    for (int s = 0; s < w->n_servers; s++)
+    for (int s = 0; s < w->links.n_servers; s++)
         if (w->fit->plan.sizes[s].n_dense > MOST_SHARDS) return false;
     return !needs_norm && !(w->model->scale.value > 0);
 }
@@ -121,19 +121,19 @@ void strata_ps_begin_buckets(strata_ps_worker *w, const strata_model_program *pr
     const strata_status ignored = strata_ps_finish_parts(w, NULL); /* parts of an earlier unit that was not pushed */
     (void)ignored;
     w->task->sink.worker = w;
-    w->layout = &program->layout;
-    w->first_batch = first;
-    w->streams = last && program->layout.n_buckets && may_stream(w);
-    w->stopped = false;
-    w->part_status = STRATA_OK;
-    memset(w->n_parted, 0, (size_t)w->n_servers * sizeof *w->n_parted);
-    if (w->streams) w->attempt++;
+    w->buckets.layout = &program->layout;
+    w->buckets.first_batch = first;
+    w->buckets.streams = last && program->layout.n_buckets && may_stream(w);
+    w->buckets.stopped = false;
+    w->buckets.status = STRATA_OK;
+    memset(w->buckets.n_parted, 0, (size_t)w->links.n_servers * sizeof *w->buckets.n_parted);
+    if (w->buckets.streams) w->buckets.attempt++;
 }
 
 strata_status strata_ps_finish_parts(strata_ps_worker *w, strata_error *err) {
-    strata_status status = w->part_status ? strata_fail(err, w->part_status, "%s", w->part_error.message) : STRATA_OK;
-    for (int i = 0; i < w->n_parts; i++) {
-        strata_ps_part *part = &w->parts[i];
+    strata_status status = w->buckets.status ? strata_fail(err, w->buckets.status, "%s", w->buckets.error.message) : STRATA_OK;
+    for (int i = 0; i < w->buckets.n_parts; i++) {
+        strata_ps_part *part = &w->buckets.parts[i];
         const strata_status one = part->request ? strata_rpc_request_wait(part->request, status ? NULL : err) : STRATA_OK;
         if (!status) status = one;
         free(part->head);
@@ -141,11 +141,11 @@ strata_status strata_ps_finish_parts(strata_ps_worker *w, strata_error *err) {
         free(part->narrow);
         *part = (strata_ps_part){0};
     }
-    w->n_parts = 0;
+    w->buckets.n_parts = 0;
     return status;
 }
 
 bool strata_ps_was_parted(const strata_ps_worker *w, int server) {
     const int n = w->fit->plan.sizes[server].n_dense;
-    return n > 0 && w->streams && !w->stopped && w->n_parted[server] == n;
+    return n > 0 && w->buckets.streams && !w->buckets.stopped && w->buckets.n_parted[server] == n;
 }

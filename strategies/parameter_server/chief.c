@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "core/base/locale.h"
+#include "core/model/validation.h"
 
 /* A chief may begin 2^SERIAL_BITS epochs. A server knows only the first serial number of the last chief. */
 enum { SERIAL_BITS = 32 };
@@ -62,7 +63,7 @@ void strata_ps_chief_update_totals(strata_ps_chief *c) {
     totals->spread = strata_ps_pace_spread(c->pace);
     totals->running = strata_ps_pace_running(c->pace);
     totals->waiting = strata_ps_pace_returned(c->pace);
-    totals->bytes_per_step = c->n_units ? (double)c->bytes / (double)c->n_units : 0;
+    totals->bytes_per_step = c->load.n_units ? (double)c->load.bytes / (double)c->load.n_units : 0;
     if (!c->over) strata_ps_load_find_stragglers(c->task->workers, c->n_workers, totals);
     pthread_mutex_unlock(&c->task->lock);
 }
@@ -71,15 +72,15 @@ void strata_ps_chief_note_leases(strata_ps_chief *c) {
     strata_parameter_server_totals *totals = &c->task->totals;
     strata_trace_add_counter(c->fit->trace, "queue depth", totals->running, strata_trace_now());
     pthread_mutex_lock(&c->task->lock);
-    strata_ps_load_add_leases(&totals->training, &c->training, totals->running);
-    strata_ps_load_add_leases(&totals->epoch, &c->epoch_sums, totals->running);
+    strata_ps_load_add_leases(&totals->training, &c->load.training, totals->running);
+    strata_ps_load_add_leases(&totals->epoch, &c->load.epoch, totals->running);
     pthread_mutex_unlock(&c->task->lock);
 }
 
 void strata_ps_chief_fail(strata_ps_chief *c, strata_status status, const char *message) {
-    if (c->status) return;
-    c->status = status;
-    snprintf(c->message, sizeof c->message, "%s", message);
+    if (c->failure.status) return;
+    c->failure.status = status;
+    snprintf(c->failure.message, sizeof c->failure.message, "%s", message);
     pthread_cond_broadcast(&c->changed);
 }
 
@@ -110,7 +111,7 @@ static void list_absent(const strata_ps_chief *c, char *out, size_t room) {
  * itself, its command or its host differs from those of the others, which the user should know. The caller has the lock. */
 static void note_ended(strata_ps_chief *c, int w, int code, strata_rpc_server *rpc) {
     enum { SIGNALS = 128, LEAST_OWN_CODE = 160 };
-    char text[sizeof c->message];
+    char text[sizeof c->failure.message];
     c->workers[w].ended = true;
     c->task->totals.lost++;
     if (code > SIGNALS && code < LEAST_OWN_CODE) {
@@ -138,20 +139,20 @@ static strata_status wait_for_workers(strata_ps_chief *c, strata_rpc_server *rpc
     char absent[256];
     strata_status status = STRATA_OK;
     pthread_mutex_lock(&c->lock);
-    while (!c->status && n_awaited(c, rpc) && strata_patience_left(&patience) > 0) {
+    while (!c->failure.status && n_awaited(c, rpc) && strata_patience_left(&patience) > 0) {
         const struct timespec deadline = strata_clock_after(0.25);
         pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
     }
-    if (!c->status && !n_awaited(c, rpc) && !strata_ps_chief_n_there(c)) {
+    if (!c->failure.status && !n_awaited(c, rpc) && !strata_ps_chief_n_there(c)) {
         list_absent(c, absent, sizeof absent);
         status = strata_fail(err, STRATA_PEER_LOST, "fit: %s ended before they joined, and no worker is left", absent);
     }
-    if (!c->status && n_awaited(c, rpc)) {
+    if (!c->failure.status && n_awaited(c, rpc)) {
         list_absent(c, absent, sizeof absent);
         status = strata_fail(err, STRATA_TIMEOUT, "fit: %s did not come to the chief in %.0f s%s", absent,
                              c->task->connect_seconds, strata_rpc_server_refused(rpc).text);
     }
-    if (c->status) status = strata_fail(err, c->status, "%s", c->message);
+    if (c->failure.status) status = strata_fail(err, c->failure.status, "%s", c->failure.message);
     pthread_mutex_unlock(&c->lock);
     return status;
 }
@@ -186,12 +187,12 @@ static strata_status begin(strata_ps_chief *c, strata_rpc_server *rpc, strata_er
     STRATA_TRY(strata_ps_watch_meet(&c->watch, err));
     STRATA_TRY(wait_for_workers(c, rpc, err));
     pthread_mutex_lock(&c->lock);
-    if (c->fit->serial > c->serial) c->serial = c->fit->serial;
-    c->serial = ((c->serial >> SERIAL_BITS) + 1) << SERIAL_BITS;
+    if (c->fit->serial > c->epoch.serial) c->epoch.serial = c->fit->serial;
+    c->epoch.serial = ((c->epoch.serial >> SERIAL_BITS) + 1) << SERIAL_BITS;
     pthread_mutex_unlock(&c->lock);
-    strata_status status = strata_ps_watch_spread(&c->watch, c->serial, err);
+    strata_status status = strata_ps_watch_spread(&c->watch, c->epoch.serial, err);
     if (status == STRATA_PEER_LOST) /* its connection broke, or it was started again and has no values yet */
-        status = strata_ps_chief_spread_when_there(c, c->serial, strata_clock_seconds() + c->task->connect_seconds, err);
+        status = strata_ps_chief_spread_when_there(c, c->epoch.serial, strata_clock_seconds() + c->task->connect_seconds, err);
     if (status) return status;
     pthread_mutex_lock(&c->lock);
     c->begun = true;
@@ -205,7 +206,7 @@ strata_status strata_ps_chief_keep_for_workers(strata_ps_chief *c, bool has_last
     strata_status status = strata_ps_watch_look(&c->watch, err);
     if (status == STRATA_PEER_LOST && has_last) {
         strata_ps_chief_notice(c, "a server was lost behind the last step (%.200s)", err->message);
-        status = strata_ps_chief_spread_when_there(c, c->serial + 1, strata_clock_seconds() + patience, err);
+        status = strata_ps_chief_spread_when_there(c, c->epoch.serial + 1, strata_clock_seconds() + patience, err);
     }
     return status == STRATA_PEER_LOST || status == STRATA_TIMEOUT ? STRATA_OK : status;
 }
@@ -248,29 +249,29 @@ static void dismiss_workers(strata_ps_chief *c, strata_status status, const char
 static strata_status make(strata_ps_chief *c, strata_error *err) {
     STRATA_TRY(strata_ps_watch_make(&c->watch, c->fit, err));
     c->workers = calloc((size_t)c->n_workers, sizeof *c->workers);
-    c->sums = calloc((size_t)c->n_sums, sizeof *c->sums);
-    c->share_sums = calloc((size_t)(c->n_workers * c->n_sums), sizeof *c->share_sums);
-    c->share_examples = calloc((size_t)c->n_workers, sizeof *c->share_examples);
-    c->visit_sums = calloc((size_t)(c->fit->n_visits * c->n_sums + 1), sizeof *c->visit_sums);
-    c->visit_examples = calloc((size_t)c->fit->n_visits + 1, sizeof *c->visit_examples);
-    if (!c->workers || !c->sums || !c->share_sums || !c->share_examples || !c->visit_sums || !c->visit_examples)
+    c->epoch.sums = calloc((size_t)c->n_sums, sizeof *c->epoch.sums);
+    c->step.sums = calloc((size_t)(c->n_workers * c->n_sums), sizeof *c->step.sums);
+    c->step.examples = calloc((size_t)c->n_workers, sizeof *c->step.examples);
+    c->visits.sums = calloc((size_t)(c->fit->n_visits * c->n_sums + 1), sizeof *c->visits.sums);
+    c->visits.examples = calloc((size_t)c->fit->n_visits + 1, sizeof *c->visits.examples);
+    if (!c->workers || !c->epoch.sums || !c->step.sums || !c->step.examples || !c->visits.sums || !c->visits.examples)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d workers", c->n_workers);
     const strata_ps_pace_options visits = {.pace = STRATA_PACE_ASYNCHRONOUS, .n_workers = c->n_workers};
-    STRATA_TRY(strata_ps_pace_create(&visits, &c->visits, err));
+    STRATA_TRY(strata_ps_pace_create(&visits, &c->visits.pace, err));
     return strata_ps_pace_create(&c->task->pace, &c->pace, err);
 }
 
 static void finish(strata_ps_chief *c) {
     strata_ps_watch_finish(&c->watch);
     strata_ps_pace_destroy(c->pace);
-    strata_ps_pace_destroy(c->visits);
-    free(c->visit_sums);
-    free(c->visit_examples);
+    strata_ps_pace_destroy(c->visits.pace);
+    free(c->visits.sums);
+    free(c->visits.examples);
     free(c->workers);
-    free(c->sums);
-    free(c->share_sums);
-    free(c->share_examples);
-    free(c->finished);
+    free(c->epoch.sums);
+    free(c->step.sums);
+    free(c->step.examples);
+    free(c->tell.steps);
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
 }
@@ -282,7 +283,7 @@ strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err) {
                          .n_workers = fit->task->pace.n_workers,
                          .n_sums = fit->model->metrics.n_sums,
                          .rate = fit->model->rate.own,
-                         .scale = 1};
+                         .closed.scale = 1};
     strata_rpc_server *rpc = NULL;
     strata_error own = {0};
     c.watch.user = &c;

@@ -23,12 +23,14 @@ typedef struct strata_ps_chief {
     pthread_cond_t changed;
     /* The lock guards all fields from here on. */
     strata_ps_pace *pace;
-    /* evaluating: the validation data are being evaluated. Below: the leases of their batches, the sums of each batch
-     * (n_visits, n_sums) and its examples [n_visits]. */
-    bool evaluating;
-    strata_ps_pace *visits;
-    float *visit_sums;
-    int64_t *visit_examples;
+    /* The evaluation of the validation data. */
+    struct {
+        bool running;
+        /* The leases of their batches, the sums of each batch (n_visits, n_sums) and its examples [n_visits]. */
+        strata_ps_pace *pace;
+        float *sums;
+        int64_t *examples;
+    } visits;
     /* [n_workers] The state of each worker. */
     struct worker {
         /* connected: it has a connection. came: its terms (see strata_ps_fit) equal the chief's. heard: it has been connected
@@ -53,45 +55,59 @@ typedef struct strata_ps_chief {
     } * workers;
     /* begun: all workers have connected and the servers have their values. over: the training is over. */
     bool begun, over;
-    /* The status with which the training fails; OK: it has not failed. */
-    strata_status status;
-    char message[sizeof((strata_error *)0)->message];
-    /* The last message of a worker that failed. */
-    char failure[sizeof((strata_error *)0)->message];
-    strata_status failed;
-    /* The batch or tensor whose gradients were left out last. */
-    char refused[200];
+    struct {
+        /* The status with which the training fails; OK: it has not failed. */
+        strata_status status;
+        char message[sizeof((strata_error *)0)->message];
+        /* The last message of a worker that failed, and its status. */
+        char of_worker[sizeof((strata_error *)0)->message];
+        strata_status worker_status;
+        /* The batch or tensor whose gradients were left out last. */
+        char refused[200];
+    } failure;
     /* When the last worker was lost; 0: at least one worker is connected. */
     double alone;
-    /* The optimizer's count of updates before the epoch; the epoch; and a serial number, which grows each time an epoch is
-     * begun. The first one of a chief is above those of earlier chiefs: of all that servers and workers report, the greatest
-     * one with its last SERIAL_BITS bits left out, plus 1 in the bit above. Before `begun`: the greatest that was reported. */
-    int64_t t, epoch, serial;
+    struct {
+        /* The optimizer's count of updates before the epoch; the epoch; and a serial number, which grows each time an epoch is
+         * begun. The first one of a chief is above those of earlier chiefs: of all that servers and workers report, the
+         * greatest one with its last SERIAL_BITS bits left out, plus 1 in the bit above. Before `begun`: the greatest that was
+         * reported. */
+        int64_t t, number, serial;
+        /* Its sums and examples. */
+        double *sums;
+        int64_t examples;
+        /* Its steps that made no update, as their gradients were not finite. */
+        int64_t n_left_out;
+    } epoch;
     /* A worker could not reach a server, so the chief must check the servers. */
     bool doubted;
     /* A server was lost. Nothing is leased until it has its values again. */
     bool recovering;
-    /* The sums and examples of the epoch; and those of the open synchronous step, (n_shares, n_sums) and [n_shares]. */
-    double *sums;
-    int64_t examples;
-    /* Steps of the epoch that made no update, as their gradients were not finite. */
-    int64_t n_left_out;
-    float *share_sums;
-    int64_t *share_examples, step_examples;
-    double step_rate;
-    /* Of the last synchronous step: the scale and the learning rate of strata_ps_close. */
-    double scale, closed_rate;
+    /* The open synchronous step: the sums and examples of its shares, (n_shares, n_sums) and [n_shares], and its own. */
+    struct {
+        float *sums;
+        int64_t *examples, whole;
+        double rate;
+    } step;
+    /* The last synchronous step: the scale and the learning rate of strata_ps_close. */
+    struct {
+        double scale, rate;
+    } closed;
     /* The learning rate that was set in place of the schedule's, as in strata_ps_gradients. */
     double rate;
-    /* telling: the callback runs for finished steps; with wait_each_step no unit is leased meanwhile. settling: the callback
-     * waits until all leased units are finished. */
-    bool telling, settling;
-    strata_ps_finished_step *finished;
-    int n_finished, room;
-    /* The sums for the means of the load, over the training and over the epoch. */
-    strata_ps_load_sums training, epoch_sums;
-    /* The bytes that workers pushed and pulled, and the number of units for which they did. */
-    int64_t bytes, n_units;
+    struct {
+        /* running: the callback runs for finished steps; with wait_each_step no unit is leased meanwhile. settling: the
+         * callback waits until all leased units are finished. */
+        bool running, settling;
+        strata_ps_finished_step *steps;
+        int n, room;
+    } tell;
+    struct {
+        /* The sums for the means of the load, over the training and over the epoch. */
+        strata_ps_load_sums training, epoch;
+        /* The bytes that workers pushed and pulled, and the number of units for which they did. */
+        int64_t bytes, n_units;
+    } load;
 } strata_ps_chief;
 
 /* The epochs of a fit. */

@@ -8,6 +8,8 @@
 #include <time.h>
 
 #include "core/base/locale.h"
+#include "core/model/metrics.h"
+#include "core/model/validation.h"
 #include "strategies/parameter_server/chief.h"
 
 /* Continues the training if it was paused because the callback saved the model. */
@@ -17,7 +19,7 @@ static void go_on(strata_ps_loop *l) {
     l->paused = false;
     c->fit->model->position = (strata_model_position){0};
     pthread_mutex_lock(&c->lock);
-    c->settling = false;
+    c->tell.settling = false;
     strata_ps_pace_go_on(c->pace);
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
@@ -48,15 +50,15 @@ static void take_finished(strata_ps_loop *l) {
     strata_ps_chief *c = l->c;
     pthread_mutex_lock(&c->lock);
     l->next_step = 0;
-    l->n_steps = c->n_finished;
-    l->steps = l->n_steps ? c->finished : NULL;
-    if (l->n_steps) c->finished = NULL, c->n_finished = c->room = 0;
-    c->telling |= l->n_steps > 0;
+    l->n_steps = c->tell.n;
+    l->steps = l->n_steps ? c->tell.steps : NULL;
+    if (l->n_steps) c->tell.steps = NULL, c->tell.n = c->tell.room = 0;
+    c->tell.running |= l->n_steps > 0;
     if (c->fit->opts->metrics_seconds > 0) {
-        memcpy(c->fit->model->metrics.sums, c->sums, (size_t)c->n_sums * sizeof *c->sums);
+        memcpy(c->fit->model->metrics.sums, c->epoch.sums, (size_t)c->n_sums * sizeof *c->epoch.sums);
         l->progress.metrics =
-            strata_model_metrics(c->fit->model, c->fit->model->metrics.sums, c->examples ? c->examples : 1, NULL);
-        if (!c->examples) l->progress.metrics.examples = 0;
+            strata_model_metrics(c->fit->model, c->fit->model->metrics.sums, c->epoch.examples ? c->epoch.examples : 1, NULL);
+        if (!c->epoch.examples) l->progress.metrics.examples = 0;
     }
     pthread_mutex_unlock(&c->lock);
 }
@@ -74,7 +76,7 @@ static bool follow_step(strata_ps_loop *l) {
     l->progress.gradient_norm = step->norm;
     l->progress.step++;
     l->progress.total_step = h->n_steps;
-    c->fit->model->optimizer_steps = c->t + l->progress.step;
+    c->fit->model->optimizer_steps = c->epoch.t + l->progress.step;
     return together <= 1 || l->progress.step % together == 0;
 }
 
@@ -93,7 +95,7 @@ static strata_status tell_finished(strata_ps_loop *l, strata_error *err) {
         if (follow_step(l)) status = tell(l, err);
     forget_steps(l);
     pthread_mutex_lock(&c->lock);
-    c->telling = false;
+    c->tell.running = false;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     return status;
@@ -114,9 +116,9 @@ void strata_ps_chief_tell_rest(strata_ps_loop *l) {
 }
 
 strata_status strata_ps_chief_check(strata_ps_chief *c, bool ended, strata_error *err) {
-    if (!ended && c->alone > 0 && !c->status) {
+    if (!ended && c->alone > 0 && !c->failure.status) {
         const double waited = strata_clock_seconds() - c->alone;
-        if (c->failed) strata_ps_chief_fail(c, c->failed, c->failure);
+        if (c->failure.worker_status) strata_ps_chief_fail(c, c->failure.worker_status, c->failure.of_worker);
         bool all_ended = true;
         int code = 0;
         for (int w = 0; w < c->n_workers && all_ended; w++) all_ended = strata_ps_has_ended(STRATA_TASK_WORKER, w, &code);
@@ -127,7 +129,7 @@ strata_status strata_ps_chief_check(strata_ps_chief *c, bool ended, strata_error
             strata_ps_chief_fail(c, STRATA_PEER_LOST, text);
         }
     }
-    return c->status ? strata_fail(err, c->status, "%s", c->message) : STRATA_OK;
+    return c->failure.status ? strata_fail(err, c->failure.status, "%s", c->failure.message) : STRATA_OK;
 }
 
 /* Waits until the epoch is over. */
@@ -147,7 +149,7 @@ static strata_status wait_for_epoch(strata_ps_loop *l, strata_error *err) {
         }
         pthread_mutex_lock(&c->lock);
         if (l->stop_now) strata_ps_pace_stop(c->pace);
-        if (!c->n_finished && !strata_ps_pace_ended(c->pace) && !c->status) {
+        if (!c->tell.n && !strata_ps_pace_ended(c->pace) && !c->failure.status) {
             const struct timespec deadline = strata_clock_after(0.1);
             pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
         }
@@ -163,7 +165,7 @@ static strata_status wait_for_epoch(strata_ps_loop *l, strata_error *err) {
 
 /* Sets the numbers of an epoch to 0. */
 static void forget_epoch(strata_ps_chief *c) {
-    c->epoch_sums = (strata_ps_load_sums){0};
+    c->load.epoch = (strata_ps_load_sums){0};
     pthread_mutex_lock(&c->task->lock);
     c->task->totals.epoch = (strata_parameter_server_load){0};
     for (int w = 0; w < c->n_workers; w++) c->task->workers[w].epoch_steps = c->task->workers[w].epoch_examples = 0;
@@ -175,19 +177,19 @@ static void open_epoch(strata_ps_loop *l) {
     strata_ps_chief *c = l->c;
     const int64_t first = l->base.step;
     pthread_mutex_lock(&c->lock);
-    memcpy(c->sums, l->base.sums, (size_t)c->n_sums * sizeof *c->sums);
-    c->examples = l->base.examples;
-    c->n_left_out = 0;
-    c->n_finished = 0;
-    c->t = c->fit->model->optimizer_steps - first;
-    c->epoch = l->progress.epoch;
+    memcpy(c->epoch.sums, l->base.sums, (size_t)c->n_sums * sizeof *c->epoch.sums);
+    c->epoch.examples = l->base.examples;
+    c->epoch.n_left_out = 0;
+    c->tell.n = 0;
+    c->epoch.t = c->fit->model->optimizer_steps - first;
+    c->epoch.number = l->progress.epoch;
     c->recovering = false;
     l->progress.step = first;
     l->progress.steps = c->fit->n_steps;
     l->progress.epoch_end = false;
     l->progress.metrics = l->progress.validation = (strata_metrics){0};
     forget_epoch(c);
-    strata_ps_pace_begin(c->pace, ++c->serial, first, c->fit->n_steps);
+    strata_ps_pace_begin(c->pace, ++c->epoch.serial, first, c->fit->n_steps);
     if (l->stop_now) strata_ps_pace_stop(c->pace); /* the stop was requested between epochs: no step of this epoch is begun */
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
@@ -211,7 +213,7 @@ static strata_status recover(strata_ps_loop *l, strata_error *err) {
     STRATA_TRY(tell(l, err));
     l->stands = false;
     model->position = (strata_model_position){0};
-    STRATA_TRY(strata_ps_chief_spread_when_there(c, c->serial + 1, until, err));
+    STRATA_TRY(strata_ps_chief_spread_when_there(c, c->epoch.serial + 1, until, err));
     h->n_steps -= repeated;
     if (h->n_losses > h->n_steps) h->n_losses = (int)h->n_steps;
     pthread_mutex_lock(&c->lock);
@@ -239,7 +241,8 @@ static strata_status fetch_values(strata_ps_chief *c, strata_error *err) {
 
 /* A slice of the trace, on the track of the fit's thread, from `began` until now. */
 static void trace_slice(const strata_ps_chief *c, const char *name, double began) {
-    if (c->fit->trace) strata_trace_add_named(c->fit->trace, STRATA_TRACE_HOST, name, c->epoch, began, strata_trace_now());
+    if (c->fit->trace)
+        strata_trace_add_named(c->fit->trace, STRATA_TRACE_HOST, name, c->epoch.number, began, strata_trace_now());
 }
 
 strata_status strata_ps_chief_fetch(strata_ps_chief *c, strata_error *err) {
@@ -254,7 +257,7 @@ static strata_status run_steps(strata_ps_loop *l, strata_error *err) {
     strata_ps_chief *c = l->c;
     for (;;) {
         l->progress.step = l->base.step;
-        strata_status status = strata_ps_watch_take_back(&c->watch, c->serial + 1, err);
+        strata_status status = strata_ps_watch_take_back(&c->watch, c->epoch.serial + 1, err);
         if (!status) {
             open_epoch(l);
             const double began = strata_trace_now();
@@ -264,7 +267,7 @@ static strata_status run_steps(strata_ps_loop *l, strata_error *err) {
         if (!status) status = strata_ps_chief_fetch(c, err);
         pthread_mutex_lock(&c->lock);
         /* otherwise the reason is that the workers are lost */
-        const bool lost = status == STRATA_PEER_LOST && !c->status;
+        const bool lost = status == STRATA_PEER_LOST && !c->failure.status;
         pthread_mutex_unlock(&c->lock);
         if (!lost) return status;
         STRATA_TRY(recover(l, err));
@@ -287,12 +290,12 @@ static strata_status run_epoch(strata_ps_loop *l, int64_t first, strata_error *e
     free(sums);
     if (status) return status;
     pthread_mutex_lock(&c->lock);
-    const int64_t steps = strata_ps_pace_steps(c->pace), examples = c->examples;
-    memcpy(model->metrics.sums, c->sums, (size_t)c->n_sums * sizeof *c->sums);
+    const int64_t steps = strata_ps_pace_steps(c->pace), examples = c->epoch.examples;
+    memcpy(model->metrics.sums, c->epoch.sums, (size_t)c->n_sums * sizeof *c->epoch.sums);
     pthread_mutex_unlock(&c->lock);
     if (!examples && !l->stop_now)
         return strata_fail(err, STRATA_DATA, "fit: no gradients of epoch %d were finite; %s", l->progress.epoch + 1,
-                           c->refused);
+                           c->failure.refused);
     STRATA_TRY(strata_model_write_sums(model, err));
     if (examples) l->progress.metrics = strata_model_metrics(model, model->metrics.sums, examples, NULL);
     if (steps < c->fit->n_steps) { /* the training was stopped within the epoch */
@@ -310,11 +313,12 @@ static strata_status wait_for_visits(strata_ps_chief *c, bool *out_done, strata_
     for (;;) {
         pthread_mutex_lock(&c->lock);
         const struct timespec deadline = strata_clock_after(0.1);
-        if (!strata_ps_pace_ended(c->visits) && !c->status && strata_ps_chief_n_there(c))
+        if (!strata_ps_pace_ended(c->visits.pace) && !c->failure.status && strata_ps_chief_n_there(c))
             pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
         const bool there = strata_ps_chief_n_there(c) > 0, doubted = c->doubted;
-        const strata_status status = c->status ? strata_fail(err, c->status, "%s", c->message) : STRATA_OK;
-        *out_done = strata_ps_pace_ended(c->visits);
+        const strata_status status =
+            c->failure.status ? strata_fail(err, c->failure.status, "%s", c->failure.message) : STRATA_OK;
+        *out_done = strata_ps_pace_ended(c->visits.pace);
         c->doubted = false;
         pthread_mutex_unlock(&c->lock);
         if (status || *out_done || !there) return status;
@@ -327,13 +331,13 @@ static strata_status wait_for_visits(strata_ps_chief *c, bool *out_done, strata_
 
 static strata_status evaluate_on_workers(strata_ps_chief *c, bool *out_done, strata_error *err) {
     pthread_mutex_lock(&c->lock);
-    strata_ps_pace_begin(c->visits, ++c->serial, 0, c->fit->n_visits);
-    c->evaluating = true;
+    strata_ps_pace_begin(c->visits.pace, ++c->epoch.serial, 0, c->fit->n_visits);
+    c->visits.running = true;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     const strata_status status = wait_for_visits(c, out_done, err);
     pthread_mutex_lock(&c->lock);
-    c->evaluating = false;
+    c->visits.running = false;
     pthread_mutex_unlock(&c->lock);
     return status;
 }
@@ -350,8 +354,8 @@ static strata_status evaluate(strata_ps_chief *c, strata_metrics *out_metrics, s
     if (!done) return strata_model_evaluate(model, opts->validation, opts->batch, out_metrics, err);
     memset(model->metrics.sums, 0, (size_t)c->n_sums * sizeof *model->metrics.sums);
     for (int64_t b = 0; b < c->fit->n_visits; b++) {
-        for (int64_t i = 0; i < c->n_sums; i++) model->metrics.sums[i] += (double)c->visit_sums[b * c->n_sums + i];
-        examples += c->visit_examples[b];
+        for (int64_t i = 0; i < c->n_sums; i++) model->metrics.sums[i] += (double)c->visits.sums[b * c->n_sums + i];
+        examples += c->visits.examples[b];
     }
     *out_metrics = strata_model_metrics(model, model->metrics.sums, examples, NULL);
     return STRATA_OK;

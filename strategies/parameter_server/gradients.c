@@ -6,11 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/model/build.h"
+#include "core/model/data.h"
 #include "strategies/parameter_server/worker.h"
-
-static double scale_of(const strata_ps_worker *w) {
-    return w->model->scale.value > 0 ? w->model->scale.value : 1;
-}
 
 /* Converts a batch's input, whose elements are rows of sparse parameter k, to the positions of these rows in the job's set; -1:
  * no row. */
@@ -23,17 +21,13 @@ static void fill_inputs(strata_ps_worker *w, const strata_ps_job *j, const strat
                         const strata_model_program *program, int slot) {
     const strata_program_part *part = &program->parts[0];
     strata_executable *exe = part->executable;
-    float words[STRATA_STEP_WORDS];
-    const uint64_t seeds[] = {w->model->seed, (uint64_t)(j->t + j->unit.index + 1), (uint64_t)(row + b->first), 0};
     w->model->rate.own = j->rate;
-    strata_model_step_words(w->model, j->t + j->unit.index + 1, words);
-    w->rate = (double)words[STRATA_STEP_PLAIN_RATE];
-    words[STRATA_STEP_SHARE] = (float)(scale_of(w) * (double)b->own / (double)j->whole);
-    words[STRATA_STEP_SCALE] = 1;
-    if (part->step >= 0) memcpy(strata_executable_input(exe, slot, part->step), words, sizeof words);
+    const strata_run_numbers numbers = strata_run_numbers_of(w->model, j->t + j->unit.index + 1, strata_loss_scale(w->model));
+    w->unit.rate = (double)numbers.words[STRATA_STEP_PLAIN_RATE];
+    strata_run_write_numbers(&numbers, program, part, slot, row + b->first, j->whole);
     void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS]; /* NULL: no node of the program uses this input or output */
     strata_model_slots(w->model, part, slot, x, y);
-    for (int k = 0; k < w->n_sparse; k++) {
+    for (int k = 0; k < w->sparse.n; k++) {
         const int input = program->layout.sparse[k].input;
         if (!j->renumbered[k] || !x[input]) continue;
         write_places(j, k, b->x[input], b->own * strata_shape_elements(w->model->inputs[input].shape), x[input]);
@@ -43,11 +37,8 @@ static void fill_inputs(strata_ps_worker *w, const strata_ps_job *j, const strat
         if (x[i]) memcpy(x[i], b->x[i], (size_t)b->own * strata_ps_input_bytes(w, i));
     for (int i = 0; i < w->model->n_outputs; i++)
         if (y[i]) memcpy(y[i], b->y[i], (size_t)b->own * strata_label_bytes(&w->model->outputs[i]));
-    float *weights = strata_executable_input(exe, slot, part->weights);
-    for (int64_t i = 0; i < b->own; i++) weights[i] = (float)scale_of(w) / (float)j->whole;
     if (part->example_weights >= 0)
         memcpy(strata_executable_input(exe, slot, part->example_weights), b->weights, (size_t)b->own * sizeof *b->weights);
-    if (part->rng >= 0) memcpy(strata_executable_input(exe, slot, part->rng), seeds, sizeof seeds);
 }
 
 static void add(float *sum, const float *values, int64_t n) {
@@ -58,7 +49,7 @@ static void add(float *sum, const float *values, int64_t n) {
  * and are not scaled. */
 static bool stay_in_place(const strata_ps_worker *w, const strata_ps_job *j) {
     const strata_model *model = w->model;
-    return !w->layout->n_buckets && j->n_batches == 1 && model->parameters.n_blocks == 1 &&
+    return !w->buckets.layout->n_buckets && j->n_batches == 1 && model->parameters.n_blocks == 1 &&
            !model->parameters.blocks[0].begin && !(model->scale.value > 0) && !(model->optimizer.clip_global_norm > 0);
 }
 
@@ -94,33 +85,33 @@ static int64_t n_contributing(const strata_ps_worker *w, const strata_ps_job *j,
 static void add_states(strata_ps_worker *w, const strata_ps_job *j, int i, const float *changes) {
     const int64_t n = w->model->parameters.state_size;
     const float *rates = changes + n, factor = (float)n_contributing(w, j, 0) / (float)n_contributing(w, j, i);
-    for (int64_t k = 0; k < n; k++) w->states[k] = (1 - rates[k]) * w->states[k] + factor * changes[k];
-    memcpy(w->rates, rates, (size_t)n * sizeof *rates);
+    for (int64_t k = 0; k < n; k++) w->unit.states[k] = (1 - rates[k]) * w->unit.states[k] + factor * changes[k];
+    memcpy(w->unit.rates, rates, (size_t)n * sizeof *rates);
 }
 
 void strata_ps_skip_batch(strata_ps_worker *w) {
-    for (int64_t k = 0; k < w->model->parameters.state_size; k++) w->states[k] *= 1 - w->rates[k];
+    for (int64_t k = 0; k < w->model->parameters.state_size; k++) w->unit.states[k] *= 1 - w->unit.rates[k];
 }
 
 strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j, int batch,
                                      const strata_model_program *program, int slot, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
     const strata_executable *exe = program->parts[0].executable;
-    add(w->unit_sums, strata_executable_output(exe, slot, 0), w->model->metrics.n_sums);
-    if (stay_in_place(w, j)) w->gradients = strata_executable_output(exe, slot, 1);
+    add(w->unit.sums, strata_executable_output(exe, slot, 0), w->model->metrics.n_sums);
+    if (stay_in_place(w, j)) w->unit.gradients = strata_executable_output(exe, slot, 1);
     const int n_flat = program->layout.n_buckets ? 0 : set->n_blocks; /* buckets were added to the sums already */
     for (int k = 0; k < n_flat && !stay_in_place(w, j); k++) {
         const strata_parameter_block *at = &set->blocks[k];
-        add(w->sums_of_dense + at->begin, strata_executable_output(exe, slot, 1 + k), at->dense_end - at->begin);
+        add(w->unit.sums_of_dense + at->begin, strata_executable_output(exe, slot, 1 + k), at->dense_end - at->begin);
     }
     if (set->state_size) add_states(w, j, batch, strata_executable_output(exe, slot, 1 + n_flat));
-    for (int k = 0; k < w->n_sparse; k++) {
+    for (int k = 0; k < w->sparse.n; k++) {
         const struct strata_sparse_gradient *from = &program->layout.sparse[k];
         const float *rows = (const float *)strata_executable_output(exe, slot, 1 + from->block) + from->place;
-        strata_ps_row_set *sums = &w->sums[k];
+        strata_ps_row_set *sums = &w->unit.sums_of_rows[k];
         const bool renumbered = j->renumbered[k];
         if (renumbered && stay_in_place(w, j)) {
-            w->row_gradients[k] = (struct strata_ps_row_gradients){&j->rows[k], rows};
+            w->unit.row_gradients[k] = (strata_ps_row_gradients){&j->rows[k], rows};
             continue;
         }
         const strata_ps_row_set *used = from->ids < 0 ? &j->rows[k] : NULL; /* rows that any batch of the unit uses */
@@ -133,23 +124,23 @@ strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j
         for (int64_t i = 0; i < (used ? used->n : from->n_ids) && !whole; i++) {
             if (ids[i] >= 0) add_row(sums, ids[i], rows + (used && !renumbered ? ids[i] : i) * sums->row);
         }
-        w->row_gradients[k].values = sums->values; /* reserve may have moved them */
+        w->unit.row_gradients[k].values = sums->values; /* reserve may have moved them */
     }
     return STRATA_OK;
 }
 
 void strata_ps_clear_sums(strata_ps_worker *w, const strata_ps_job *j) {
     const strata_parameter_set *set = &w->model->parameters;
-    memset(w->unit_sums, 0, (size_t)w->model->metrics.n_sums * sizeof *w->unit_sums);
+    memset(w->unit.sums, 0, (size_t)w->model->metrics.n_sums * sizeof *w->unit.sums);
     /* its first batch's buckets were copied over those of the previous unit */
-    const bool bucketed = w->layout && w->layout->n_buckets;
+    const bool bucketed = w->buckets.layout && w->buckets.layout->n_buckets;
     if (!j->examples || (!bucketed && !stay_in_place(w, j)))
-        memset(w->sums_of_dense, 0, (size_t)set->dense_size * sizeof(float));
-    w->gradients = w->sums_of_dense;
-    memset(w->states, 0, (size_t)set->state_size * sizeof *w->states);
-    for (int k = 0; k < w->n_sparse; k++) {
-        strata_ps_row_set_clear(&w->sums[k]);
-        w->row_gradients[k] = (struct strata_ps_row_gradients){&w->sums[k], w->sums[k].values};
+        memset(w->unit.sums_of_dense, 0, (size_t)set->dense_size * sizeof(float));
+    w->unit.gradients = w->unit.sums_of_dense;
+    memset(w->unit.states, 0, (size_t)set->state_size * sizeof *w->unit.states);
+    for (int k = 0; k < w->sparse.n; k++) {
+        strata_ps_row_set_clear(&w->unit.sums_of_rows[k]);
+        w->unit.row_gradients[k] = (strata_ps_row_gradients){&w->unit.sums_of_rows[k], w->unit.sums_of_rows[k].values};
     }
 }
 
@@ -194,18 +185,19 @@ strata_status strata_ps_finish_batch(const strata_ps_worker *w, const strata_ps_
     return strata_group_wait(program->group, slot, err);
 }
 
-const char *strata_ps_first_not_finite(const strata_ps_worker *w) {
+/* The first tensor of the unit that is not finite, in the order of the loss and then the parameters; NULL: all are finite. */
+static const char *first_not_finite(const strata_ps_worker *w) {
     const strata_parameter_set *set = &w->model->parameters;
-    if (!isfinite(w->unit_sums[0])) return "the loss";
+    if (!isfinite(w->unit.sums[0])) return "the loss";
     for (int i = 0; i < set->n; i++) {
         const strata_parameter_spec *p = &set->items[i];
         if (p->state) continue;
-        const struct strata_ps_row_gradients *rows = p->sparse ? &w->row_gradients[strata_ps_sparse_index(w, i)] : NULL;
-        const float *values = rows ? rows->values : w->gradients + p->offset;
+        const strata_ps_row_gradients *rows = p->sparse ? &w->unit.row_gradients[strata_ps_sparse_index(w, i)] : NULL;
+        const float *values = rows ? rows->values : w->unit.gradients + p->offset;
         if (!strata_ps_all_finite(values, rows ? rows->set->n * rows->set->row : strata_shape_elements(p->shape)))
             return p->name;
     }
-    return strata_ps_all_finite(w->states, set->state_size) ? NULL : "the states";
+    return strata_ps_all_finite(w->unit.states, set->state_size) ? NULL : "the states";
 }
 
 bool strata_ps_name_wrong_data(const strata_ps_worker *w, const strata_ps_job *j, char *out, size_t room) {
@@ -214,7 +206,7 @@ bool strata_ps_name_wrong_data(const strata_ps_worker *w, const strata_ps_job *j
         const strata_ps_batch *b = &j->batches[k];
         for (int i = 0; i < model->n_inputs; i++) {
             const strata_input_spec *input = &model->inputs[i];
-            if (input->dtype != STRATA_DTYPE_F32 || w->form.byte_scale != 0) continue;
+            if (input->dtype != STRATA_DTYPE_F32 || w->data.form.byte_scale != 0) continue;
             if (strata_ps_all_finite(b->x[i], b->own * strata_shape_elements(input->shape))) continue;
             snprintf(out, room, "input %s", model->values[input->value]->name);
             return true;
@@ -232,39 +224,41 @@ bool strata_ps_name_wrong_data(const strata_ps_worker *w, const strata_ps_job *j
 
 static void multiply(strata_ps_worker *w, double factor) {
     const float by = (float)factor;
-    for (int64_t i = 0; i < w->model->parameters.dense_size; i++) w->sums_of_dense[i] *= by;
-    for (int k = 0; k < w->n_sparse; k++)
-        for (int64_t i = 0; i < w->sums[k].n * w->sums[k].row; i++) w->sums[k].values[i] *= by;
+    for (int64_t i = 0; i < w->model->parameters.dense_size; i++) w->unit.sums_of_dense[i] *= by;
+    for (int k = 0; k < w->sparse.n; k++)
+        for (int64_t i = 0; i < w->unit.sums_of_rows[k].n * w->unit.sums_of_rows[k].row; i++)
+            w->unit.sums_of_rows[k].values[i] *= by;
 }
 
 /* The norm of all gradients of the unit. */
 static double norm_of(const strata_ps_worker *w) {
     double square = 0;
-    for (int64_t i = 0; i < w->model->parameters.dense_size; i++) square += (double)w->gradients[i] * (double)w->gradients[i];
-    for (int k = 0; k < w->n_sparse; k++) {
-        const struct strata_ps_row_gradients *rows = &w->row_gradients[k];
+    for (int64_t i = 0; i < w->model->parameters.dense_size; i++)
+        square += (double)w->unit.gradients[i] * (double)w->unit.gradients[i];
+    for (int k = 0; k < w->sparse.n; k++) {
+        const strata_ps_row_gradients *rows = &w->unit.row_gradients[k];
         for (int64_t i = 0; i < rows->set->n * rows->set->row; i++) square += (double)rows->values[i] * (double)rows->values[i];
     }
     return sqrt(square);
 }
 
-void strata_ps_clip_all(strata_ps_worker *w) {
+/* The norm of all gradients, for the report, and clipping by it. In asynchronous training only the worker has all gradients of
+ * an update; in synchronous training the servers clip the sum of all shares. */
+static void clip_all(strata_ps_worker *w) {
     const double most = w->model->optimizer.clip_global_norm;
     if ((!(most > 0) && !w->model->measures_norm) || w->task->pace.n_shares) return;
     const double norm = norm_of(w);
-    if (w->model->measures_norm) w->report.norm = norm;
+    if (w->model->measures_norm) w->reports.now.norm = norm;
     if (most > 0 && norm > most) multiply(w, most / norm);
 }
 
-void strata_ps_follow_scale(strata_ps_worker *w, bool finite) {
-    /* the scale is doubled after so many finite steps, up to LARGEST (2^24) */
-    enum { STEPS_BETWEEN_SCALES = 2000, LARGEST = 16777216 };
-    strata_model *model = w->model;
-    if (!(model->scale.value > 0)) return;
-    if (finite) {
-        multiply(w, 1 / model->scale.value);
-        if (++model->scale.steps < STEPS_BETWEEN_SCALES || model->scale.value >= LARGEST) return;
-    }
-    model->scale.value *= finite ? 2 : 0.5;
-    model->scale.steps = 0;
+const char *strata_ps_prepare_push(strata_ps_worker *w, bool *out_overflow) {
+    const double scale = strata_loss_scale(w->model);
+    const char *wrong = first_not_finite(w);
+    const bool scaled = w->model->scale.value > 0 && isfinite(w->unit.sums[0]);
+    if (scaled && !wrong) multiply(w, 1 / scale);
+    const bool fits = !scaled || strata_loss_scale_follow(w->model, scale, !wrong);
+    *out_overflow = scaled && wrong && fits;
+    if (!wrong) clip_all(w);
+    return wrong;
 }

@@ -21,8 +21,8 @@ static void lose(strata_ps_chief *c, int w, const char *why) {
     if (!own->came) return;
     own->came = false;
     if (!c->over) own->seconds = 0;
-    const int n = strata_ps_pace_lose(c->pace, w) + strata_ps_pace_lose(c->visits, w);
-    if (!c->over && !c->status) { /* otherwise the worker ends together with all tasks */
+    const int n = strata_ps_pace_lose(c->pace, w) + strata_ps_pace_lose(c->visits.pace, w);
+    if (!c->over && !c->failure.status) { /* otherwise the worker ends together with all tasks */
         c->task->totals.lost++;
         strata_ps_chief_notice(c, "worker:%d was lost%s%s%s; %d batch%s that it had %s given to other workers", w,
                                *why ? " (" : "", why, *why ? ")" : "", n, n == 1 ? "" : "es", n == 1 ? "is" : "are");
@@ -55,7 +55,7 @@ static void join(strata_ps_chief *c, int w) {
     c->workers[w].came = true;
     c->alone = 0;
     strata_ps_pace_join(c->pace, w);
-    strata_ps_pace_join(c->visits, w);
+    strata_ps_pace_join(c->visits.pace, w);
     if (!c->begun) return;
     c->task->totals.joined++;
     strata_ps_chief_notice(c, "worker:%d has joined", w);
@@ -69,7 +69,7 @@ static strata_status take_back(strata_ps_chief *c, int w, const char *what, stra
     static const double least_seconds = 15; /* a server that was started again has come back by then, or is found lost */
     struct worker *own = &c->workers[w];
     strata_ps_pace_join(c->pace, w);
-    strata_ps_pace_join(c->visits, w);
+    strata_ps_pace_join(c->visits.pace, w);
     c->doubted = true;
     pthread_cond_broadcast(&c->changed);
     if (c->recovering || c->over) {
@@ -100,15 +100,16 @@ static strata_status hello(strata_ps_chief *c, const strata_rpc_call *call, int 
     int64_t serial = 0;
     const strata_status differs = strata_ps_answer_hello(c->fit, call, &serial, &difference);
     pthread_mutex_lock(&c->lock);
-    if (!c->begun && serial > c->serial) c->serial = serial;
+    if (!c->begun && serial > c->epoch.serial) c->epoch.serial = serial;
     if (differs && !c->begun) strata_ps_chief_fail(c, differs, difference.message);
     if (!differs) join(c, w);
     strata_ps_chief_update_totals(c);
     pthread_cond_broadcast(&c->changed);
-    while (!differs && !c->begun && !c->status && !strata_rpc_call_ended(call)) pthread_cond_wait(&c->changed, &c->lock);
-    const strata_status status = differs     ? strata_fail(err, differs, "%s", difference.message)
-                                 : c->status ? strata_fail(err, c->status, "%s", c->message)
-                                             : STRATA_OK;
+    while (!differs && !c->begun && !c->failure.status && !strata_rpc_call_ended(call))
+        pthread_cond_wait(&c->changed, &c->lock);
+    const strata_status status = differs             ? strata_fail(err, differs, "%s", difference.message)
+                                 : c->failure.status ? strata_fail(err, c->failure.status, "%s", c->failure.message)
+                                                     : STRATA_OK;
     const strata_ps_hello_reply own = {.route = c->fit->route};
     pthread_mutex_unlock(&c->lock);
     memcpy(reply->head, &own, status ? 0 : sizeof own);
@@ -117,18 +118,18 @@ static strata_status hello(strata_ps_chief *c, const strata_rpc_call *call, int 
 }
 
 static void add_finished(strata_ps_chief *c, double loss, double rate, double norm, int64_t examples) {
-    if (c->n_finished == c->room) {
-        const int room = c->room ? 2 * c->room : 64;
-        strata_ps_finished_step *grown = realloc(c->finished, (size_t)room * sizeof *grown);
+    if (c->tell.n == c->tell.room) {
+        const int room = c->tell.room ? 2 * c->tell.room : 64;
+        strata_ps_finished_step *grown = realloc(c->tell.steps, (size_t)room * sizeof *grown);
         if (!grown) {
             strata_ps_chief_fail(c, STRATA_OUT_OF_MEMORY, "fit: no host memory for the list of finished steps");
             return;
         }
-        c->finished = grown;
-        c->room = room;
+        c->tell.steps = grown;
+        c->tell.room = room;
     }
-    c->finished[c->n_finished++] = (strata_ps_finished_step){loss, rate, norm, examples};
-    c->examples += examples;
+    c->tell.steps[c->tell.n++] = (strata_ps_finished_step){loss, rate, norm, examples};
+    c->epoch.examples += examples;
 }
 
 /* Adds the sums of the shares that count, in the order of the shares, so that the bits do not depend on which finished
@@ -140,14 +141,14 @@ static void end_step(strata_ps_chief *c) {
     strata_ps_pace_closed(c->pace, &close);
     for (int w = 0; w < c->n_workers; w++) {
         if (!(close.counted[w / 8] >> (w % 8) & 1)) continue;
-        for (int64_t i = 0; i < c->n_sums; i++) c->sums[i] += (double)c->share_sums[w * c->n_sums + i];
-        loss += (double)c->share_sums[w * c->n_sums];
-        counted += c->share_examples[w];
+        for (int64_t i = 0; i < c->n_sums; i++) c->epoch.sums[i] += (double)c->step.sums[w * c->n_sums + i];
+        loss += (double)c->step.sums[w * c->n_sums];
+        counted += c->step.examples[w];
     }
-    c->scale = counted && counted != c->step_examples ? (double)c->step_examples / (double)counted : 1;
-    c->closed_rate = c->rate;
-    c->n_left_out += !counted;
-    if (counted) add_finished(c, loss / (double)counted, c->step_rate, 0, counted);
+    c->closed.scale = counted && counted != c->step.whole ? (double)c->step.whole / (double)counted : 1;
+    c->closed.rate = c->rate;
+    c->epoch.n_left_out += !counted;
+    if (counted) add_finished(c, loss / (double)counted, c->step.rate, 0, counted);
 }
 
 static void take_report(strata_ps_chief *c, int w, const strata_ps_next_ask *ask, const float *sums) {
@@ -159,11 +160,11 @@ static void take_report(strata_ps_chief *c, int w, const strata_ps_next_ask *ask
     if (ask->n_staleness)
         strata_trace_add_counter(c->fit->trace, "staleness", (double)ask->staleness_sum / (double)ask->n_staleness,
                                  strata_trace_now());
-    c->bytes += ask->bytes;
-    c->n_units++;
+    c->load.bytes += ask->bytes;
+    c->load.n_units++;
     pthread_mutex_lock(&c->task->lock);
-    strata_ps_load_add_staleness(&c->task->totals.training, &c->training, ask);
-    strata_ps_load_add_staleness(&c->task->totals.epoch, &c->epoch_sums, ask);
+    strata_ps_load_add_staleness(&c->task->totals.training, &c->load.training, ask);
+    strata_ps_load_add_staleness(&c->task->totals.epoch, &c->load.epoch, ask);
     c->task->totals.late += finished == STRATA_PS_TOO_LATE;
     c->task->totals.refused += ask->refused != 0;
     if (finished != STRATA_PS_TOO_LATE && !empty) {
@@ -176,30 +177,30 @@ static void take_report(strata_ps_chief *c, int w, const strata_ps_next_ask *ask
     pthread_mutex_unlock(&c->task->lock);
     c->fit->history->n_skipped += ask->overflow != 0;
     if (ask->refused) {
-        snprintf(c->refused, sizeof c->refused,
+        snprintf(c->failure.refused, sizeof c->failure.refused,
                  "the gradients of worker:%d at step %lld are not finite (%.90s) and were left out", w,
                  (long long)ask->unit.index + 1, ask->what);
-        strata_ps_chief_notice(c, "%s", c->refused);
+        strata_ps_chief_notice(c, "%s", c->failure.refused);
     }
     if (finished == STRATA_PS_TOO_LATE) return;
     if (!strata_ps_chief_synchronous(c)) {
-        c->n_left_out += empty;
+        c->epoch.n_left_out += empty;
         if (empty) return;
-        for (int64_t i = 0; i < c->n_sums; i++) c->sums[i] += (double)sums[i];
+        for (int64_t i = 0; i < c->n_sums; i++) c->epoch.sums[i] += (double)sums[i];
         add_finished(c, ask->examples ? (double)sums[0] / (double)ask->examples : 0, ask->rate, ask->norm, ask->examples);
         return;
     }
-    memcpy(c->share_sums + ask->unit.share * c->n_sums, sums, (size_t)c->n_sums * sizeof *sums);
-    c->share_examples[ask->unit.share] = empty ? 0 : ask->examples;
-    c->step_examples = ask->whole;
-    c->step_rate = ask->rate;
+    memcpy(c->step.sums + ask->unit.share * c->n_sums, sums, (size_t)c->n_sums * sizeof *sums);
+    c->step.examples[ask->unit.share] = empty ? 0 : ask->examples;
+    c->step.whole = ask->whole;
+    c->step.rate = ask->rate;
     if (finished == STRATA_PS_ENDS_STEP) end_step(c);
 }
 
 bool strata_ps_chief_last_close(const strata_ps_chief *c, strata_ps_close *out_close) {
     const bool closed = strata_ps_chief_synchronous(c) && strata_ps_pace_closed(c->pace, out_close);
-    out_close->scale = c->scale;
-    out_close->rate = c->closed_rate;
+    out_close->scale = c->closed.scale;
+    out_close->rate = c->closed.rate;
     out_close->square = -1;
     return closed;
 }
@@ -220,15 +221,15 @@ static void give_more(strata_ps_chief *c, int w, strata_ps_next_reply *reply) {
 
 /* Decides what the worker does next. ahead: it is still computing another unit. The caller has the lock. */
 static void give(strata_ps_chief *c, int w, bool ahead, strata_ps_next_reply *reply) {
-    const bool told = !c->fit->opts->wait_each_step || c->settling || (!c->n_finished && !c->telling && !ahead);
-    *reply = (strata_ps_next_reply){.grant = STRATA_PS_TRAINING_OVER, .t = c->t, .rate = c->rate, .route = c->fit->route};
+    const bool told = !c->fit->opts->wait_each_step || c->tell.settling || (!c->tell.n && !c->tell.running && !ahead);
+    *reply = (strata_ps_next_reply){.grant = STRATA_PS_TRAINING_OVER, .t = c->epoch.t, .rate = c->rate, .route = c->fit->route};
     if (c->over) return;
-    reply->epoch = c->epoch;
+    reply->epoch = c->epoch.number;
     reply->has_close = strata_ps_chief_last_close(c, &reply->close);
     reply->grant = STRATA_PS_WAIT;
-    if (c->evaluating) {
+    if (c->visits.running) {
         reply->evaluates = true;
-        reply->grant = (int32_t)strata_ps_pace_ask(c->visits, w, &reply->unit);
+        reply->grant = (int32_t)strata_ps_pace_ask(c->visits.pace, w, &reply->unit);
     } else if (c->begun && !c->recovering && told) {
         reply->grant = (int32_t)strata_ps_pace_ask(c->pace, w, &reply->unit);
         give_more(c, w, reply);
@@ -238,9 +239,9 @@ static void give(strata_ps_chief *c, int w, bool ahead, strata_ps_next_reply *re
 /* Takes the result of a batch of the validation data. If two workers evaluated it, the first result counts. */
 static void take_visit(strata_ps_chief *c, int w, const strata_ps_next_ask *ask, const float *sums) {
     const int64_t index = ask->unit.index;
-    if (!c->evaluating || strata_ps_pace_finish(c->visits, w, &ask->unit, false) == STRATA_PS_TOO_LATE) return;
-    memcpy(c->visit_sums + index * c->n_sums, sums, (size_t)c->n_sums * sizeof *sums);
-    c->visit_examples[index] = ask->examples;
+    if (!c->visits.running || strata_ps_pace_finish(c->visits.pace, w, &ask->unit, false) == STRATA_PS_TOO_LATE) return;
+    memcpy(c->visits.sums + index * c->n_sums, sums, (size_t)c->n_sums * sizeof *sums);
+    c->visits.examples[index] = ask->examples;
 }
 
 static strata_status check_report(const strata_ps_chief *c, const strata_rpc_call *call, strata_ps_next_ask *report,
@@ -281,7 +282,7 @@ static strata_status next(strata_ps_chief *c, const strata_rpc_call *call, int w
     const struct timespec deadline = strata_clock_after(patience);
     int waited = 0;
     for (;;) {
-        if (c->status) break;
+        if (c->failure.status) break;
         give(c, w, !ask->waits, &answer);
         if (answer.grant == STRATA_PS_GRANTED || answer.grant == STRATA_PS_TRAINING_OVER) break;
         if (!ask->waits || waited || strata_rpc_call_ended(call)) break;
@@ -291,7 +292,7 @@ static strata_status next(strata_ps_chief *c, const strata_rpc_call *call, int w
     c->workers[w].n_given = answer.grant == STRATA_PS_GRANTED ? 1 + answer.n_more : 1;
     strata_ps_chief_update_totals(c);
     strata_ps_chief_note_leases(c);
-    const strata_status status = c->status ? strata_fail(err, c->status, "%s", c->message) : STRATA_OK;
+    const strata_status status = c->failure.status ? strata_fail(err, c->failure.status, "%s", c->failure.message) : STRATA_OK;
     pthread_mutex_unlock(&c->lock);
     memcpy(reply->head, &answer, status ? 0 : sizeof answer);
     reply->head_bytes = status ? 0 : sizeof answer;
@@ -302,10 +303,10 @@ static strata_status take_failure(strata_ps_chief *c, const strata_rpc_call *cal
     int32_t status = STRATA_INTERNAL;
     if (call->head_bytes == sizeof status) memcpy(&status, call->head, sizeof status);
     pthread_mutex_lock(&c->lock);
-    snprintf(c->failure, sizeof c->failure, "worker:%d: %.*s", w, (int)(call->body_bytes < 400 ? call->body_bytes : 400),
-             (const char *)call->body);
-    c->failed = (strata_status)status;
-    lose(c, w, c->failure);
+    snprintf(c->failure.of_worker, sizeof c->failure.of_worker, "worker:%d: %.*s", w,
+             (int)(call->body_bytes < 400 ? call->body_bytes : 400), (const char *)call->body);
+    c->failure.worker_status = (strata_status)status;
+    lose(c, w, c->failure.of_worker);
     strata_ps_chief_update_totals(c);
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);

@@ -10,6 +10,9 @@
 #include "core/base/text.h"
 #include "core/data/batches.h"
 #include "core/data/stage/stage.h"
+#include "core/model/agree.h"
+#include "core/model/data.h"
+#include "core/model/loop.h"
 #include "strategies/parameter_server/task.h"
 
 enum { DEFAULT_CONNECT_SECONDS = 60 };
@@ -291,14 +294,13 @@ static strata_status add_terms(strata_ps_fit *fit, strata_error *err) {
 }
 
 static strata_status count_steps(strata_ps_fit *fit, strata_error *err) {
-    const int64_t n_batches = strata_batches_count(fit->dataset, fit->opts->batch), most = fit->opts->steps_per_epoch;
-    if (n_batches < 1 && !most)
+    const int64_t n_batches = strata_batches_count(fit->dataset, fit->opts->batch);
+    if (n_batches < 1 && !fit->opts->steps_per_epoch)
         return strata_fail(
             err, STRATA_INVALID,
             "fit: this pipeline does not know how many batches it has, by which parameter_server divides an epoch; give "
             "steps_per_epoch, or end it with a stage that knows, such as take or cache");
-    fit->n_steps = (n_batches + fit->accumulate - 1) / fit->accumulate;
-    if (most && (n_batches < 1 || most < fit->n_steps)) fit->n_steps = most;
+    fit->n_steps = strata_fit_count_steps(fit->opts, n_batches, fit->accumulate);
     if (!fit->opts->validation) return STRATA_OK;
     STRATA_TRY(
         strata_model_check_dataset(fit->model, fit->opts->validation, true, "fit, validation", &fit->validation_feed, err));

@@ -7,24 +7,24 @@
 #include "strategies/parameter_server/worker.h"
 
 strata_status strata_ps_reach(strata_ps_worker *w, int group, strata_rpc_client **out_client, strata_error *err) {
-    const int server = strata_ps_server_of(&w->fit->route, group, w->n_servers);
-    if (!w->servers[server]) {
+    const int server = strata_ps_server_of(&w->fit->route, group, w->links.n_servers);
+    if (!w->links.servers[server]) {
         STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_PS, server, strata_ps_plan_shared_bytes(&w->fit->plan),
-                                     &w->servers[server], err));
-        const strata_status status = strata_ps_say_hello(w->fit, w->servers[server], w->task->connect_seconds, NULL, err);
+                                     &w->links.servers[server], err));
+        const strata_status status = strata_ps_say_hello(w->fit, w->links.servers[server], w->task->connect_seconds, NULL, err);
         if (status) {
-            strata_rpc_client_destroy(w->servers[server]);
-            w->servers[server] = NULL;
+            strata_rpc_client_destroy(w->links.servers[server]);
+            w->links.servers[server] = NULL;
             return status;
         }
     }
-    *out_client = w->servers[server];
+    *out_client = w->links.servers[server];
     return STRATA_OK;
 }
 
 int strata_ps_sparse_index(const strata_ps_worker *w, int parameter) {
     int k = 0;
-    while (k < w->n_sparse && w->sparse[k] != parameter) k++;
+    while (k < w->sparse.n && w->sparse.parameters[k] != parameter) k++;
     return k;
 }
 
@@ -93,7 +93,7 @@ static strata_status prepare_rooms(strata_ps_worker *w, strata_ps_job *j, int se
 strata_status strata_ps_start_pull(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
     j->pulling = true;
     j->pull_began = strata_trace_now();
-    for (int s = 0; s < w->n_servers; s++) {
+    for (int s = 0; s < w->links.n_servers; s++) {
         strata_ps_pull *p = &j->pulls[s];
         size_t head_bytes = 0;
         int64_t n_ids = 0, elements = 0;
@@ -174,7 +174,7 @@ static void place_rows(strata_ps_worker *w, const strata_ps_job *j, int server) 
             run = run_of(set, i, &tables[k], !renumbered);
             if (run && !stays)
                 strata_ps_widen(w->task->wire, from, run * set->row,
-                                w->tables[index] + (renumbered ? i : set->ids[i]) * set->row);
+                                w->sparse.tables[index] + (renumbered ? i : set->ids[i]) * set->row);
             from += (size_t)(run * set->row) * strata_dtype_bytes(w->task->wire);
         }
     }
@@ -198,7 +198,7 @@ strata_status strata_ps_finish_pull(strata_ps_worker *w, strata_ps_job *j, strat
     const double waited = strata_trace_now();
     strata_status status = STRATA_OK;
     j->pulling = false;
-    for (int s = 0; s < w->n_servers; s++) {
+    for (int s = 0; s < w->links.n_servers; s++) {
         strata_ps_pull *p = &j->pulls[s];
         if (!p->request) continue;
         const strata_status one = strata_rpc_request_wait(p->request, status ? NULL : err);
@@ -210,7 +210,7 @@ strata_status strata_ps_finish_pull(strata_ps_worker *w, strata_ps_job *j, strat
             status = strata_fail(err, STRATA_INTERNAL, "parameter_server: ps:%d sent %zu bytes; its shards have %zu", s,
                                  p->answer.body_bytes, bytes);
         if (status) continue;
-        w->report.bytes += (int64_t)bytes + p->n_ids * (int64_t)sizeof *p->ids;
+        w->reports.now.bytes += (int64_t)bytes + p->n_ids * (int64_t)sizeof *p->ids;
         widen_values(w, j, s);
         take_lent_states(w, j, s);
         place_rows(w, j, s);
@@ -222,7 +222,7 @@ strata_status strata_ps_finish_pull(strata_ps_worker *w, strata_ps_job *j, strat
 }
 
 void strata_ps_drop_pulls(const strata_ps_worker *w, const strata_ps_job *j) {
-    for (int s = 0; s < w->n_servers; s++) {
+    for (int s = 0; s < w->links.n_servers; s++) {
         strata_ps_pull *p = &j->pulls[s];
         const strata_status ignored = p->request ? strata_rpc_request_wait(p->request, NULL) : STRATA_OK;
         (void)ignored;
@@ -239,7 +239,7 @@ static strata_status set_range(strata_variable *variable, int64_t first, const f
 
 /* A sparse parameter on the device: its variable, and the element of it at which the table begins. */
 static strata_variable *table_on_device(const strata_ps_worker *w, int k, int64_t *out_begin) {
-    const strata_parameter_spec *p = &w->model->parameters.items[w->sparse[k]];
+    const strata_parameter_spec *p = &w->model->parameters.items[w->sparse.parameters[k]];
     const int block = w->model->parameters.parts[p->first_part].block;
     *out_begin = p->offset - w->model->parameters.blocks[block].begin;
     return w->model->replicas[0].blocks[block].flat;
@@ -259,7 +259,7 @@ static strata_status upload_renumbered(const strata_ps_worker *w, const strata_p
         strata_variable *variable = table_on_device(w, index, &begin);
         for (int64_t i = 0, run; i < set->n; i += run ? run : 1) {
             run = run_of(set, i, &tables[k], false);
-            const float *values = narrow ? w->tables[index] + i * set->row : from;
+            const float *values = narrow ? w->sparse.tables[index] + i * set->row : from;
             if (j->renumbered[index]) STRATA_TRY(set_range(variable, begin + i * set->row, values, run * set->row, err));
             if (!narrow) from += run * set->row;
         }
@@ -281,23 +281,23 @@ static strata_status upload_rows(const strata_ps_worker *w, int k, const strata_
         const int64_t i = set->ascending ? set->ids[at] : at;
         if (set->places[i] < 0) continue;
         if (first < end && i - end > gap) {
-            STRATA_TRY(set_range(variable, begin + first * row, w->tables[k] + first * row, (end - first) * row, err));
+            STRATA_TRY(set_range(variable, begin + first * row, w->sparse.tables[k] + first * row, (end - first) * row, err));
             first = i;
         }
         if (first == end) first = i;
         end = i + 1;
     }
-    return set_range(variable, begin + first * row, w->tables[k] + first * row, (end - first) * row, err);
+    return set_range(variable, begin + first * row, w->sparse.tables[k] + first * row, (end - first) * row, err);
 }
 
 strata_status strata_ps_make_table(strata_ps_worker *w, int k, strata_error *err) {
-    const strata_parameter_spec *p = &w->model->parameters.items[w->sparse[k]];
+    const strata_parameter_spec *p = &w->model->parameters.items[w->sparse.parameters[k]];
     const int64_t n = strata_shape_elements(p->shape);
     int64_t begin;
     strata_variable *variable = table_on_device(w, k, &begin);
-    w->tables[k] = malloc((size_t)(n + 1) * sizeof(float));
-    if (!w->tables[k]) return strata_ps_worker_no_memory(err);
-    strata_array whole = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(n), w->tables[k]);
+    w->sparse.tables[k] = malloc((size_t)(n + 1) * sizeof(float));
+    if (!w->sparse.tables[k]) return strata_ps_worker_no_memory(err);
+    strata_array whole = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(n), w->sparse.tables[k]);
     return strata_variable_get_range(variable, begin * (int64_t)sizeof(float), &whole, err);
 }
 
@@ -325,18 +325,18 @@ strata_status strata_ps_upload(const strata_ps_worker *w, strata_ps_job *j, stra
     const strata_parameter_set *set = &w->model->parameters;
     const strata_model_replica *own = &w->model->replicas[0];
     int n_lent = 0;
-    for (int s = 0; s < w->n_servers; s++) n_lent += j->pulls[s].answer.lent != NULL;
+    for (int s = 0; s < w->links.n_servers; s++) n_lent += j->pulls[s].answer.lent != NULL;
     /* values of lent shards are overwritten below */
-    for (int k = 0; k < set->n_blocks && n_lent < w->n_servers; k++) {
+    for (int k = 0; k < set->n_blocks && n_lent < w->links.n_servers; k++) {
         const strata_parameter_block *at = &set->blocks[k];
         STRATA_TRY(set_range(own->blocks[k].flat, 0, j->values + at->begin, at->dense_end - at->begin, err));
     }
-    for (int s = 0; s < w->n_servers; s++) {
+    for (int s = 0; s < w->links.n_servers; s++) {
         STRATA_TRY(upload_renumbered(w, j, s, err));
         if (j->pulls[s].answer.lent) STRATA_TRY(upload_lent(w, j, s, err));
     }
     if (own->state) STRATA_TRY(set_range(own->state, 0, j->values + set->flat_size, set->state_size, err));
-    for (int k = 0; k < w->n_sparse; k++)
+    for (int k = 0; k < w->sparse.n; k++)
         if (!j->renumbered[k]) STRATA_TRY(upload_rows(w, k, &j->rows[k], err));
     return STRATA_OK;
 }

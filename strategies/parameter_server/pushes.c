@@ -19,8 +19,8 @@ static bool in_one_piece(const strata_ps_shard *table, const strata_ps_row_set *
 }
 
 /* Converts the values of the set's rows that belong to a table. Returns the end of what was written. */
-static unsigned char *narrow_rows(strata_dtype wire, const struct strata_ps_row_gradients *gradients,
-                                  const strata_ps_shard *table, unsigned char *to) {
+static unsigned char *narrow_rows(strata_dtype wire, const strata_ps_row_gradients *gradients, const strata_ps_shard *table,
+                                  unsigned char *to) {
     const strata_ps_row_set *set = gradients->set;
     for (int64_t i = 0; i < set->n; i++) {
         const int64_t row = set->ids[i] - table->first_row;
@@ -42,7 +42,7 @@ static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, i
     const size_t each = strata_dtype_bytes(wire);
     int64_t most = 0, n_ids = 0, elements = 0;
     for (int k = 0; k < sizes->n_tables; k++) {
-        const strata_ps_row_set *set = w->row_gradients[strata_ps_sparse_index(w, tables[k].parameter)].set;
+        const strata_ps_row_set *set = w->unit.row_gradients[strata_ps_sparse_index(w, tables[k].parameter)].set;
         most += set->n;
         elements += wire == STRATA_DTYPE_F32 && in_one_piece(&tables[k], set) ? 0 : set->n * set->row;
     }
@@ -53,7 +53,7 @@ static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, i
                                     .version = j->pulls[server].version,
                                     .group = server,
                                     .rate = j->rate,
-                                    .attempt = parted ? w->attempt : 0};
+                                    .attempt = parted ? w->buckets.attempt : 0};
     *out_head_bytes = sizeof ask + (size_t)sizes->n_tables * sizeof(int64_t);
     if (!p->pieces) p->pieces = calloc((size_t)n_shards + (size_t)sizes->n_tables + 4, sizeof *p->pieces);
     if (!p->pieces || !reserve((void **)&p->head, *out_head_bytes) ||
@@ -64,7 +64,7 @@ static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, i
     int n = 0;
     unsigned char *at = p->narrow;
     for (int i = 0; i < n_dense; i++) {
-        const float *values = w->gradients + shards[i].first;
+        const float *values = w->unit.gradients + shards[i].first;
         if (!narrow) {
             /* sending only reads them */
             p->pieces[n++] = (struct iovec){(void *)values, (size_t)shards[i].n * sizeof *values};
@@ -75,12 +75,12 @@ static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, i
     }
     if (narrow) memset(at, 0, (size_t)(p->narrow + narrow - at)); /* the padding */
     if (narrow) p->pieces[n++] = (struct iovec){p->narrow, narrow};
-    if (sizes->states) p->pieces[n++] = (struct iovec){w->states, (size_t)sizes->states * sizeof *w->states};
+    if (sizes->states) p->pieces[n++] = (struct iovec){w->unit.states, (size_t)sizes->states * sizeof *w->unit.states};
     at = p->narrow + narrow;
     struct iovec *of_ids = &p->pieces[n];
     n += most > 0;
     for (int k = 0; k < sizes->n_tables; k++) {
-        const struct strata_ps_row_gradients *gradients = &w->row_gradients[strata_ps_sparse_index(w, tables[k].parameter)];
+        const strata_ps_row_gradients *gradients = &w->unit.row_gradients[strata_ps_sparse_index(w, tables[k].parameter)];
         const strata_ps_row_set *set = gradients->set;
         const unsigned char *rows = at;
         int64_t count = set->n;
@@ -102,12 +102,12 @@ static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, i
 }
 
 strata_status strata_ps_start_push(strata_ps_worker *w, const strata_ps_job *j, strata_error *err) {
-    w->pushing = true;
-    w->push_began = strata_trace_now();
-    w->pushed = j->unit.index;
-    STRATA_TRY(w->part_status ? strata_fail(err, w->part_status, "%s", w->part_error.message) : STRATA_OK);
-    for (int s = 0; s < w->n_servers; s++) {
-        strata_ps_push *p = &w->pushes[s];
+    w->push.running = true;
+    w->push.began = strata_trace_now();
+    w->push.unit = j->unit.index;
+    STRATA_TRY(w->buckets.status ? strata_fail(err, w->buckets.status, "%s", w->buckets.error.message) : STRATA_OK);
+    for (int s = 0; s < w->links.n_servers; s++) {
+        strata_ps_push *p = &w->push.of_server[s];
         strata_rpc_client *client = NULL;
         size_t head_bytes = 0;
         int n = 0;
@@ -118,7 +118,7 @@ strata_status strata_ps_start_push(strata_ps_worker *w, const strata_ps_job *j, 
                                     .body = p->pieces,
                                     .n_body = n,
                                     .what = "a push of gradients"};
-        for (int i = 0; i < n; i++) w->report.bytes += (int64_t)p->pieces[i].iov_len;
+        for (int i = 0; i < n; i++) w->reports.now.bytes += (int64_t)p->pieces[i].iov_len;
         p->answer = (strata_rpc_answer){.head = &p->staleness, .head_bytes = sizeof p->staleness};
         STRATA_TRY(strata_ps_reach(w, s, &client, err));
         STRATA_TRY(strata_rpc_client_start(client, &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err));
@@ -127,12 +127,12 @@ strata_status strata_ps_start_push(strata_ps_worker *w, const strata_ps_job *j, 
 }
 
 strata_status strata_ps_finish_push(strata_ps_worker *w, strata_ps_next_ask *report, strata_error *err) {
-    if (!w->pushing) return STRATA_OK;
+    if (!w->push.running) return STRATA_OK;
     const double waited = strata_trace_now();
     strata_status status = strata_ps_finish_parts(w, err);
-    w->pushing = false;
-    for (int s = 0; s < w->n_servers; s++) {
-        strata_ps_push *p = &w->pushes[s];
+    w->push.running = false;
+    for (int s = 0; s < w->links.n_servers; s++) {
+        strata_ps_push *p = &w->push.of_server[s];
         const strata_status one = p->request ? strata_rpc_request_wait(p->request, status ? NULL : err) : STRATA_OK;
         p->request = NULL;
         if (!status) status = one;
@@ -144,8 +144,8 @@ strata_status strata_ps_finish_push(strata_ps_worker *w, strata_ps_next_ask *rep
     }
     strata_trace *trace = w->fit->trace;
     if (!trace) return status;
-    strata_trace_add_named(trace, STRATA_TRACE_HOST, "wait for push", w->pushed, waited, strata_trace_now());
-    strata_trace_add_named(trace, strata_trace_thread_track(trace, "pushes under way"), "push", w->pushed, w->push_began,
+    strata_trace_add_named(trace, STRATA_TRACE_HOST, "wait for push", w->push.unit, waited, strata_trace_now());
+    strata_trace_add_named(trace, strata_trace_thread_track(trace, "pushes under way"), "push", w->push.unit, w->push.began,
                            strata_trace_now());
     if (!status && report->n_staleness)
         strata_trace_add_counter(trace, "staleness", (double)report->staleness_max, strata_trace_now());

@@ -11,6 +11,7 @@
 #include "core/base/sha256.h"
 #include "core/base/text.h"
 #include "core/loss/loss.h"
+#include "core/model/data.h"
 #include "strata/coordinator.h"
 #include "strategies/parameter_server/task.h"
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/model/metrics.h"
 #include "strategies/parameter_server/chief.h"
 
 /* Waits until all leased units are finished; nothing new is leased before the callback returns. Batches are leased in their
@@ -18,14 +19,14 @@ static strata_status pause_training(strata_ps_loop *l, bool tells, strata_error 
     if (ended || l->paused) return STRATA_OK;
     l->paused = true;
     pthread_mutex_lock(&c->lock);
-    c->settling = true;
+    c->tell.settling = true;
     strata_ps_pace_stop(c->pace);
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     while (!ended) {
         pthread_mutex_lock(&c->lock);
         const struct timespec deadline = strata_clock_after(0.1);
-        if (!strata_ps_pace_ended(c->pace) && !c->status) pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
+        if (!strata_ps_pace_ended(c->pace) && !c->failure.status) pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
         ended = strata_ps_pace_ended(c->pace);
         const bool doubted = c->doubted;
         c->doubted = false;
@@ -39,9 +40,9 @@ static strata_status pause_training(strata_ps_loop *l, bool tells, strata_error 
     if (tells) strata_ps_chief_tell_rest(l);
     strata_model *model = c->fit->model;
     pthread_mutex_lock(&c->lock);
-    model->position = (strata_model_position){.steps = strata_ps_pace_steps(c->pace), .examples = c->examples};
-    model->optimizer_steps = c->t + model->position.steps - c->n_left_out;
-    memcpy(model->metrics.sums, c->sums, (size_t)c->n_sums * sizeof *c->sums);
+    model->position = (strata_model_position){.steps = strata_ps_pace_steps(c->pace), .examples = c->epoch.examples};
+    model->optimizer_steps = c->epoch.t + model->position.steps - c->epoch.n_left_out;
+    memcpy(model->metrics.sums, c->epoch.sums, (size_t)c->n_sums * sizeof *c->epoch.sums);
     pthread_mutex_unlock(&c->lock);
     return strata_model_write_sums(model, err);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/model/data.h"
 #include "strategies/parameter_server/worker.h"
 
 struct strata_ps_stepper {
@@ -15,7 +16,7 @@ struct strata_ps_stepper {
 /* Queries a server for the route (which server has which shards), and uses it if it is newer. */
 static strata_status ask_route(strata_ps_worker *w, int server, double seconds, strata_error *err) {
     strata_ps_hello_reply reply = {0};
-    STRATA_TRY(strata_ps_say_hello(w->fit, w->servers[server], seconds, &reply, err));
+    STRATA_TRY(strata_ps_say_hello(w->fit, w->links.servers[server], seconds, &reply, err));
     if (reply.route.number > w->fit->route.number) w->fit->route = reply.route;
     return STRATA_OK;
 }
@@ -26,17 +27,17 @@ static strata_status meet_holders(strata_ps_worker *w, strata_error *err) {
     const double until = strata_clock_seconds() + w->task->connect_seconds, patience = 1;
     for (;;) {
         int missing = -1;
-        for (int s = 0; s < w->n_servers; s++) {
+        for (int s = 0; s < w->links.n_servers; s++) {
             strata_status status = STRATA_OK;
-            if (w->servers[s]) continue;
+            if (w->links.servers[s]) continue;
             status = strata_ps_connect_within(w->task, STRATA_TASK_PS, s, patience, strata_ps_plan_shared_bytes(&w->fit->plan),
-                                              &w->servers[s], err);
+                                              &w->links.servers[s], err);
             if (!status) status = ask_route(w, s, w->task->connect_seconds, err);
             if (status && status != STRATA_TIMEOUT && status != STRATA_PEER_LOST) return status;
         }
-        for (int g = 0; g < w->n_servers; g++) {
-            const int server = strata_ps_server_of(&w->fit->route, g, w->n_servers);
-            if (!w->servers[server]) missing = server;
+        for (int g = 0; g < w->links.n_servers; g++) {
+            const int server = strata_ps_server_of(&w->fit->route, g, w->links.n_servers);
+            if (!w->links.servers[server]) missing = server;
         }
         if (missing < 0) return STRATA_OK;
         if (strata_clock_seconds() > until)
@@ -51,8 +52,8 @@ static void find_holders(strata_ps_worker *w) {
     const double patience = 1;
     strata_ps_drop_pulls(w, &w->jobs[0]);
     nanosleep(&pause, NULL);
-    for (int s = 0; s < w->n_servers; s++) {
-        if (!w->servers[s] || !strata_rpc_client_connected(w->servers[s])) continue;
+    for (int s = 0; s < w->links.n_servers; s++) {
+        if (!w->links.servers[s] || !strata_rpc_client_connected(w->links.servers[s])) continue;
         /* if this fails, server s was lost meanwhile, too */
         const strata_status ignored = ask_route(w, s, patience, NULL);
         (void)ignored;
@@ -63,7 +64,7 @@ strata_status strata_ps_stepper_create(strata_ps_fit *fit, strata_ps_stepper **o
     strata_ps_stepper *s = calloc(1, sizeof *s);
     *out_stepper = NULL;
     if (!s) return strata_ps_worker_no_memory(err);
-    s->worker = (strata_ps_worker){.fit = fit, .task = fit->task, .model = fit->model, .n_servers = fit->plan.n_servers};
+    s->worker = (strata_ps_worker){.fit = fit, .task = fit->task, .model = fit->model, .links.n_servers = fit->plan.n_servers};
     strata_status status = strata_ps_worker_make(&s->worker, err);
     if (!status) status = fit->task->replicas ? meet_holders(&s->worker, err) : strata_ps_meet_servers(&s->worker, err);
     if (status)
@@ -99,18 +100,16 @@ static strata_status compute_once(strata_ps_worker *w, strata_ps_job *j, strata_
 /* If only some servers have applied a push, it is repeated; the others ignore it by the unit's number. */
 static strata_status make_step(strata_ps_worker *w, strata_ps_job *j, int64_t number, double *out_loss, strata_error *err) {
     STRATA_TRY(compute_once(w, j, err));
-    const char *wrong = strata_ps_first_not_finite(w);
-    const bool overflow = wrong && w->model->scale.value > 1 && isfinite(w->unit_sums[0]);
-    if (out_loss) *out_loss = (double)w->unit_sums[0] / (double)j->examples;
-    strata_ps_follow_scale(w, !wrong);
+    bool overflow = false;
+    const char *wrong = strata_ps_prepare_push(w, &overflow);
+    if (out_loss) *out_loss = (double)w->unit.sums[0] / (double)j->examples;
     if (overflow) return STRATA_OK; /* as in fit: the next step has a smaller scale */
     if (wrong) {
         char of_data[200];
         return strata_fail(err, STRATA_DATA, "%s: %s of step %lld is not finite; the gradients were not pushed", w->task->name,
                            strata_ps_name_wrong_data(w, j, of_data, sizeof of_data) ? of_data : wrong, (long long)number);
     }
-    strata_ps_clip_all(w);
-    return strata_ps_push_all(w, j, &w->report, err);
+    return strata_ps_push_all(w, j, &w->reports.now, err);
 }
 
 strata_status strata_ps_stepper_step(strata_ps_stepper *s, int64_t number, const strata_array *x, const strata_array *y,

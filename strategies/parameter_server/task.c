@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/model/agree.h"
+
 /* If there is a copy, tasks wait only this long for a broken connection; training then continues from the copy. */
 static const double REPLICATED_RECONNECT_SECONDS = 1.5;
 

@@ -3,36 +3,31 @@
  * The examples of a worker's unit: its share of each of the batches, and which rows of sparse parameters they use. */
 #include <stdlib.h>
 
+#include "core/model/data.h"
 #include "strategies/parameter_server/worker.h"
 
 /* Moves the iterator to batch `index` of the epoch. */
 static strata_status seek(strata_ps_worker *w, int64_t epoch, int64_t index, int64_t *out_n, strata_error *err) {
-    const strata_fit_options *opts = w->fit->opts;
-    if (!w->batches || w->batches_epoch != epoch || w->batches_next > index) {
-        strata_batches_options how = {.batch = opts->batch,
-                                      .shuffle = !opts->no_shuffle,
-                                      .seed = opts->seed,
-                                      .epoch = (uint64_t)epoch,
-                                      .first = index,
-                                      .bytes = strata_model_takes_bytes(w->model, opts->batch)};
-        strata_model_batch_parts(w->model, w->fit->dataset, &w->fit->feed, true, &how);
-        strata_batches_destroy(w->batches);
-        w->batches = NULL;
-        STRATA_TRY(strata_batches_create(w->fit->dataset, &how, &w->batches, err));
-        w->batches_epoch = epoch;
-        w->batches_next = index;
-        w->form.byte_scale = strata_batches_byte_scale(w->batches);
+    if (!w->data.batches || w->data.epoch != epoch || w->data.next > index) {
+        const strata_batches_options how =
+            strata_fit_batches_options(w->model, w->fit->dataset, &w->fit->feed, w->fit->opts, epoch, index);
+        strata_batches_destroy(w->data.batches);
+        w->data.batches = NULL;
+        STRATA_TRY(strata_batches_create(w->fit->dataset, &how, &w->data.batches, err));
+        w->data.epoch = epoch;
+        w->data.next = index;
+        w->data.form.byte_scale = strata_batches_byte_scale(w->data.batches);
     }
     do {
-        STRATA_TRY(strata_batches_next(w->batches, out_n, err));
-        w->batches_next++;
-    } while (*out_n && w->batches_next <= index);
+        STRATA_TRY(strata_batches_next(w->data.batches, out_n, err));
+        w->data.next++;
+    } while (*out_n && w->data.next <= index);
     return STRATA_OK;
 }
 
 size_t strata_ps_input_bytes(const strata_ps_worker *w, int input) {
     const size_t bytes = strata_input_bytes(&w->model->inputs[input]);
-    return w->form.byte_scale != 0 ? bytes / sizeof(float) : bytes;
+    return w->data.form.byte_scale != 0 ? bytes / sizeof(float) : bytes;
 }
 
 static strata_status reserve(void **memory, size_t bytes, strata_error *err) {
@@ -61,14 +56,12 @@ static strata_status read_batch(strata_ps_worker *w, int64_t epoch, int64_t inde
     b->own = b->n;
     if (n_shares) strata_partition_rows(b->n, n_shares, share, &b->first, &b->own);
     STRATA_TRY(strata_ps_reserve_batch(w, b, err));
-    if (!b->own) return STRATA_OK;
-    strata_batches_write(w->batches, b->first, b->own, b->x, b->y);
-    for (int i = 0; i < w->model->n_outputs; i++)
-        strata_model_convert_labels(&w->model->outputs[i], w->fit->dataset, w->fit->feed.targets[i], b->own, b->y[i]);
-    if (!w->form.weighted) return STRATA_OK;
-    strata_batches_write_weights(w->batches, b->first, b->own, b->weights);
-    if (w->fit->opts->class_weights)
-        strata_model_weigh_classes(&w->model->outputs[0], w->fit->opts->class_weights, b->y[0], b->own, b->weights);
+    const strata_example_source source = {.batches = w->data.batches,
+                                          .dataset = w->fit->dataset,
+                                          .feed = &w->fit->feed,
+                                          .class_weights = w->fit->opts->class_weights};
+    if (b->own)
+        strata_model_write_examples(w->model, &source, b->first, b->own, b->x, b->y, w->data.form.weighted ? b->weights : NULL);
     return STRATA_OK;
 }
 
@@ -90,33 +83,33 @@ strata_status strata_ps_read_unit(strata_ps_worker *w, strata_ps_job *j, strata_
 
 strata_status strata_ps_program_of(strata_ps_worker *w, const strata_ps_batch *b, strata_model_program **out_program,
                                    strata_error *err) {
-    return strata_model_get_program(w->model, STRATA_PROGRAM_GRADIENTS, b->own, w->form, out_program, err);
+    return strata_model_get_program(w->model, STRATA_PROGRAM_GRADIENTS, b->own, w->data.form, out_program, err);
 }
 
 void strata_ps_prepare_last(strata_ps_worker *w) {
     const strata_fit_options *opts = w->fit->opts;
     const int64_t n = strata_dataset_size(w->fit->dataset), n_batches = strata_batches_count(w->fit->dataset, opts->batch);
     const strata_ps_batch last = {.own = opts->batch > 0 ? n % opts->batch : 0};
-    const bool is_used = w->fit->n_steps * w->fit->accumulate >= n_batches && w->batches_epoch + 1 < opts->epochs;
+    const bool is_used = w->fit->n_steps * w->fit->accumulate >= n_batches && w->data.epoch + 1 < opts->epochs;
     strata_model_program *program = NULL;
     if (w->task->pace.n_shares) return; /* a synchronous worker computes a share of the batch, which has another size */
-    if (!w->batches || !is_used || last.own <= 0 || n_batches != n / opts->batch + 1) return;
+    if (!w->data.batches || !is_used || last.own <= 0 || n_batches != n / opts->batch + 1) return;
     /* the failure is reported when the batch is trained */
     const strata_status ignored = strata_ps_program_of(w, &last, &program, NULL);
     (void)ignored;
 }
 
 strata_status strata_ps_find_rows(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
-    for (int k = 0; k < w->n_sparse; k++) {
+    for (int k = 0; k < w->sparse.n; k++) {
         strata_ps_row_set_clear(&j->rows[k]);
         j->renumbered[k] = true;
     }
-    for (int i = 0; i < j->n_batches && w->n_sparse; i++) {
+    for (int i = 0; i < j->n_batches && w->sparse.n; i++) {
         const strata_ps_batch *b = &j->batches[i];
         strata_model_program *program = NULL;
         if (!b->own) continue;
         STRATA_TRY(strata_ps_program_of(w, b, &program, err));
-        for (int k = 0; k < w->n_sparse; k++) {
+        for (int k = 0; k < w->sparse.n; k++) {
             strata_ps_row_set *rows = &j->rows[k];
             const int input = program->layout.sparse[k].input;
             j->renumbered[k] &= program->layout.sparse[k].renumbers;
@@ -131,19 +124,19 @@ strata_status strata_ps_find_rows(strata_ps_worker *w, strata_ps_job *j, strata_
 
 strata_status strata_ps_seek_visit(strata_ps_worker *w, int64_t index, int64_t *out_n, strata_error *err) {
     const strata_dataset *data = w->fit->opts->validation;
-    if (!w->visits || w->visits_next > index) {
+    if (!w->visits.batches || w->visits.next > index) {
         strata_batches_options how = {
             .batch = w->fit->opts->batch, .first = index, .bytes = strata_model_takes_bytes(w->model, w->fit->opts->batch)};
         strata_model_batch_parts(w->model, data, &w->fit->validation_feed, true, &how);
-        strata_batches_destroy(w->visits);
-        w->visits = NULL;
-        STRATA_TRY(strata_batches_create(data, &how, &w->visits, err));
-        w->visits_next = index;
+        strata_batches_destroy(w->visits.batches);
+        w->visits.batches = NULL;
+        STRATA_TRY(strata_batches_create(data, &how, &w->visits.batches, err));
+        w->visits.next = index;
     }
     do {
-        STRATA_TRY(strata_batches_next(w->visits, out_n, err));
-        w->visits_next++;
-    } while (*out_n && w->visits_next <= index);
+        STRATA_TRY(strata_batches_next(w->visits.batches, out_n, err));
+        w->visits.next++;
+    } while (*out_n && w->visits.next <= index);
     return *out_n ? STRATA_OK
                   : strata_fail(err, STRATA_DATA, "fit: the validation data of %s end before batch %lld", w->task->name,
                                 (long long)index + 1);

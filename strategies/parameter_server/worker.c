@@ -19,13 +19,13 @@ strata_status strata_ps_worker_no_memory(strata_error *err) {
 
 /* Records that a server was lost, if the status shows this. Returns the status. */
 static strata_status of_server(strata_ps_worker *w, strata_status status) {
-    w->lost_server |= status == STRATA_PEER_LOST;
+    w->links.lost_server |= status == STRATA_PEER_LOST;
     return status;
 }
 
 /* The unit that the worker computes next: its examples and rows are read, and its pull is started. */
 static strata_status begin_unit(strata_ps_worker *w, const strata_ps_unit *unit, strata_ps_job *j, strata_error *err) {
-    const strata_ps_next_reply *given = &w->given;
+    const strata_ps_next_reply *given = &w->lease.reply;
     j->unit = *unit;
     j->epoch = given->epoch;
     j->t = given->t;
@@ -44,69 +44,69 @@ static strata_status begin_unit(strata_ps_worker *w, const strata_ps_unit *unit,
 /* Called when the worker's unit is finished: stores its report, which is sent with the next request to the chief. */
 static void keep_report(strata_ps_worker *w) {
     const int64_t n_sums = w->model->metrics.n_sums;
-    memcpy(w->report_sums + w->n_reports * n_sums, w->unit_sums, (size_t)n_sums * sizeof *w->unit_sums);
-    w->reports[w->n_reports++] = w->report;
-    w->report = (strata_ps_next_ask){.unit.index = -1};
+    memcpy(w->reports.sums + w->reports.n * n_sums, w->unit.sums, (size_t)n_sums * sizeof *w->unit.sums);
+    w->reports.finished[w->reports.n++] = w->reports.now;
+    w->reports.now = (strata_ps_next_ask){.unit.index = -1};
 }
 
 /* Forgets all leased and finished units. */
 static void forget_units(strata_ps_worker *w) {
-    w->n_reports = w->n_begun = w->given.n_more = 0;
-    w->report = (strata_ps_next_ask){.unit.index = -1};
+    w->reports.n = w->lease.n_begun = w->lease.reply.n_more = 0;
+    w->reports.now = (strata_ps_next_ask){.unit.index = -1};
 }
 
 /* Reports finished units, if any, and requests more; waits at most `seconds` for the reply. The last unit is not finished while
  * its push is in progress. */
 static strata_status ask_chief(strata_ps_worker *w, bool waits, double seconds, strata_error *err) {
-    const int n_finished = w->n_reports - w->pushing, n = n_finished ? n_finished : 1;
-    const size_t sums_bytes = (size_t)w->model->metrics.n_sums * sizeof *w->report_sums;
-    strata_ps_next_ask none = {.unit.index = -1, .gives_back = w->report.gives_back},
-                       *reports = n_finished ? w->reports : &none;
-    memcpy(none.what, w->report.what, sizeof none.what);
+    const int n_finished = w->reports.n - w->push.running, n = n_finished ? n_finished : 1;
+    const size_t sums_bytes = (size_t)w->model->metrics.n_sums * sizeof *w->reports.sums;
+    strata_ps_next_ask none = {.unit.index = -1, .gives_back = w->reports.now.gives_back},
+                       *reports = n_finished ? w->reports.finished : &none;
+    memcpy(none.what, w->reports.now.what, sizeof none.what);
     reports[n - 1].waits = waits;
-    const struct iovec body = {w->report_sums, (size_t)n * sums_bytes};
+    const struct iovec body = {w->reports.sums, (size_t)n * sums_bytes};
     const strata_rpc_ask ask = {.method = STRATA_PS_NEXT,
                                 .head = reports,
                                 .head_bytes = (size_t)n * sizeof *reports,
                                 .body = &body,
                                 .n_body = 1,
                                 .what = "the next batch"};
-    strata_rpc_answer answer = {.head = &w->given, .head_bytes = sizeof w->given};
-    w->given = (strata_ps_next_reply){0};
-    w->n_begun = 0;
-    const strata_status status = strata_rpc_client_call(w->chief, &ask, &answer, seconds, err);
-    w->lost_chief = status == STRATA_PEER_LOST;
+    strata_rpc_answer answer = {.head = &w->lease.reply, .head_bytes = sizeof w->lease.reply};
+    w->lease.reply = (strata_ps_next_reply){0};
+    w->lease.n_begun = 0;
+    const strata_status status = strata_rpc_client_call(w->links.chief, &ask, &answer, seconds, err);
+    w->links.lost_chief = status == STRATA_PEER_LOST;
     if (status) return status;
-    w->n_reports -= n_finished;
-    if (n_finished && w->n_reports) {
-        w->reports[0] = w->reports[n_finished];
-        memcpy(w->report_sums, (char *)w->report_sums + (size_t)n_finished * sums_bytes, sums_bytes);
+    w->reports.n -= n_finished;
+    if (n_finished && w->reports.n) {
+        w->reports.finished[0] = w->reports.finished[n_finished];
+        memcpy(w->reports.sums, (char *)w->reports.sums + (size_t)n_finished * sums_bytes, sums_bytes);
     }
-    w->report.gives_back = false;
-    w->fit->route = w->given.route;
-    if (w->given.unit.epoch > w->fit->serial) w->fit->serial = w->given.unit.epoch;
+    w->reports.now.gives_back = false;
+    w->fit->route = w->lease.reply.route;
+    if (w->lease.reply.unit.epoch > w->fit->serial) w->fit->serial = w->lease.reply.unit.epoch;
     return STRATA_OK;
 }
 
 /* Waits for the push in progress, if there is one. Its unit is then finished. */
 static strata_status finish_push(strata_ps_worker *w, strata_error *err) {
-    return w->pushing ? of_server(w, strata_ps_finish_push(w, &w->reports[w->n_reports - 1], err)) : STRATA_OK;
+    return w->push.running ? of_server(w, strata_ps_finish_push(w, &w->reports.finished[w->reports.n - 1], err)) : STRATA_OK;
 }
 
 /* Gets the next unit: one that is already leased, else the chief is asked for one. */
 static strata_status next_unit(strata_ps_worker *w, bool waits, strata_ps_job *j, int32_t *out_grant, strata_error *err) {
-    const strata_ps_unit *unit = &w->given.unit;
-    if (w->n_begun < w->given.n_more) {
-        unit = &w->given.more[w->n_begun++];
+    const strata_ps_unit *unit = &w->lease.reply.unit;
+    if (w->lease.n_begun < w->lease.reply.n_more) {
+        unit = &w->lease.reply.more[w->lease.n_begun++];
     } else {
         const double began = strata_trace_now();
         STRATA_TRY(ask_chief(w, waits, STRATA_PS_CALL_SECONDS, err));
         strata_ps_trace_slice(w, waits ? "wait for a batch" : "ask for the next batch", j, began);
     }
-    const bool granted = w->given.grant == STRATA_PS_GRANTED;
-    *out_grant = w->given.grant;
-    strata_trace_add_counter(w->fit->trace, "queue depth", !waits + (granted ? 1 + w->given.n_more - w->n_begun : 0),
-                             strata_trace_now());
+    const bool granted = w->lease.reply.grant == STRATA_PS_GRANTED;
+    *out_grant = w->lease.reply.grant;
+    strata_trace_add_counter(w->fit->trace, "queue depth",
+                             !waits + (granted ? 1 + w->lease.reply.n_more - w->lease.n_begun : 0), strata_trace_now());
     return granted ? begin_unit(w, unit, j, err) : STRATA_OK;
 }
 
@@ -127,9 +127,9 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
             continue;
         }
         /* Buckets are copied to the sums while the program runs. The push in progress may be sent from there once more. */
-        if (w->layout && w->layout->n_buckets) STRATA_TRY(finish_push(w, err));
+        if (w->buckets.layout && w->buckets.layout->n_buckets) STRATA_TRY(finish_push(w, err));
         STRATA_TRY(strata_ps_submit(w, j, i, &program, &slot, err));
-        w->n_slots = strata_group_n_slots(program->group);
+        w->push.n_slots = strata_group_n_slots(program->group);
         if (!asked) status = next_unit(w, false, ahead, out_grant, err);
         asked = true;
         const strata_status computed = strata_ps_finish_batch(w, j, program, slot, status ? NULL : err);
@@ -149,12 +149,12 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
  * Otherwise each unit is finished before the next one begins. */
 static bool may_overlap(const strata_ps_worker *w, int32_t grant) {
     const bool own_pace = w->task->pace.pace == STRATA_PACE_ASYNCHRONOUS;
-    return own_pace && grant == STRATA_PS_GRANTED && !w->given.evaluates && !w->n_parts && w->n_slots > 1;
+    return own_pace && grant == STRATA_PS_GRANTED && !w->lease.reply.evaluates && !w->buckets.n_parts && w->push.n_slots > 1;
 }
 
 /* Copies all values of the servers to the model. */
 static strata_status take_all(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
-    for (int k = 0; k < w->n_sparse; k++) {
+    for (int k = 0; k < w->sparse.n; k++) {
         j->renumbered[k] = false;
         strata_ps_row_set_clear(&j->rows[k]);
         for (int32_t row = 0; row < j->rows[k].n_rows; row++) strata_ps_row_set_add(&j->rows[k], row);
@@ -170,14 +170,14 @@ static strata_status take_all(strata_ps_worker *w, strata_ps_job *j, strata_erro
 /* Evaluates a batch. No worker pushes meanwhile, so the parameters are pulled once for all batches. */
 static strata_status visit(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
     int64_t n = 0;
-    if (w->visits_epoch != j->unit.epoch) STRATA_TRY(take_all(w, j, err));
-    w->visits_epoch = j->unit.epoch;
+    if (w->visits.epoch != j->unit.epoch) STRATA_TRY(take_all(w, j, err));
+    w->visits.epoch = j->unit.epoch;
     STRATA_TRY(strata_ps_seek_visit(w, j->unit.index, &n, err));
-    STRATA_TRY(strata_model_evaluate_batch(w->model, w->fit->opts->validation, &w->fit->validation_feed, w->visits, n,
-                                           w->unit_sums, err));
-    w->report.unit = j->unit;
-    w->report.evaluates = true;
-    w->report.examples = n;
+    STRATA_TRY(strata_model_evaluate_batch(w->model, w->fit->opts->validation, &w->fit->validation_feed, w->visits.batches, n,
+                                           w->unit.sums, err));
+    w->reports.now.unit = j->unit;
+    w->reports.now.evaluates = true;
+    w->reports.now.examples = n;
     keep_report(w);
     return STRATA_OK;
 }
@@ -190,20 +190,18 @@ static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
     if (!j->pulling) STRATA_TRY(of_server(w, strata_ps_start_pull(w, j, err)));
     STRATA_TRY(of_server(w, strata_ps_finish_pull(w, j, err)));
     STRATA_TRY(compute(w, j, ahead, out_grant, err));
-    const char *wrong = strata_ps_first_not_finite(w);
-    const bool overflow = wrong && w->model->scale.value > 1 && isfinite(w->unit_sums[0]);
-    strata_ps_follow_scale(w, !wrong);
-    if (!wrong) strata_ps_clip_all(w);
+    bool overflow = false;
+    const char *wrong = strata_ps_prepare_push(w, &overflow);
     if (!wrong && j->examples) STRATA_TRY(of_server(w, strata_ps_start_push(w, j, err)));
-    w->report.unit = j->unit;
-    w->report.rate = w->rate;
-    w->report.examples = j->examples;
-    w->report.whole = j->whole;
-    w->report.overflow = overflow;
-    w->report.refused = wrong && !overflow;
-    if (!w->report.refused || !strata_ps_name_wrong_data(w, j, w->report.what, sizeof w->report.what))
-        snprintf(w->report.what, sizeof w->report.what, "%s", wrong ? wrong : "");
-    w->report.seconds = strata_clock_seconds() - began;
+    w->reports.now.unit = j->unit;
+    w->reports.now.rate = w->unit.rate;
+    w->reports.now.examples = j->examples;
+    w->reports.now.whole = j->whole;
+    w->reports.now.overflow = overflow;
+    w->reports.now.refused = wrong && !overflow;
+    if (!w->reports.now.refused || !strata_ps_name_wrong_data(w, j, w->reports.now.what, sizeof w->reports.now.what))
+        snprintf(w->reports.now.what, sizeof w->reports.now.what, "%s", wrong ? wrong : "");
+    w->reports.now.seconds = strata_clock_seconds() - began;
     keep_report(w);
     return may_overlap(w, *out_grant) ? STRATA_OK : finish_push(w, err);
 }
@@ -221,17 +219,17 @@ static void drop_requests(strata_ps_worker *w) {
 static void give_back(strata_ps_worker *w, const char *why) {
     const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
     drop_requests(w);
-    w->lost_server = false;
+    w->links.lost_server = false;
     forget_units(w);
-    w->report.gives_back = true;
-    snprintf(w->report.what, sizeof w->report.what, "%.*s", (int)sizeof w->report.what - 1, why);
+    w->reports.now.gives_back = true;
+    snprintf(w->reports.now.what, sizeof w->reports.now.what, "%.*s", (int)sizeof w->reports.now.what - 1, why);
     nanosleep(&pause, NULL);
 }
 
 /* Sends this task's terms to the chief, which compares them, and replies with the route when all workers have connected. */
 static strata_status greet_chief(strata_ps_worker *w, strata_error *err) {
     strata_ps_hello_reply reply = {0};
-    STRATA_TRY(strata_ps_say_hello(w->fit, w->chief, 2 * w->task->connect_seconds, &reply, err));
+    STRATA_TRY(strata_ps_say_hello(w->fit, w->links.chief, 2 * w->task->connect_seconds, &reply, err));
     w->fit->route = reply.route;
     return STRATA_OK;
 }
@@ -239,7 +237,7 @@ static strata_status greet_chief(strata_ps_worker *w, strata_error *err) {
 /* After the chief was lost: a chief that was started again begins the epoch again, so earlier leases do not count. */
 static strata_status greet_again(strata_ps_worker *w, strata_error *err) {
     drop_requests(w);
-    w->lost_chief = w->lost_server = false;
+    w->links.lost_chief = w->links.lost_server = false;
     forget_units(w);
     return greet_chief(w, err);
 }
@@ -257,12 +255,12 @@ static strata_status train(strata_ps_worker *w, strata_error *err) {
             if (grant == STRATA_PS_TRAINING_OVER) return STRATA_OK;
         }
         if (!status) status = do_unit(w, j, ahead, &grant, &own);
-        if (status && w->lost_chief && strata_rpc_client_connected(w->chief)) {
+        if (status && w->links.lost_chief && strata_rpc_client_connected(w->links.chief)) {
             STRATA_TRY(greet_again(w, err));
             grant = STRATA_PS_WAIT;
             continue;
         }
-        if (status && !w->lost_server) return strata_fail(err, status, "%s", own.message);
+        if (status && !w->links.lost_server) return strata_fail(err, status, "%s", own.message);
         if (status) {
             give_back(w, own.message);
             grant = STRATA_PS_WAIT;
@@ -284,7 +282,7 @@ static strata_status take_last(strata_ps_worker *w, strata_error *err) {
         if (!status) return STRATA_OK;
         if (status != STRATA_PEER_LOST || left <= 0) return strata_fail(err, status, "%s", own.message);
         give_back(w, own.message);
-        if (!strata_rpc_client_connected(w->chief)) continue;
+        if (!strata_rpc_client_connected(w->links.chief)) continue;
         const strata_status ignored = ask_chief(w, false, left, NULL); /* for the route */
         (void)ignored;
     }
@@ -293,46 +291,48 @@ static strata_status take_last(strata_ps_worker *w, strata_error *err) {
 static strata_status make_job(const strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
     j->batches = calloc((size_t)w->fit->accumulate, sizeof *j->batches);
     j->values = calloc((size_t)strata_model_all_size(w->model) + 1, sizeof *j->values);
-    j->rows = calloc((size_t)w->n_sparse + 1, sizeof *j->rows);
-    j->renumbered = calloc((size_t)w->n_sparse + 1, sizeof *j->renumbered);
-    j->pulls = calloc((size_t)w->n_servers, sizeof *j->pulls);
+    j->rows = calloc((size_t)w->sparse.n + 1, sizeof *j->rows);
+    j->renumbered = calloc((size_t)w->sparse.n + 1, sizeof *j->renumbered);
+    j->pulls = calloc((size_t)w->links.n_servers, sizeof *j->pulls);
     if (!j->batches || !j->values || !j->rows || !j->renumbered || !j->pulls) return strata_ps_worker_no_memory(err);
-    for (int k = 0; k < w->n_sparse; k++)
-        STRATA_TRY(strata_ps_row_set_make(&j->rows[k], &w->model->parameters.items[w->sparse[k]], err));
+    for (int k = 0; k < w->sparse.n; k++)
+        STRATA_TRY(strata_ps_row_set_make(&j->rows[k], &w->model->parameters.items[w->sparse.parameters[k]], err));
     return STRATA_OK;
 }
 
 strata_status strata_ps_worker_make(strata_ps_worker *w, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
-    w->attempt = (int64_t)(w->task->incarnation >> 2) + 1; /* a task that is started again has other numbers */
-    w->servers = calloc((size_t)w->n_servers, sizeof(*w->servers));
-    w->pushes = calloc((size_t)w->n_servers, sizeof *w->pushes);
-    w->sparse = calloc((size_t)set->n + 1, sizeof *w->sparse);
-    w->sums_of_dense = calloc((size_t)set->dense_size + 1, sizeof *w->sums_of_dense);
-    w->states = calloc((size_t)set->state_size + 1, sizeof *w->states);
-    w->rates = calloc((size_t)set->state_size + 1, sizeof *w->rates);
-    w->unit_sums = calloc((size_t)w->model->metrics.n_sums + 1, sizeof *w->unit_sums);
-    w->report_sums = calloc((size_t)(w->model->metrics.n_sums + 1) * STRATA_PS_MOST_REPORTS, sizeof *w->report_sums);
-    if (!w->servers || !w->pushes || !w->sparse || !w->sums_of_dense || !w->states || !w->rates || !w->unit_sums ||
-        !w->report_sums)
+    w->buckets.attempt = (int64_t)(w->task->incarnation >> 2) + 1; /* a task that is started again has other numbers */
+    w->links.servers = calloc((size_t)w->links.n_servers, sizeof(*w->links.servers));
+    w->push.of_server = calloc((size_t)w->links.n_servers, sizeof *w->push.of_server);
+    w->sparse.parameters = calloc((size_t)set->n + 1, sizeof *w->sparse.parameters);
+    w->unit.sums_of_dense = calloc((size_t)set->dense_size + 1, sizeof *w->unit.sums_of_dense);
+    w->unit.states = calloc((size_t)set->state_size + 1, sizeof *w->unit.states);
+    w->unit.rates = calloc((size_t)set->state_size + 1, sizeof *w->unit.rates);
+    w->unit.sums = calloc((size_t)w->model->metrics.n_sums + 1, sizeof *w->unit.sums);
+    w->reports.sums = calloc((size_t)(w->model->metrics.n_sums + 1) * STRATA_PS_MOST_REPORTS, sizeof *w->reports.sums);
+    if (!w->links.servers || !w->push.of_server || !w->sparse.parameters || !w->unit.sums_of_dense || !w->unit.states ||
+        !w->unit.rates || !w->unit.sums || !w->reports.sums)
         return strata_ps_worker_no_memory(err);
     for (int i = 0; i < set->n; i++)
-        if (set->items[i].sparse) w->sparse[w->n_sparse++] = i;
-    w->sums = calloc((size_t)w->n_sparse + 1, sizeof *w->sums);
-    w->tables = calloc((size_t)w->n_sparse + 1, sizeof(*w->tables));
-    w->parts = calloc((size_t)w->n_servers * STRATA_MOST_BUCKETS + 1, sizeof *w->parts);
-    w->n_parted = calloc((size_t)w->n_servers + 1, sizeof *w->n_parted);
-    w->row_gradients = calloc((size_t)w->n_sparse + 1, sizeof *w->row_gradients);
-    if (!w->sums || !w->tables || !w->row_gradients || !w->parts || !w->n_parted) return strata_ps_worker_no_memory(err);
-    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(strata_ps_make_table(w, k, err));
-    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(strata_ps_row_set_make(&w->sums[k], &set->items[w->sparse[k]], err));
+        if (set->items[i].sparse) w->sparse.parameters[w->sparse.n++] = i;
+    w->unit.sums_of_rows = calloc((size_t)w->sparse.n + 1, sizeof *w->unit.sums_of_rows);
+    w->sparse.tables = calloc((size_t)w->sparse.n + 1, sizeof(*w->sparse.tables));
+    w->buckets.parts = calloc((size_t)w->links.n_servers * STRATA_MOST_BUCKETS + 1, sizeof *w->buckets.parts);
+    w->buckets.n_parted = calloc((size_t)w->links.n_servers + 1, sizeof *w->buckets.n_parted);
+    w->unit.row_gradients = calloc((size_t)w->sparse.n + 1, sizeof *w->unit.row_gradients);
+    if (!w->unit.sums_of_rows || !w->sparse.tables || !w->unit.row_gradients || !w->buckets.parts || !w->buckets.n_parted)
+        return strata_ps_worker_no_memory(err);
+    for (int k = 0; k < w->sparse.n; k++) STRATA_TRY(strata_ps_make_table(w, k, err));
+    for (int k = 0; k < w->sparse.n; k++)
+        STRATA_TRY(strata_ps_row_set_make(&w->unit.sums_of_rows[k], &set->items[w->sparse.parameters[k]], err));
     STRATA_TRY(make_job(w, &w->jobs[0], err));
     return make_job(w, &w->jobs[1], err);
 }
 
 static void finish_job(const strata_ps_worker *w, strata_ps_job *j) {
     if (j->pulls) strata_ps_drop_pulls(w, j);
-    for (int s = 0; s < w->n_servers && j->pulls; s++) {
+    for (int s = 0; s < w->links.n_servers && j->pulls; s++) {
         strata_ps_pull *p = &j->pulls[s];
         free(p->rooms);
         free(p->head);
@@ -345,7 +345,7 @@ static void finish_job(const strata_ps_worker *w, strata_ps_job *j) {
         for (int k = 0; k < STRATA_MAX_OUTPUTS; k++) free(j->batches[i].y[k]);
         free(j->batches[i].weights);
     }
-    for (int k = 0; k < w->n_sparse && j->rows; k++) strata_ps_row_set_finish(&j->rows[k]);
+    for (int k = 0; k < w->sparse.n && j->rows; k++) strata_ps_row_set_finish(&j->rows[k]);
     free(j->batches);
     free(j->values);
     free(j->rows);
@@ -360,36 +360,36 @@ void strata_ps_worker_finish(strata_ps_worker *w) {
     w->task->sink.worker = NULL;
     finish_job(w, &w->jobs[0]);
     finish_job(w, &w->jobs[1]);
-    for (int s = 0; s < w->n_servers && w->pushes; s++) {
-        free(w->pushes[s].head);
-        free(w->pushes[s].pieces);
-        free(w->pushes[s].ids);
-        free(w->pushes[s].narrow);
+    for (int s = 0; s < w->links.n_servers && w->push.of_server; s++) {
+        free(w->push.of_server[s].head);
+        free(w->push.of_server[s].pieces);
+        free(w->push.of_server[s].ids);
+        free(w->push.of_server[s].narrow);
     }
-    free(w->pushes);
-    for (int s = 0; s < w->n_servers && w->servers; s++) strata_rpc_client_destroy(w->servers[s]);
-    strata_rpc_client_destroy(w->chief);
-    for (int k = 0; k < w->n_sparse && w->sums; k++) strata_ps_row_set_finish(&w->sums[k]);
-    for (int k = 0; k < w->n_sparse && w->tables; k++) free(w->tables[k]);
-    strata_batches_destroy(w->batches);
-    strata_batches_destroy(w->visits);
-    free(w->tables);
-    free(w->row_gradients);
-    free(w->parts);
-    free(w->n_parted);
-    free(w->servers);
-    free(w->sparse);
-    free(w->sums_of_dense);
-    free(w->states);
-    free(w->rates);
-    free(w->sums);
-    free(w->unit_sums);
-    free(w->report_sums);
+    free(w->push.of_server);
+    for (int s = 0; s < w->links.n_servers && w->links.servers; s++) strata_rpc_client_destroy(w->links.servers[s]);
+    strata_rpc_client_destroy(w->links.chief);
+    for (int k = 0; k < w->sparse.n && w->unit.sums_of_rows; k++) strata_ps_row_set_finish(&w->unit.sums_of_rows[k]);
+    for (int k = 0; k < w->sparse.n && w->sparse.tables; k++) free(w->sparse.tables[k]);
+    strata_batches_destroy(w->data.batches);
+    strata_batches_destroy(w->visits.batches);
+    free(w->sparse.tables);
+    free(w->unit.row_gradients);
+    free(w->buckets.parts);
+    free(w->buckets.n_parted);
+    free(w->links.servers);
+    free(w->sparse.parameters);
+    free(w->unit.sums_of_dense);
+    free(w->unit.states);
+    free(w->unit.rates);
+    free(w->unit.sums_of_rows);
+    free(w->unit.sums);
+    free(w->reports.sums);
 }
 
 strata_status strata_ps_meet_servers(strata_ps_worker *w, strata_error *err) {
     strata_rpc_client *ignored = NULL;
-    for (int g = 0; g < w->n_servers; g++) {
+    for (int g = 0; g < w->links.n_servers; g++) {
         const strata_status status = strata_ps_reach(w, g, &ignored, err);
         if (status && !(status == STRATA_PEER_LOST && w->task->replicas)) return status;
     }
@@ -398,7 +398,7 @@ strata_status strata_ps_meet_servers(strata_ps_worker *w, strata_error *err) {
 
 static strata_status meet(strata_ps_worker *w, strata_error *err) {
     const size_t shared_bytes = 64 << 10; /* requests for batches and their replies are short */
-    STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, shared_bytes, &w->chief, err));
+    STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, shared_bytes, &w->links.chief, err));
     STRATA_TRY(greet_chief(w, err));
     return strata_ps_meet_servers(w, err);
 }
@@ -410,7 +410,7 @@ static void say_failure(const strata_ps_worker *w, strata_status status, const c
     const strata_rpc_ask ask = {
         .method = STRATA_PS_FAIL, .head = &head, .head_bytes = sizeof head, .body = &body, .n_body = 1, .what = "a failure"};
     /* the chief may be the task that failed */
-    const strata_status ignored = strata_rpc_client_call(w->chief, &ask, NULL, 5, NULL);
+    const strata_status ignored = strata_rpc_client_call(w->links.chief, &ask, NULL, 5, NULL);
     (void)ignored;
 }
 
@@ -418,16 +418,16 @@ strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err) {
     strata_ps_worker w = {.fit = fit,
                           .task = fit->task,
                           .model = fit->model,
-                          .n_servers = fit->plan.n_servers,
-                          .form = {.weighted = fit->opts->class_weights || strata_dataset_has_weights(fit->dataset)},
-                          .visits_epoch = -1,
-                          .report = {.unit.index = -1}};
+                          .links.n_servers = fit->plan.n_servers,
+                          .data.form = {.weighted = strata_model_weighs(fit->dataset, fit->opts->class_weights)},
+                          .visits.epoch = -1,
+                          .reports.now = {.unit.index = -1}};
     strata_error own = {0};
     strata_status status = strata_ps_worker_make(&w, &own);
     if (!status) status = meet(&w, &own);
     if (!status) status = train(&w, &own);
     if (!status) status = take_last(&w, &own);
-    if (status && w.chief) say_failure(&w, status, own.message);
+    if (status && w.links.chief) say_failure(&w, status, own.message);
     strata_ps_worker_finish(&w);
     return status ? strata_fail(err, status, "%s", own.message) : STRATA_OK;
 }

@@ -8,6 +8,7 @@
 #define STRATA_STRATEGIES_PARAMETER_SERVER_WORKER_H
 
 #include "core/data/batches.h"
+#include "core/model/loop.h"
 #include "core/run/device.h"
 #include "strategies/parameter_server/rows.h"
 #include "strategies/parameter_server/task.h"
@@ -84,74 +85,102 @@ typedef struct strata_ps_part {
     struct iovec *pieces;
 } strata_ps_part;
 
-typedef struct strata_ps_worker {
-    strata_ps_fit *fit;
-    strata_ps_task *task;
-    strata_model *model;
-    strata_rpc_client *chief, **servers;
-    int n_servers, n_sparse;
-    /* [n_sparse] The indices of the sparse parameters, and for each the rows as they were last pulled. */
-    int *sparse;
-    float **tables;
-    strata_batches *batches;
-    int64_t batches_epoch, batches_next; /* the batch that the iterator `next` returns next */
-    strata_batch_form form;
-    /* The batches of the validation data, the position of the next one, and the evaluation for which the model has the
-     * parameters. */
-    strata_batches *visits;
-    int64_t visits_next, visits_epoch;
-    /* [n_servers] The push in progress, of batch `pushed`, and when it began. */
-    strata_ps_push *pushes;
-    bool pushing;
-    /* The number of slots of the program that computed the gradients. */
-    int n_slots;
-    int64_t pushed;
-    double push_began;
-    strata_ps_job jobs[2];
-    /* (dense_size) The unit's gradients: `sums_of_dense` if batches are added, else the memory to which the device wrote
-     * them. */
+/* Gradients of rows of a sparse parameter, (n, row). */
+typedef struct strata_ps_row_gradients {
+    const strata_ps_row_set *set;
+    const float *values;
+} strata_ps_row_gradients;
+
+/* The sums of the unit that is computed. */
+typedef struct strata_ps_unit_sums {
+    /* (dense_size) Its gradients: `sums_of_dense` if batches are added, else the memory to which the device wrote them. */
     const float *gradients;
     float *sums_of_dense;
     /* (state_size) The changes that are added to the states, and the rates of the states' moving averages. */
     float *states, *rates;
-    /* [n_sparse] The sums of the gradients of rows, if batches are added. */
-    strata_ps_row_set *sums;
-    /* [n_sparse] The rows that have gradients, and the gradients (n, row): in `sums`, or in the memory to which the device
-     * wrote them. */
-    struct strata_ps_row_gradients {
-        const strata_ps_row_set *set;
-        const float *values;
-    } * row_gradients;
-    float *unit_sums; /* (n_sums) */
-    /* The report for the unit that is being computed. */
-    strata_ps_next_ask report;
-    /* The units that were finished since the last request to the chief, and their sums (STRATA_PS_MOST_REPORTS, n_sums). */
-    strata_ps_next_ask reports[STRATA_PS_MOST_REPORTS];
-    float *report_sums;
-    int n_reports;
-    /* The chief's last reply, and how many of its further units have begun. */
-    strata_ps_next_reply given;
-    int n_begun;
-    /* The learning rate of the unit that is computed. */
+    /* [sparse.n] The sums of the gradients of rows, if batches are added. */
+    strata_ps_row_set *sums_of_rows;
+    /* [sparse.n] The rows that have gradients: in `sums_of_rows`, or in the memory to which the device wrote them. */
+    strata_ps_row_gradients *row_gradients;
+    /* (n_sums) */
+    float *sums;
+    /* The learning rate of its update. */
     double rate;
+} strata_ps_unit_sums;
+
+/* The buckets of gradients that are pushed as soon as they are computed. */
+typedef struct strata_ps_buckets {
     /* The layout of the program of the present batch (NULL: none is computed). The buckets of a unit's first batch are copied
-     * to sums_of_dense; those of later batches are added. */
+     * to the unit's sums; those of later batches are added. */
     const strata_gradient_layout *layout;
     bool first_batch;
-    /* Buckets are pushed as soon as they are computed. `attempt` counts the units for which this is done, from a random number
-     * on. */
+    /* This unit's buckets are pushed. `attempt` counts the units for which this is done, from a random number on. */
     bool streams;
     int64_t attempt;
     /* A bucket of the unit is not finite, so no more are pushed; and the error of a bucket that could not be pushed. */
     bool stopped;
-    strata_status part_status;
-    strata_error part_error;
+    strata_status status;
+    strata_error error;
     /* [n_servers * STRATA_MOST_BUCKETS] The parts that are being sent, and for each server how many shards they have. */
     strata_ps_part *parts;
     int n_parts;
     int *n_parted;
-    /* A server could not be reached; the chief was lost, or started again. */
-    bool lost_server, lost_chief;
+} strata_ps_buckets;
+
+typedef struct strata_ps_worker {
+    strata_ps_fit *fit;
+    strata_ps_task *task;
+    strata_model *model;
+    struct {
+        strata_rpc_client *chief, **servers;
+        int n_servers;
+        /* A server could not be reached; the chief was lost, or started again. */
+        bool lost_server, lost_chief;
+    } links;
+    struct {
+        /* [n] The indices of the sparse parameters, and for each the rows as they were last pulled. */
+        int *parameters;
+        float **tables;
+        int n;
+    } sparse;
+    struct {
+        strata_batches *batches;
+        /* The batch that the iterator returns next. */
+        int64_t epoch, next;
+        strata_batch_form form;
+    } data;
+    /* The batches of the validation data, the position of the next one, and the evaluation for which the model has the
+     * parameters. */
+    struct {
+        strata_batches *batches;
+        int64_t next, epoch;
+    } visits;
+    strata_ps_job jobs[2];
+    strata_ps_unit_sums unit;
+    strata_ps_buckets buckets;
+    /* The push in progress, of this unit, and when it began. */
+    struct {
+        /* [n_servers] */
+        strata_ps_push *of_server;
+        bool running;
+        int64_t unit;
+        double began;
+        /* The number of slots of the program that computed the gradients. */
+        int n_slots;
+    } push;
+    struct {
+        /* For the unit that is being computed. */
+        strata_ps_next_ask now;
+        /* The units that were finished since the last request to the chief, and their sums (STRATA_PS_MOST_REPORTS, n_sums). */
+        strata_ps_next_ask finished[STRATA_PS_MOST_REPORTS];
+        float *sums;
+        int n;
+    } reports;
+    /* The chief's last reply, and how many of its further units have begun. */
+    struct {
+        strata_ps_next_reply reply;
+        int n_begun;
+    } lease;
 } strata_ps_worker;
 
 /* ---- units.c ---- */
@@ -213,16 +242,13 @@ STRATA_MUST_USE strata_status strata_ps_submit(strata_ps_worker *w, const strata
 /* Submits the rest of the batch, takes the values that it sends, and waits for it. */
 STRATA_MUST_USE strata_status strata_ps_finish_batch(const strata_ps_worker *w, const strata_ps_job *j,
                                                      const strata_model_program *program, int slot, strata_error *err);
-/* The first tensor of the unit that is not finite, in the order of the loss and then the parameters; NULL: all are finite. */
-const char *strata_ps_first_not_finite(const strata_ps_worker *w);
+/* Undoes the loss scale of the unit's gradients, adapts the scale as fit does, and clips the gradients by their norm. Returns
+ * the first tensor that is not finite, in the order of the loss and then the parameters; the gradients are not pushed then.
+ * NULL: all are finite. *out_overflow: the loss is finite, and the next unit has a smaller loss scale. */
+const char *strata_ps_prepare_push(strata_ps_worker *w, bool *out_overflow);
 /* The first tensor of the data that is not finite, for a message: "input x", "target y". False: all data are finite, or are
  * integers. */
 bool strata_ps_name_wrong_data(const strata_ps_worker *w, const strata_ps_job *j, char *out, size_t room);
-/* The norm of all gradients, for the report, and clipping by it. In asynchronous training only the worker has all gradients of
- * an update; in synchronous training the servers clip the sum of all shares. */
-void strata_ps_clip_all(strata_ps_worker *w);
-/* Undoes the loss scale of f16, and adapts the scale as fit does. */
-void strata_ps_follow_scale(strata_ps_worker *w, bool finite);
 
 /* ---- buckets.c ---- */
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/model/build.h"
 #include "layer_case.h"
 
 enum { HEIGHT = 11, WIDTH = 13, CHANNELS = 2, MOST_PARAMETERS = 512 };

@@ -4,6 +4,7 @@
  * tests/op/batch_norm_test.c. */
 #include <math.h>
 
+#include "core/model/build.h"
 #include "layer_case.h"
 
 /* gamma, beta, moving_mean, moving_variance of two channels */

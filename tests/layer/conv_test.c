@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/model/build.h"
 #include "layer_case.h"
 
 Test(conv2d_layer, slides_its_kernel_and_adds_its_bias) {

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/model/build.h"
 #include "layer_case.h"
 
 /* kernel (3,2), bias (2) */

@@ -3,6 +3,7 @@
  * embedding: rows by tokens, what it refuses. */
 #include <math.h>
 
+#include "core/model/build.h"
 #include "layer_case.h"
 
 static strata_model *token_model(strata_shape input) {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/model/build.h"
 #include "layer_case.h"
 #include "tests/support/golden.h"
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/model/build.h"
 #include "tests/support/eval.h"
 
 strata_model *layer_model(strata_shape input) {

@@ -3,6 +3,7 @@
  * multi_head_attention and layer_norm: values by hand where they are plain, parameters, what is refused. */
 #include <math.h>
 
+#include "core/model/build.h"
 #include "layer_case.h"
 
 Test(multi_head_attention, of_equal_places_is_the_mean_of_their_values) {

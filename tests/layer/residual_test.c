@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/model/build.h"
 #include "layer_case.h"
 
 static strata_dense_options dense(int64_t units) {

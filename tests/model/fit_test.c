@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/model/model.h"
+#include "core/model/data.h"
 #include "model_case.h"
 #include "reference.h"
 #include "tests/support/check.h"

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "backends/pjrt/whole.h"
-#include "core/model/model.h"
+#include "core/model/shards.h"
 #include "strata/strata.h"
 #include "tests/support/check.h"
 #include "tests/support/folder.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/graph/graph.h"
-#include "core/model/model.h"
+#include "core/model/data.h"
 #include "core/op/ops.h"
 #include "tests/support/check.h"
 #include "tests/support/folder.h"

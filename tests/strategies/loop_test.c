@@ -8,6 +8,7 @@
 
 #include "core/run/strategy.h"
 #include "strata/strata.h"
+#include "strategies/optimizer.h"
 #include "tests/strategies/strategies_case.h"
 #include "tests/support/check.h"
 
@@ -130,6 +131,18 @@ static double run_epochs(const plan *p, strata_strategy *strategy, const strata_
     return total / n_of(p);
 }
 
+/* With a sharded optimizer each element of a variable is updated by one replica only. */
+static void expect_shards(const strata_distributed_optimizer *optimizer, int n_replicas) {
+    for (const strata_optimizer_memory *m = optimizer->memories; m; m = m->next) {
+        const int64_t size = strata_shape_elements(m->variable->copies[0]->shape);
+        int64_t sum = 0;
+        for (int r = 0; r < n_replicas; r++) sum += m->ends[r] - m->begins[r];
+        cr_assert_eq(sum, size, "%lld elements are updated, the variable has %lld", (long long)sum, (long long)size);
+        for (int r = 0; r < n_replicas; r++)
+            cr_assert_eq(strata_shape_elements(m->slots[0][r]->shape), m->ends[r] - m->begins[r]);
+    }
+}
+
 static void run_loop(const plan *p, const strata_dataset *dataset, char sha[65], double *out_loss) {
     strata_strategy *strategy = make_strategy(p);
     strata_function *function = NULL;
@@ -146,6 +159,7 @@ static void run_loop(const plan *p, const strata_dataset *dataset, char sha[65],
     OK(strata_model_sha256(l.model, sha, &err));
     OK(strata_model_replicas_equal(l.model, &equal, &err));
     cr_assert(equal);
+    if (p->sharded) expect_shards(l.optimizer, strategy->n_replicas);
     const int64_t batch = p->batch ? p->batch : BATCH;
     cr_assert_eq(strata_distributed_optimizer_steps(l.optimizer), EPOCHS * ((n_of(p) + batch - 1) / batch));
     strata_function_destroy(function);
@@ -224,6 +238,31 @@ Test(loop, has_the_bits_of_fit_with_a_sharded_optimizer) {
     expect_like_fit(p, "shards and a norm");
 }
 
+/* Shards then end where parameters end. */
+Test(loop, shards_optimizers_that_take_norms_of_whole_parameters_as_fit_does) {
+    static const char *const names[] = {"lars", "lamb"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const plan p = {.strategy = "mirrored",
+                        .devices = {"host", "host", "host"},
+                        .sharded = true,
+                        .batch_norm = true,
+                        .optimizer = {.name = names[i], .learning_rate = 0.01}};
+        expect_like_fit(p, names[i]);
+    }
+}
+
+Test(loop, refuses_shards_where_fit_refuses_them) {
+    const plan p = {.strategy = "central_storage", .devices = {"host", "host"}, .sharded = true};
+    strata_strategy *strategy = make_strategy(&p);
+    strata_distributed_optimizer *optimizer = NULL;
+    const strata_optimizer adam = strata_adam_optimizer(0.01);
+    OK(strata_strategy_enter(strategy, &err));
+    cr_assert_eq(strata_distributed_optimizer_create(&adam, &optimizer, &err), STRATA_INVALID);
+    cr_assert(strstr(err.message, "shard_optimizer is YES, but one device makes the update for all"), "%s", err.message);
+    OK(strata_strategy_exit(strategy, &err));
+    strata_strategy_destroy(strategy);
+}
+
 Test(loop, has_the_bits_of_fit_in_bf16) {
     const plan p = {.strategy = "mirrored", .devices = {"host", "host"}, .precision = STRATA_DTYPE_BF16};
     expect_like_fit(p, "bf16");
@@ -242,6 +281,53 @@ Test(loop, trains_a_residual_network_as_fit_does) {
 }
 
 /* ---- parts of a loop ---- */
+
+/* Applies the model before and after an update that changes nothing. */
+static strata_status step_twice(strata_replica_context *replica, strata_tensor *const *inputs, void *user, strata_error *e) {
+    const loop *l = user;
+    strata_tensor *before = strata_model_apply(l->model, replica, inputs[0], true);
+    strata_optimizer_minimize(replica, l->optimizer, strata_reduce_sum(before, NULL, 0, false),
+                              strata_model_variables(l->model));
+    strata_replica_return(replica, before);
+    strata_replica_return(replica, strata_model_apply(l->model, replica, inputs[0], true));
+    (void)e;
+    return STRATA_OK;
+}
+
+Test(loop, an_application_after_an_update_drops_other_elements) {
+    enum { ROWS = 4, UNITS = 64 };
+    const plan p = {.strategy = "one_device", .devices = {"host"}};
+    strata_strategy *strategy = make_strategy(&p);
+    strata_function *function = NULL;
+    strata_per_replica x = {0}, outputs[2] = {{0}};
+    loop l = {0};
+    const strata_optimizer sgd = strata_sgd_optimizer(STRATA_ZERO, 0, false);
+    OK(strata_model_create(STRATA_SHAPE(FEATURES), &l.model, &err));
+    strata_model_add_dense(l.model, (strata_dense_options){.units = UNITS});
+    strata_model_add_dropout(l.model, (strata_dropout_options){.rate = 0.5});
+    OK(strata_model_build(l.model, NULL, &(strata_compile_options){.strategy = strategy, .seed = 3}, &err));
+    OK(strata_strategy_enter(strategy, &err));
+    OK(strata_distributed_optimizer_create(&sgd, &l.optimizer, &err));
+    OK(strata_strategy_exit(strategy, &err));
+    OK(strata_function_create(strategy, step_twice, &l, &function, &err));
+    OK(strata_per_replica_create(1, &x, &err));
+    x.arrays[0] = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(ROWS, FEATURES), -1, 1, 11);
+    OK(strata_strategy_run(function, &x, 1, outputs, 2, &err));
+    const float *before = outputs[0].arrays[0].data, *after = outputs[1].arrays[0].data;
+    int n_same = 0, n_both = 0;
+    for (int i = 0; i < ROWS * UNITS; i++) {
+        n_same += (before[i] == 0) == (after[i] == 0);
+        n_both += before[i] != 0 && before[i] == after[i];
+    }
+    cr_assert_lt(n_same, ROWS * UNITS * 3 / 4, "%d of %d elements", n_same, ROWS * UNITS);
+    cr_assert_gt(n_both, ROWS * UNITS / 8, "the parameters are the same");
+    for (int i = 0; i < 2; i++) strata_per_replica_finish(&outputs[i]);
+    strata_per_replica_finish(&x);
+    strata_function_destroy(function);
+    strata_distributed_optimizer_destroy(l.optimizer);
+    strata_model_destroy(l.model);
+    strata_strategy_destroy(strategy);
+}
 
 typedef struct two {
     strata_distributed_variable *a, *b;

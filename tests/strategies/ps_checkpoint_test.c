@@ -107,6 +107,38 @@ Test(ps_checkpoint, one_of_a_step_goes_on_on_one_device) {
     assert_goes_on(true, false, 0, 4);
 }
 
+/* Steps of another size would leave examples of the epoch out, or repeat some. The chief finds this out alone. */
+Test(ps_checkpoint, an_epoch_goes_on_with_the_batch_that_it_was_begun_with) {
+    static const char *const host[] = {"host"};
+    static const strata_parameter_server_options servers = {.cluster = "chief=127.0.0.1:1;worker=127.0.0.1:2;ps=127.0.0.1:3",
+                                                            .task = "chief"};
+    const strata_checkpoint_options checkpoint = {.folder = folder, .every_steps = 3};
+    const strata_strategy_options opts = {.devices = host, .n_devices = 1, .parameter_server = &servers};
+    ps_job j = {.make_model = ps_make_functional,
+                .compile.optimizer = adam,
+                .fit = {.epochs = 2, .batch = 16, .checkpoint = &checkpoint}};
+    strata_strategy *strategy = NULL;
+    strata_model *model = NULL;
+    strata_dataset *data = NULL;
+    strata_error err = {0};
+    int epochs = 0;
+    end_epoch = 0;
+    end_step = 4;
+    ps_hooks.callback = fail_there;
+    cr_assert_eq(ps_run_alone(&j)->status, STRATA_INTERRUPTED);
+    cr_assert_eq(strata_strategy_create("parameter_server", &opts, &strategy, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(ps_make_functional(&model, &err), STRATA_OK, "%s", err.message);
+    const strata_compile_options compile = {.strategy = strategy, .optimizer = adam, .seed = 3};
+    cr_assert_eq(strata_model_compile(model, NULL, &compile, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(ps_make_data(PS_EXAMPLES, 0, true, &data, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_model_load_checkpoint(model, folder, &epochs, &err), STRATA_OK, "%s", err.message);
+    const strata_fit_options fit = {.epochs = 2, .batch = 8, .first_step = strata_model_epoch_steps(model)};
+    cr_assert_eq(strata_model_fit(model, data, &fit, NULL, &err), STRATA_INVALID, "%s", err.message);
+    cr_assert(strstr(err.message, "was begun with a batch of 16, and would go on with 8"), "%s", err.message);
+    strata_dataset_destroy(data);
+    strata_strategy_destroy(strategy);
+}
+
 /* When workers train at their own pace, a checkpoint must also contain exactly the first steps of the epoch. The training
  * that writes it continues. */
 Test(ps_checkpoint, at_their_own_pace_a_checkpoint_is_a_cut_between_steps) {

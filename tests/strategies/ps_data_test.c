@@ -128,6 +128,38 @@ Test(ps_data, a_share_with_nan_is_left_out_of_a_synchronous_step) {
     cr_assert(r->train[1].loss < r->train[0].loss);
 }
 
+/* The loss scale of the only worker after a training in f16. The rate is so small that the gradients stay the same. */
+static double scale_after(float value, enum place place, int epochs) {
+    const ps_job j = {.make_model = place == TO_INPUTS ? make_rooted : NULL,
+                      .make_own_data = make_wrong_data,
+                      .compile = {.optimizer = {.name = "sgd", .learning_rate = 1e-7}, .precision = STRATA_DTYPE_F16},
+                      .fit = {.epochs = epochs, .batch = PER_BATCH},
+                      .n_workers = 1};
+    wrong_value = value;
+    wrong_place = place;
+    ps_hooks.callback = watch_notices;
+    const ps_result *r = ps_run(&j);
+    ps_hooks.callback = NULL;
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    return ps_results[1].loss_scale;
+}
+
+/* No smaller scale would make such a loss finite. */
+Test(ps_data, a_loss_that_is_not_finite_leaves_the_loss_scale_as_it_is) {
+    const double usual = scale_after(0.5f, TO_INPUT, 3);
+    cr_assert_eq(ps_results[0].n_refused, 0);
+    const double after_nan = scale_after(NAN, TO_INPUT, 3);
+    cr_assert_eq(ps_results[0].n_refused, 3);
+    cr_assert_eq(after_nan, usual, "%g, not %g", after_nan, usual);
+}
+
+/* The gradient of one batch is infinite in every epoch, which halves the scale from 32768 to 1. */
+Test(ps_data, the_loss_scale_never_falls_below_1) {
+    const double scale = scale_after(0, TO_INPUTS, 18);
+    cr_assert_eq(scale, 1, "%g", scale);
+    cr_assert_geq(ps_results[0].n_refused, 3, "%lld", (long long)ps_results[0].n_refused);
+}
+
 /* ---- which examples are used, and how often ---- */
 
 static strata_tensor *build_label_sum(strata_tensor *outputs, strata_tensor *labels) {

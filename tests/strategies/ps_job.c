@@ -164,6 +164,7 @@ static strata_status train(const ps_job *j, const char *name, ps_result *r, stra
     r->n_losses = history.n_losses;
     r->n_epochs = history.n_epochs;
     r->best_epoch = history.best_epoch;
+    r->loss_scale = history.loss_scale;
     memcpy(r->losses, history.losses, sizeof r->losses);
     return keep_values(model, r, err);
 }

@@ -33,6 +33,8 @@ typedef struct ps_result {
     int n_buckets, n_values, n_losses, n_epochs, best_epoch, n_built;
     float values[PS_MOST_VALUES], losses[100];
     double rates[100], norms[100];
+    /* The task's loss scale after the fit. */
+    double loss_scale;
     strata_metrics train[8], validation[8];
     /* The first metric besides loss and accuracy: of the validation data (more), and of the training (labels). */
     double more[8], labels[8];

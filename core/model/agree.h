@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Comparing what tasks train, as lines of text (agree.c). */
+#ifndef STRATA_CORE_MODEL_AGREE_H
+#define STRATA_CORE_MODEL_AGREE_H
+
+#include "core/model/model.h"
+
+/* strata_model_add_data_terms adds the terms of a dataset that workers read, called `what` in messages. */
+STRATA_MUST_USE strata_status strata_model_add_data_terms(strata_text *terms, const strata_dataset *dataset, const char *what,
+                                                          strata_auto_shard policy, uint64_t seed, strata_error *err);
+/* The terms are lines "name\tvalue" that describe everything from which a fit computes: the version, model, notes,
+ * options, frozen layers and data. The caller frees them. */
+STRATA_MUST_USE strata_status strata_model_terms(const strata_model *model, const strata_dataset *dataset,
+                                                 const strata_fit_options *opts, char **out_text, strata_error *err);
+/* Adds the terms of the class weights. */
+void strata_model_add_class_weights(strata_text *terms, const strata_fit_options *opts);
+/* Whether terms differ. out_text: the first difference, "the batch is 4 on worker 1 and 6 on worker 0", with the places "on
+ * worker 0" (own) and "on worker 1" (other). */
+bool strata_terms_differ(const char *own, const char *own_place, const char *other, const char *other_place, char *out_text,
+                         size_t room);
+/* Reads the integer of the term with this name. False: there is none. */
+bool strata_terms_find(const char *terms, const char *name, int64_t *out_value);
+/* Compares two tasks' terms. Fails with INVALID, the first difference and the names of both tasks. */
+STRATA_MUST_USE strata_status strata_model_compare_terms(const char *own, const char *own_task, const char *other,
+                                                         const char *other_task, strata_error *err);
+/* Compares the terms of all workers; every worker must call it. Fails with the same INVALID on all workers. */
+STRATA_MUST_USE strata_status strata_workers_compare_terms(const strata_workers *workers, const char *own, strata_error *err);
+/* Checks that all workers are about to fit the same model with the same data in the same way, as
+ * strata_workers_compare_terms. */
+STRATA_MUST_USE strata_status strata_model_agree(const strata_model *model, const strata_dataset *dataset,
+                                                 const strata_fit_options *opts, strata_error *err);
+
+#endif

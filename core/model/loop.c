@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What every loop over steps does in the same way: see loop.h. */
+#include "core/model/loop.h"
+
+#include <string.h>
+
+#include "core/graph/graph.h"
+#include "core/model/data.h"
+
+void strata_model_begin_layers(const strata_model *model, int device, strata_graph *graph, strata_layer_context *context) {
+    const strata_parameter_set *set = &model->parameters;
+    const strata_model_replica *own = &model->replicas[device];
+    context->new_state = strata_graph_alloc(graph, (size_t)set->n * sizeof *context->new_state);
+    context->state_rates = strata_graph_alloc(graph, (size_t)set->n * sizeof *context->state_rates);
+    context->rows = strata_graph_alloc(graph, (size_t)set->n * sizeof *context->rows);
+    context->parts = strata_graph_alloc(graph, (size_t)set->n_parts * sizeof *context->parts);
+    context->blocks = strata_graph_alloc(graph, (size_t)set->n_blocks * sizeof *context->blocks);
+    for (int k = 0; context->blocks && k < set->n_blocks; k++)
+        context->blocks[k] = strata_tensor_set_name(strata_variable_read(graph, own->blocks[k].flat), "parameters");
+    if (own->state) context->state = strata_tensor_set_name(strata_variable_read(graph, own->state), "states");
+}
+
+/* ---- the loss scale ---- */
+
+enum { STEPS_BETWEEN_SCALES = 2000 }; /* steps without an overflow, after which the loss scale is doubled */
+static const double largest_scale = 16777216;
+
+double strata_loss_scale(const strata_model *model) {
+    return model->scale.value > 0 ? model->scale.value : 1;
+}
+
+bool strata_loss_scale_follow(strata_model *model, double scale, bool finite) {
+    if (!(model->scale.value > 0) || scale != model->scale.value) return true;
+    if (!finite && scale <= 1) return false;
+    if (finite && (++model->scale.steps < STEPS_BETWEEN_SCALES || scale >= largest_scale)) return true;
+    model->scale.value *= finite ? 2 : 0.5;
+    model->scale.steps = 0;
+    return true;
+}
+
+/* ---- numbers ---- */
+
+static void set_first_row(int32_t rng[STRATA_RNG_WORDS], int64_t row) {
+    memcpy(rng + STRATA_RNG_FIRST_ROW, &row, sizeof row);
+}
+
+void strata_model_random_state(const strata_model *model, int64_t t, int64_t row, int32_t out[STRATA_RNG_WORDS]) {
+    const uint64_t words[] = {model->seed, (uint64_t)t, 0, 0}; /* Philox: seed, step, first row */
+    memcpy(out, words, STRATA_RNG_WORDS * sizeof *out);
+    set_first_row(out, row);
+}
+
+strata_run_numbers strata_run_numbers_of(const strata_model *model, int64_t t, double scale) {
+    strata_run_numbers numbers = {.update = t, .scale = scale};
+    strata_model_step_words(model, t, numbers.words);
+    numbers.words[STRATA_STEP_SCALE] = (float)(1 / scale);
+    strata_model_random_state(model, t, 0, numbers.rng);
+    return numbers;
+}
+
+void strata_run_write_numbers(const strata_run_numbers *numbers, const strata_model_program *program,
+                              const strata_program_part *part, int slot, int64_t row, int64_t step_examples) {
+    strata_executable *exe = part->executable;
+    float words[STRATA_STEP_WORDS];
+    int32_t rng[STRATA_RNG_WORDS];
+    memcpy(words, numbers->words, sizeof words);
+    words[STRATA_STEP_SHARE] = part->n ? (float)(numbers->scale * (double)part->n / (double)step_examples) : 0;
+    if (part->step >= 0) memcpy(strata_executable_input(exe, slot, part->step), words, sizeof words);
+    if (part->share >= 0) *(float *)strata_executable_input(exe, slot, part->share) = words[STRATA_STEP_SHARE];
+    if (part->examples >= 0) *(float *)strata_executable_input(exe, slot, part->examples) = (float)part->n;
+    if (part->state_share >= 0)
+        *(float *)strata_executable_input(exe, slot, part->state_share) = part->n ? words[STRATA_STEP_STATE_SHARE] : 0;
+    float *weights = strata_executable_input(exe, slot, part->weights);
+    for (int64_t i = 0; i < part->n; i++) weights[i] = (float)numbers->scale / (float)step_examples;
+    if (part->rng < 0 || !part->n) return;
+    memcpy(rng, numbers->rng, sizeof rng);
+    set_first_row(rng, row + (program->divided ? 0 : part->first));
+    memcpy(strata_executable_input(exe, slot, part->rng), rng, sizeof rng);
+}
+
+/* ---- examples ---- */
+
+strata_batches_options strata_fit_batches_options(const strata_model *model, const strata_dataset *dataset,
+                                                  const strata_model_feed *feed, const strata_fit_options *opts, int64_t epoch,
+                                                  int64_t first) {
+    strata_batches_options batches = {.batch = opts->batch,
+                                      .shuffle = !opts->no_shuffle,
+                                      .seed = opts->seed,
+                                      .epoch = (uint64_t)epoch,
+                                      .first = first,
+                                      .bytes = strata_model_takes_bytes(model, opts->batch)};
+    strata_model_batch_parts(model, dataset, feed, true, &batches);
+    return batches;
+}
+
+int64_t strata_fit_count_steps(const strata_fit_options *opts, int64_t n_batches, int64_t accumulate) {
+    const int64_t n = n_batches > 0 ? (n_batches + accumulate - 1) / accumulate : 0, most = opts->steps_per_epoch;
+    return most && (!n || most < n) ? most : n;
+}
+
+bool strata_model_weighs(const strata_dataset *dataset, const double *class_weights) {
+    return class_weights || strata_dataset_has_weights(dataset);
+}
+
+void strata_model_write_examples(const strata_model *model, const strata_example_source *source, int64_t first, int64_t n,
+                                 void *const *inputs, void *const *labels, float *weights) {
+    strata_batches_write(source->batches, first, n, inputs, labels);
+    for (int i = 0; labels && i < model->n_outputs; i++)
+        strata_model_convert_labels(&model->outputs[i], source->dataset, source->feed->targets[i], n, labels[i]);
+    if (!weights) return;
+    strata_batches_write_weights(source->batches, first, n, weights);
+    if (source->class_weights && labels && labels[0])
+        strata_model_weigh_classes(&model->outputs[0], source->class_weights, labels[0], n, weights);
+}

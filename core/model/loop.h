@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of a loop over training steps that fit, custom loops, evaluation and the workers of parameter_server share: the
+ * loss scale, the numbers that change from step to step, and writing numbers and examples to the inputs of a program. */
+#ifndef STRATA_CORE_MODEL_LOOP_H
+#define STRATA_CORE_MODEL_LOOP_H
+
+#include "core/model/model.h"
+
+/* Prepares the context in which layers are built into a graph: their arrays, which the graph owns, and reads of the variables
+ * of a device. Without memory the graph has an error. */
+void strata_model_begin_layers(const strata_model *model, int device, strata_graph *graph, strata_layer_context *context);
+
+/* ---- the loss scale ---- */
+
+/* The factor of the gradients of a step that begins now; 1 if they are not scaled. */
+double strata_loss_scale(const strata_model *model);
+/* Called after a step whose loss was finite: adapts the scale to whether its gradients, which had the factor `scale`, were
+ * finite. Steps that began before the scale was changed do not change it again. False: they were not finite although the loss
+ * was not scaled. */
+bool strata_loss_scale_follow(strata_model *model, double scale, bool finite);
+
+/* ---- numbers ---- */
+
+/* The numbers of one run of a program. */
+typedef struct strata_run_numbers {
+    /* The number of the update that the run makes or belongs to, from 1. */
+    int64_t update;
+    /* The factor of its gradients. */
+    double scale;
+    /* The inputs "step" (strata/ops.h) and "rng". */
+    float words[STRATA_STEP_WORDS];
+    int32_t rng[STRATA_RNG_WORDS];
+} strata_run_numbers;
+/* The numbers of update t = 1, 2, ...: learning rate, corrections, the state of random numbers for the step's first example. */
+strata_run_numbers strata_run_numbers_of(const strata_model *model, int64_t t, double scale);
+/* The state of random numbers of update t for the example with index `row` in the step. */
+void strata_model_random_state(const strata_model *model, int64_t t, int64_t row, int32_t out[STRATA_RNG_WORDS]);
+/* Writes the numbers to the inputs of a part, and the weights of its examples in the step, which has `step_examples` examples
+ * in all. row: the index in the step of the first example of the program's batch. */
+void strata_run_write_numbers(const strata_run_numbers *numbers, const strata_model_program *program,
+                              const strata_program_part *part, int slot, int64_t row, int64_t step_examples);
+
+/* ---- examples ---- */
+
+/* How the batches of an epoch of a fit are read, beginning with batch number `first`. */
+strata_batches_options strata_fit_batches_options(const strata_model *model, const strata_dataset *dataset,
+                                                  const strata_model_feed *feed, const strata_fit_options *opts, int64_t epoch,
+                                                  int64_t first);
+/* How many steps an epoch has whose data have n_batches batches (0: not known), of which `accumulate` make a step; 0: not
+ * known. */
+int64_t strata_fit_count_steps(const strata_fit_options *opts, int64_t n_batches, int64_t accumulate);
+/* Whether programs have an input for weights of examples. class_weights: NULL if there are none. */
+bool strata_model_weighs(const strata_dataset *dataset, const double *class_weights);
+/* The current batch of an iterator, and how its examples are prepared. */
+typedef struct strata_example_source {
+    const strata_batches *batches;
+    const strata_dataset *dataset;
+    const strata_model_feed *feed;
+    /* NULL: all are 1. */
+    const double *class_weights;
+} strata_example_source;
+/* Writes examples [first, first + n) of the batch: inputs [n_inputs], labels [n_outputs] as the losses take them (NULL: none),
+ * and the weights of the examples (NULL: none). An input or the labels of an output that are NULL are left out. */
+void strata_model_write_examples(const strata_model *model, const strata_example_source *source, int64_t first, int64_t n,
+                                 void *const *inputs, void *const *labels, float *weights);
+
+#endif
