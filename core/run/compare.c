@@ -79,27 +79,40 @@ double strata_check_difference(const strata_tensor *tensor, const strata_sample 
  * An op that decides by a value that it has computed (a relu after a sum) may decide differently if the value is near
  * the threshold. So one of FEW elements may differ by more, up to twice the largest change that the moved operands
  * cause. */
-bool strata_check_is_off(const strata_tensor *tensor, const strata_sample *sample, double tolerance, double rounding,
-                         const void *got, const void *want, const void *moved) {
-    enum { ROOM = 4, FEW = 10000 };
+void strata_check_count(strata_excess *excess, const strata_tensor *tensor, const strata_sample *sample, double tolerance,
+                        double rounding, const void *got, const void *want, const void *moved) {
+    enum { ROOM = 4 };
     const int64_t n = count_of(tensor, sample);
-    double squares = 0, most_moved = 0, most = 0;
+    const double most = largest(tensor, sample, want);
+    double squares = 0;
     for (int64_t i = 0; i < n; i++) {
         const int64_t e = element_of(sample, i);
         const double d = distance(value_of(tensor, moved, e), value_of(tensor, want, e));
         if (!isfinite(d)) continue;
         squares += d * d;
-        most_moved = fmax(most_moved, d);
+        excess->most_moved = fmax(excess->most_moved, d / most);
     }
-    const double room = rounding + tolerance * largest(tensor, sample, want) + ROOM * sqrt(squares / (double)(n + !n));
-    int64_t n_beyond = 0;
+    const double room = rounding + tolerance * most + ROOM * sqrt(squares / (double)(n + !n));
+    excess->n += n;
     for (int64_t i = 0; i < n; i++) {
         const int64_t e = element_of(sample, i);
-        const double d = distance(value_of(tensor, got, e), value_of(tensor, want, e));
-        n_beyond += d > room;
-        most = fmax(most, d);
+        const double value = value_of(tensor, want, e), d = distance(value_of(tensor, got, e), value);
+        excess->n_beyond += d > room;
+        excess->n_moved += distance(value_of(tensor, moved, e), value) > room;
+        excess->most = fmax(excess->most, d / most);
     }
-    return n_beyond > 1 + n / FEW || (n_beyond && most > 2 * most_moved);
+}
+
+bool strata_check_exceeds(const strata_excess *excess, int64_t allowed) {
+    enum { FEW = 10000 };
+    return excess->n_beyond > 1 + excess->n / FEW + allowed || (excess->n_beyond && excess->most > 2 * excess->most_moved);
+}
+
+bool strata_check_is_off(const strata_tensor *tensor, const strata_sample *sample, double tolerance, double rounding,
+                         const void *got, const void *want, const void *moved) {
+    strata_excess excess = {0};
+    strata_check_count(&excess, tensor, sample, tolerance, rounding, got, want, moved);
+    return strata_check_exceeds(&excess, 0);
 }
 
 void strata_check_move(const strata_tensor *tensor, double part, void *data, uint32_t random) {

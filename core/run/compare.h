@@ -27,6 +27,22 @@ double strata_check_difference(const strata_tensor *tensor, const strata_sample 
  * the result is. */
 bool strata_check_is_off(const strata_tensor *tensor, const strata_sample *sample, double tolerance, double rounding,
                          const void *got, const void *want, const void *moved);
+
+/* How many elements differ, over several tensors; zeroed at the beginning. */
+typedef struct strata_excess {
+    int64_t n;
+    /* Elements of `got`, and of `moved`, that differ from `want` by more than rounding explains. */
+    int64_t n_beyond, n_moved;
+    /* The largest differences, relative to the largest value of the tensor. */
+    double most, most_moved;
+} strata_excess;
+
+/* Adds the elements of a tensor. The operands are those of strata_check_is_off. */
+void strata_check_count(strata_excess *excess, const strata_tensor *tensor, const strata_sample *sample, double tolerance,
+                        double rounding, const void *got, const void *want, const void *moved);
+/* Whether more elements differ than `allowed` and a few, or some by more than moved operands explain. */
+bool strata_check_exceeds(const strata_excess *excess, int64_t allowed);
+
 /* Changes each float of the tensor by at most this part of it. */
 void strata_check_move(const strata_tensor *tensor, double part, void *data, uint32_t random);
 
