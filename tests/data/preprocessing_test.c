@@ -338,6 +338,10 @@ Test(preprocessing, a_first_line_is_a_header_when_it_differs_from_all_below) {
                   {"red,1.5\nblue,2.5\nred,1.5\nblue,3.5\nred,2.5\n", false},
                   {"colour,kind\nred,a\nblue,b\nred,b\nblue,a\n", true},
                   {"red,a\nblue,b\nred,b\nblue,a\nred,a\n", false},
+                  {"red,,a\nblue,,b\nred,,b\nblue,,a\nred,,a\n", false},
+                  {"2020,label\n3,a\n4,b\n5,b\n6,a\n7,a\n8,b\n9,b\n10,a\n", true},
+                  {"2020,a\n3,a\n4,b\n5,b\n6,a\n7,a\n8,b\n9,b\n10,a\n", false},
+                  {"2020,c\n3,a\n4,b\n5,b\n6,a\n", false},
                   /* Numbers above numbers are names where they count the columns, as pandas writes them, and no row does. */
                   {"0,1,2\n1.5,2.5,1.5\n2.5,1.5,3.5\n", true},
                   {"1,2,3\n1.5,2.5,1.5\n2.5,1.5,3.5\n", true},

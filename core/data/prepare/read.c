@@ -305,8 +305,8 @@ typedef struct column_below {
     bool all_marks;
     /* A cell below has the same text as the first one. */
     bool contains_first;
-    /* The cells below repeat: there are at least four, and at most half of them differ. */
-    bool repeats;
+    /* The cells below repeat: there are at least four, and at most half of them differ; at least eight, and a quarter. */
+    bool repeats, repeats_often;
 } column_below;
 
 static column_below examine_below(const strata_csv *csv, int index) {
@@ -329,6 +329,7 @@ static column_below examine_below(const strata_csv *csv, int index) {
         if (i == n_different && i < MOST) different[n_different++] = cell;
     }
     c.repeats = n >= 4 && n_different * 2 <= n && n_different < MOST;
+    c.repeats_often = c.repeats && n >= 8 && n_different * 4 <= n;
     return c;
 }
 
@@ -349,12 +350,16 @@ static bool counts_columns(const strata_csv *csv, int64_t row) {
 
 /* What the columns show about the first line. */
 typedef struct header_signs {
+    /* Columns of which the first cell, or all cells below, are missing. */
+    int n_silent;
     /* Columns whose first cell has another type than all cells below; numbers above numbers; dates above dates. */
     int n_other, n_numbers, n_dates;
     /* The first line has a word of missing values, which is hardly a name. */
     bool has_marker;
     /* Columns of words that repeat: the first cell is one of them; it is none of them. */
     int n_known_words, n_new_words;
+    /* In one of the latter, the cells repeat often: an example would hardly have a word that no other has. */
+    bool has_new_word;
     /* Columns of numbers: whole above numbers with a decimal point; not among the cells below; the last column is one whose
      * numbers repeat, and the first cell is none of them. */
     int n_whole_above, n_new_numbers;
@@ -367,10 +372,14 @@ static header_signs find_signs(const strata_csv *csv) {
     for (int i = 0; i < n; i++) {
         const column_below c = examine_below(csv, i);
         s.has_marker |= c.first == CELL_MISSING && !strata_cell_is_blank(strata_csv_column(csv, i));
-        if (c.first == CELL_MISSING || c.type == CELL_MISSING) continue;
+        if (c.first == CELL_MISSING || c.type == CELL_MISSING) {
+            s.n_silent++;
+            continue;
+        }
         if (c.type != CELL_WORD && c.first != c.type) s.n_other++;
         if (c.type == CELL_DATE && c.first == CELL_DATE) s.n_dates++;
         if (c.type == CELL_WORD && c.repeats) s.n_known_words += c.contains_first, s.n_new_words += !c.contains_first;
+        s.has_new_word |= c.type == CELL_WORD && c.repeats_often && !c.contains_first;
         if (c.type != CELL_NUMBER || c.first != CELL_NUMBER) continue;
         s.n_numbers++;
         s.n_new_numbers += !c.contains_first;
@@ -385,8 +394,8 @@ static bool has_names(const strata_csv *csv) {
     if (strata_csv_n_rows(csv) < 1) return true;
     const header_signs s = find_signs(csv);
     if (s.n_other || s.n_dates || s.has_marker) return s.n_other > 0;
-    if (s.n_known_words) return !s.n_numbers && s.n_known_words < strata_csv_n_columns(csv);
-    if (!s.n_numbers) return true;
+    if (s.n_known_words) return !s.n_numbers && s.n_known_words < strata_csv_n_columns(csv) - s.n_silent;
+    if (!s.n_numbers || s.has_new_word) return true;
     if (s.n_new_words && s.n_whole_above == s.n_numbers) return true;
     if (!counts_columns(csv, -1) || counts_columns(csv, 0)) return false;
     return s.n_new_words || s.n_whole_above || s.new_label || (s.n_numbers > 2 && s.n_new_numbers * 2 > s.n_numbers);
