@@ -495,6 +495,11 @@ def has_layer(rows, *kinds):
     return any(r.get("layer") in kinds or has_layer(r.get("layers", []) + (r.get("shortcut") or []), *kinds) for r in rows)
 
 
+def has_parameters(row):
+    return row.get("layer") in ("dense", "conv1d", "conv2d", "batch_norm", "lstm", "gru", "embedding") or (
+        row.get("layer") == "residual" and any(has_parameters(inner) for inner in row["layers"]))
+
+
 def draw_case(c):
     spec, b = draw_model(c)
     n = c.one([3, 1, 2, 4, 5, 8, 13])
@@ -509,8 +514,7 @@ def draw_case(c):
     classes = spec["outputs"][0]
     if len(spec["outputs"]) == 1 and "categorical" in keras_model.loss_name(classes) and c.chance(4):
         train["class_weight"] = [c.one([1, 0.5, 3, 0]) for _ in range(b.shapes[classes["name"]][0])]
-    with_parameters = [r["name"] for r in spec["layers"] if r.get("layer") in ("dense", "conv2d", "batch_norm", "lstm", "gru",
-                                                                              "residual", "embedding", "conv1d")]
+    with_parameters = [r["name"] for r in spec["layers"] if has_parameters(r)]
     if len(with_parameters) > 1 and c.chance(6):
         train["freeze"] = [c.one(with_parameters[:-1])]
     for o in spec["outputs"]:

@@ -29,7 +29,7 @@ float ps_number(int64_t i, int64_t salt) {
 }
 
 strata_status ps_make_data(int64_t n, int64_t first, bool all, strata_dataset **out_dataset, strata_error *err) {
-    strata_array x, z, words, y, kind;
+    static strata_array x, z, words, y, kind; /* the end of the process frees those that the dataset does not own */
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, 6), &x, err));
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, 3), &z, err));
     STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(n, 4), &words, err));
@@ -46,7 +46,7 @@ strata_status ps_make_data(int64_t n, int64_t first, bool all, strata_dataset **
         {.name = "x", .array = &x}, {.name = "z", .array = &z}, {.name = "words", .array = &words}};
     const strata_data_column targets[] = {{.name = "y", .array = &y}, {.name = "kind", .array = &kind}};
     return all ? strata_dataset_from_columns(inputs, 3, targets, 2, out_dataset, err)
-               : strata_dataset_take_arrays(&x, &y, 1, out_dataset, err); /* the end of the process frees the other arrays */
+               : strata_dataset_take_arrays(&x, &y, 1, out_dataset, err);
 }
 
 static strata_status make_small(strata_model **out_model, strata_error *err) {

@@ -15,6 +15,7 @@ enum {
     PS_MOST_WORKERS = 3,
     PS_MOST_SERVERS = 3,
     PS_MOST_TASKS = 1 + PS_MOST_WORKERS + PS_MOST_SERVERS,
+    PS_MOST_EPOCHS = 20,
     PS_MOST_VALUES = 4096,
     /* The number of training examples. */
     PS_EXAMPLES = 96,
@@ -35,9 +36,9 @@ typedef struct ps_result {
     double rates[100], norms[100];
     /* The task's loss scale after the fit. */
     double loss_scale;
-    strata_metrics train[8], validation[8];
+    strata_metrics train[PS_MOST_EPOCHS], validation[PS_MOST_EPOCHS];
     /* The first metric besides loss and accuracy: of the validation data (more), and of the training (labels). */
-    double more[8], labels[8];
+    double more[PS_MOST_EPOCHS], labels[PS_MOST_EPOCHS];
 } ps_result;
 
 typedef struct ps_job {
