@@ -27,7 +27,7 @@ Test(placement, is_printed_in_the_words_of_a_mesh) {
 }
 
 Test(placement, mentions_each_axis_once_and_only_coordinates_that_exist) {
-    static const struct {
+    const struct {
         strata_placement placement;
         const char *word;
     } cases[] = {
