@@ -96,7 +96,9 @@ static const case_instance wide_convolutions[] = {
     {.shapes = {{4, {1, 4, 4, 16}}, {4, {3, 3, 16, 128}}}, .p = {[PADDING] = SAME}, .terms = 96000},
     {.shapes = {{4, {2, 6, 6, 16}}, {4, {1, 1, 16, 16}}}, .p = {3, 3}, .terms = 4000}, /* some pixels are never read */
     {.shapes = {{4, {1, 5, 5, 16}}, {4, {2, 2, 16, 16}}}, .p = {[PADDING] = GIVEN, 3, 3, 3, 3}, .terms = 4000},
-    /* Images that a CPU's gradient by the filter divides into chunks of rows, with a stride between rows. */
+};
+/* Images that a CPU's gradient by the filter divides into chunks of rows, with a stride between rows. */
+static const case_instance chunked_convolutions[] = {
     {.shapes = {{4, {1, 14, 81, 16}}, {4, {3, 3, 16, 16}}}, .p = {3, 2, [PADDING] = SAME}, .terms = 8000},
 };
 /* 3 x 3 filters with stride 1, and enough channels for Winograd's algorithm with tiles of 4 x 4. The instances include
@@ -243,5 +245,5 @@ static const op_row window[] = {
     POOL_GRAD(max_pool2d_grad_rectified, CASE_EXTREME),
     ROW(avg_pool2d, avg_pool2d, pools, FLOAT),
     ROW(avg_pool2d_grad, avg_pool2d_grad, pools, FLOAT),
-};
+    F32_ROW(conv2d_filter_grad, conv2d_filter_grad, "chunks", chunked_convolutions, .not_oclgrind = true)};
 const op_table case_window = {"convolutions and pools", window, (int)(sizeof window / sizeof *window)};
