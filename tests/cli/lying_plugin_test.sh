@@ -29,5 +29,7 @@ expect 0 "on host-plugin:0" $(train_on lie=adam) $one --allow-fallback host
 grep -q "computes wrongly: parameters is off by .*; the host runs all nodes" "$work/err" || bad "no warning of the host"
 expect 0 "on host-plugin:0" $(train_on lie=adam) $one --trust
 unwarned
+expect 0 "on host-plugin:0, host" $(train_on "") --strategy mirrored --devices host-plugin:0,host
+unwarned
 expect 4 "host-plugin:0: a program of " $(train_on lie=adam) --strategy mirrored --devices host-plugin:0,host
 finish
