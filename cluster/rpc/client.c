@@ -44,7 +44,7 @@ void strata_rpc_client_break_link(strata_rpc_client *c, const char *why) {
     c->connected = false;
     c->broke_at = strata_clock_seconds();
     snprintf(c->why, sizeof c->why, "%.299s", why);
-    strata_rpc_channel_shut(&c->channel, false);
+    strata_connection_shut(&c->channel, false);
     pthread_cond_broadcast(&c->changed);
     strata_rpc_client_wake_keeper(c);
 }
@@ -99,17 +99,17 @@ static void keep(strata_rpc_client *c) {
     if (!c->connected) return;
     /* Without a pending request only the end of the connection is polled for; heartbeats are read at each tick. If memory is
      * shared, the end is always polled for, since a thread that waits for replies does not see it. */
-    const bool busy = c->first != NULL, watches = busy && !c->has_receiver, shares = strata_rpc_channel_needs_poll(&c->channel);
+    const bool busy = c->first != NULL, watches = busy && !c->has_receiver, shares = strata_connection_needs_poll(&c->channel);
     struct pollfd fds[2] = {{.fd = c->wake, .events = POLLIN},
                             {.fd = busy && !watches && !shares ? -1 : c->channel.stream.fd,
-                             .events = watches && !shares ? strata_rpc_channel_events(&c->channel, POLLIN) : POLLRDHUP}};
+                             .events = watches && !shares ? strata_connection_events(&c->channel, POLLIN) : POLLRDHUP}};
     c->keeper_sleeps = !busy;
     const int ms = watches ? WATCH_TICK_MS : busy ? BUSY_TICK_MS : (int)(c->heartbeat * 250) + 1;
     pthread_mutex_unlock(&c->lock);
-    if (watches && shares) strata_rpc_channel_wait(&c->channel, POLLIN, ms, false);
+    if (watches && shares) strata_connection_wait(&c->channel, POLLIN, ms, false);
     poll(fds, 2, watches && shares ? 0 : ms);
     if (fds[0].revents && read(c->wake, &count, sizeof count) < 0) count = 0;
-    if (shares && fds[1].revents) strata_rpc_channel_note_end(&c->channel);
+    if (shares && fds[1].revents) strata_connection_note_end(&c->channel);
     pthread_mutex_lock(&c->lock);
     c->keeper_sleeps = false;
 }
@@ -156,7 +156,7 @@ static strata_status check_options(const strata_rpc_client_options *opts, strata
 }
 
 static void free_client(strata_rpc_client *c) {
-    if (c->open) strata_rpc_channel_finish(&c->channel);
+    if (c->open) strata_connection_finish(&c->channel);
     if (c->wake >= 0) close(c->wake);
     strata_tls_destroy(c->tls);
     pthread_cond_destroy(&c->changed);
@@ -191,7 +191,7 @@ strata_status strata_rpc_client_create(const strata_rpc_client_options *opts, st
     c->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 
     const double seconds = cluster->connect_seconds > 0 ? cluster->connect_seconds : CONNECT_SECONDS;
-    strata_rpc_channel channel;
+    strata_connection channel;
     strata_rpc_greeting g = {0};
     strata_status status = STRATA_OK;
     if (c->wake < 0) status = strata_fail(err, STRATA_UNAVAILABLE, "no descriptor for a client: %s", strata_errno_text(errno));
@@ -219,7 +219,7 @@ static strata_status refuse_to_wait(void *user, short events, strata_error *err)
 }
 
 void strata_rpc_client_destroy(strata_rpc_client *c) {
-    static const strata_rpc_message leave = {.type = STRATA_FRAME_LEAVE};
+    static const strata_packet leave = {.type = STRATA_FRAME_LEAVE};
     if (!c) return;
     pthread_mutex_lock(&c->lock);
     c->closing = true;
@@ -228,7 +228,7 @@ void strata_rpc_client_destroy(strata_rpc_client *c) {
     strata_rpc_client_wake_keeper(c); /* it does not wait in a pipe, as there is no request */
     pthread_join(c->keeper, NULL);
     /* if this cannot be sent, the server sees that the connection closes */
-    if (c->connected && strata_rpc_channel_send(&c->channel, &leave, NULL, 0, refuse_to_wait, NULL, NULL)) c->connected = false;
+    if (c->connected && strata_connection_send(&c->channel, &leave, NULL, 0, refuse_to_wait, NULL, NULL)) c->connected = false;
     free_client(c);
 }
 

@@ -82,7 +82,7 @@ void strata_rpc_connection_end_locked(strata_rpc_connection *c, const char *why)
     if (atomic_load(&c->ended)) return;
     snprintf(c->why, sizeof c->why, "%.255s", why);
     atomic_store(&c->ended, true);
-    strata_rpc_channel_shut(&c->channel, atomic_load(&c->server->stopping)); /* a handler that has finished may still reply */
+    strata_connection_shut(&c->channel, atomic_load(&c->server->stopping)); /* a handler that has finished may still reply */
     pthread_cond_broadcast(&c->server->changed);
     strata_rpc_server_wake_monitor(c->server);
 }
@@ -103,7 +103,7 @@ bool strata_rpc_call_ended(const strata_rpc_call *call) {
 /* ---- the monitor ---- */
 
 static void free_connection(strata_rpc_connection *c) {
-    strata_rpc_channel_finish(&c->channel);
+    strata_connection_finish(&c->channel);
     pthread_mutex_destroy(&c->sending);
     free(c->head);
     free(c->reply_head);
@@ -127,7 +127,7 @@ static void make_room(strata_rpc_server *s) {
 static void begin_connection(strata_rpc_server *s, int fd) {
     make_room(s);
     strata_rpc_connection *c = calloc(1, sizeof *c);
-    if (!c || strata_rpc_channel_init(&c->channel, (strata_stream){.fd = fd}, NULL)) {
+    if (!c || strata_connection_init(&c->channel, (strata_stream){.fd = fd}, NULL)) {
         if (!c) close(fd);
         free(c);
         return;
@@ -155,11 +155,11 @@ static strata_status refuse_to_wait(void *user, short events, strata_error *err)
 }
 
 static void send_beat(strata_rpc_connection *c, double now) {
-    static const strata_rpc_message beat = {.type = STRATA_FRAME_BEAT};
+    static const strata_packet beat = {.type = STRATA_FRAME_BEAT};
     if (now - atomic_load(&c->channel.sent) < c->server->heartbeat || pthread_mutex_trylock(&c->sending)) return;
     /* sent only if all before was received, so that it does not block; unsent bytes serve as a heartbeat, too */
-    if (!strata_rpc_channel_unsent(&c->channel))
-        if (strata_rpc_channel_send(&c->channel, &beat, NULL, 0, refuse_to_wait, c, NULL))
+    if (!strata_connection_unsent(&c->channel))
+        if (strata_connection_send(&c->channel, &beat, NULL, 0, refuse_to_wait, c, NULL))
             strata_rpc_connection_end(c, "a sign of life could not be sent");
     pthread_mutex_unlock(&c->sending);
 }
@@ -180,7 +180,7 @@ static void watch(strata_rpc_connection *c, double now) {
          * time that this thread never sees it. */
         bool full = false;
         const double received = atomic_load(&c->channel.received);
-        const size_t unread = strata_rpc_channel_unread(&c->channel, &full);
+        const size_t unread = strata_connection_unread(&c->channel, &full);
         if (received > c->heard) c->heard = received;
         if (full || unread != c->unread) c->heard = now;
         c->unread = unread;
@@ -231,7 +231,7 @@ static int list_sources(strata_rpc_server *s, struct pollfd **fds, int *room) {
     (*fds)[n++] = (struct pollfd){.fd = s->listener, .events = POLLIN};
     for (strata_rpc_connection *c = s->connections; c && n < *room; c = c->next)
         if (!atomic_load(&c->ended) &&
-            (atomic_load(&c->activity) == STRATA_RPC_HANDLING || strata_rpc_channel_needs_poll(&c->channel)))
+            (atomic_load(&c->activity) == STRATA_RPC_HANDLING || strata_connection_needs_poll(&c->channel)))
             (*fds)[n++] = (struct pollfd){.fd = c->channel.stream.fd, .events = POLLRDHUP};
     return n;
 }
@@ -241,7 +241,7 @@ static void note_end(strata_rpc_connection *c) {
     if (atomic_load(&c->activity) == STRATA_RPC_HANDLING)
         strata_rpc_connection_end(c, "its connection closed");
     else
-        strata_rpc_channel_note_end(&c->channel);
+        strata_connection_note_end(&c->channel);
 }
 
 static void *run_monitor(void *user) {

@@ -2,6 +2,7 @@
  *
  * A connection's thread: it does the handshake, and then receives messages until the connection ends. */
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ enum {
     TLS_HANDSHAKE = 0x16, /* the first byte of a side that begins TLS */
 };
 
-static strata_status begin_message(void *user, const strata_rpc_message *m, const struct iovec **out_parts, int *out_n_parts,
+static strata_status begin_message(void *user, const strata_packet *m, const struct iovec **out_parts, int *out_n_parts,
                                    strata_error *err) {
     strata_rpc_connection *c = user;
     const bool known = c->session != NULL;
@@ -48,7 +49,7 @@ static strata_status begin_message(void *user, const strata_rpc_message *m, cons
     return STRATA_OK;
 }
 
-static strata_status end_message(void *user, const strata_rpc_message *m, strata_error *err) {
+static strata_status end_message(void *user, const strata_packet *m, strata_error *err) {
     strata_rpc_connection *c = user;
     strata_status status = STRATA_OK;
     if (m->type == STRATA_FRAME_LEAVE) {
@@ -75,7 +76,7 @@ static strata_status end_message(void *user, const strata_rpc_message *m, strata
 
 /* Waits for bytes of the peer, or until the connection is shut. */
 static bool wait_for_bytes(strata_rpc_connection *c, bool out) {
-    strata_rpc_channel_wait(&c->channel, strata_rpc_channel_events(&c->channel, out ? POLLOUT : POLLIN), -1, !out);
+    strata_connection_wait(&c->channel, strata_connection_events(&c->channel, out ? POLLOUT : POLLIN), -1, !out);
     return !atomic_load(&c->ended);
 }
 
@@ -125,7 +126,7 @@ static bool shake_hands(strata_rpc_connection *c, strata_error *why) {
 
 void *strata_rpc_connection_run(void *user) {
     strata_rpc_connection *c = user;
-    const strata_rpc_receiver receiver = {begin_message, end_message, c};
+    const strata_packet_receiver receiver = {begin_message, end_message, c};
     strata_error why = {0};
     strata_status status = STRATA_OK;
     if (!shake_hands(c, &why)) {
@@ -137,7 +138,7 @@ void *strata_rpc_connection_run(void *user) {
         strata_socket_prepare(c->channel.stream.fd);
     }
     while (!status) {
-        status = strata_rpc_channel_receive(&c->channel, &receiver, &why);
+        status = strata_connection_receive(&c->channel, &receiver, INT_MAX, &why);
         if (!status && !wait_for_bytes(c, false)) status = STRATA_UNAVAILABLE;
     }
     strata_rpc_connection_end(c, why.message);

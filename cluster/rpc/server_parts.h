@@ -9,8 +9,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "cluster/rpc/channel.h"
+#include "cluster/rpc/hello.h"
 #include "cluster/rpc/rpc.h"
+#include "cluster/wire/connection.h"
 #include "cluster/wire/socket.h"
 
 /* A stored reply, which the client may request again. */
@@ -62,7 +63,7 @@ typedef struct strata_rpc_connection {
     struct strata_rpc_connection *next;
     strata_rpc_server *server;
     pthread_t thread;
-    strata_rpc_channel channel;
+    strata_connection channel;
     char from[STRATA_ADDRESS_BYTES];
     /* When it was accepted. */
     double since;
@@ -153,18 +154,18 @@ void *strata_rpc_connection_run(void *user);
 /* ---- server_session.c ---- */
 
 /* Handles the peer's greeting. */
-strata_status strata_rpc_connection_greet(strata_rpc_connection *c, const strata_rpc_message *m, strata_error *err);
+strata_status strata_rpc_connection_greet(strata_rpc_connection *c, const strata_packet *m, strata_error *err);
 void strata_rpc_connection_leave_session(strata_rpc_connection *c);
 
 /* ---- server_replies.c ---- */
 
 /* area: NULL, or the memory that is shared from the next message on, which the channel takes. */
-strata_status strata_rpc_connection_send(strata_rpc_connection *c, const strata_rpc_message *m, const struct iovec *parts,
-                                         int n_parts, strata_rpc_area *area, strata_error *err);
+strata_status strata_rpc_connection_send(strata_rpc_connection *c, const strata_packet *m, const struct iovec *parts,
+                                         int n_parts, strata_area *area, strata_error *err);
 /* Handles a request: executes it if it was not executed before, and replies. */
-strata_status strata_rpc_connection_answer(strata_rpc_connection *c, const strata_rpc_message *m, strata_error *err);
+strata_status strata_rpc_connection_answer(strata_rpc_connection *c, const strata_packet *m, strata_error *err);
 /* Frees stored replies that the client has received. */
-void strata_rpc_session_forget(strata_rpc_session *s, const strata_rpc_message *m);
+void strata_rpc_session_forget(strata_rpc_session *s, const strata_packet *m);
 void strata_rpc_session_drop_replies(strata_rpc_session *s);
 
 #endif

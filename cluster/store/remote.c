@@ -15,8 +15,6 @@
 #include "cluster/wire/socket.h"
 #include "core/base/clock.h"
 
-static const double HEARTBEAT_SECONDS = 1;
-
 strata_status strata_loop_watch(strata_loop *loop, int fd, strata_source *source, strata_error *err) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = source};
     if (!epoll_ctl(loop->epoll, EPOLL_CTL_ADD, fd, &event)) return STRATA_OK;
@@ -46,7 +44,7 @@ static void *run(void *user) {
     const int tick_ms = (int)(loop->heartbeat * 1000 / 4) + 1;
     struct epoll_event event;
     pthread_mutex_lock(&loop->lock);
-    double last = loop->last_tick = strata_clock_seconds();
+    double last = loop->pulse.checked_at = strata_clock_seconds();
     while (!loop->leaving) {
         pthread_mutex_unlock(&loop->lock);
         /* One event at a time: handling it may end what another event of the same call would point to. */
@@ -61,14 +59,14 @@ static void *run(void *user) {
             strata_source *source = event.data.ptr;
             source->ready(loop, source);
         }
-        if (now - loop->last_tick < tick_ms / 1000.0) continue;
+        if (now - loop->pulse.checked_at < tick_ms / 1000.0) continue;
+        strata_pulse_check(&loop->pulse, now, 2 * loop->heartbeat);
         strata_loop_drop_late(loop, now);
         strata_links_resume(loop);
         if (loop->sessions)
             strata_loop_check_sessions(loop, now);
         else
             strata_loop_check_control(loop, now);
-        loop->last_tick = now;
     }
     pthread_mutex_unlock(&loop->lock);
     return NULL;
@@ -113,7 +111,7 @@ static void destroy(strata_member *member) {
     if (!loop->sessions && loop->has_thread)
         strata_loop_finish_following(loop);
     else /* creating the member failed after it connected: rank 0 must see it as lost, not wait for it */
-        strata_connection_finish(&loop->rank0.connection);
+        strata_control_close(loop, &loop->rank0.control);
     loop->leaving = true;
     pthread_mutex_unlock(&loop->lock);
     if (loop->has_thread) {
@@ -149,9 +147,9 @@ static strata_loop *allocate(const strata_communicator_options *opts, strata_err
     }
     if (opts->secret_bytes) memcpy(loop->secret, opts->secret, opts->secret_bytes);
     loop->credentials = (strata_credentials){loop->secret, opts->secret_bytes, NULL};
-    loop->heartbeat = opts->heartbeat_seconds > 0 ? opts->heartbeat_seconds : HEARTBEAT_SECONDS;
-    loop->epoll = loop->wake = loop->listener = loop->rank0.connection.stream.fd = -1;
-    for (int r = 0; r < opts->world && is_first; r++) loop->sessions[r].connection.stream.fd = -1;
+    loop->heartbeat = opts->heartbeat_seconds > 0 ? opts->heartbeat_seconds : STRATA_HEARTBEAT_SECONDS;
+    loop->epoll = loop->wake = loop->listener = loop->rank0.control.connection.stream.fd = -1;
+    for (int r = 0; r < opts->world && is_first; r++) loop->sessions[r].control.connection.stream.fd = -1;
     pthread_mutex_init(&loop->lock, NULL);
     strata_clock_cond_init(&loop->changed);
     loop->member = (strata_member){.references = 1,
@@ -177,7 +175,7 @@ static strata_status listen_for_links(strata_loop *loop, const strata_communicat
     bool beyond = false;
     STRATA_TRY(strata_address_split(opts->rank && opts->address ? opts->address : opts->store, host, port, err));
     if (opts->rank) {
-        strata_socket_address(loop->rank0.connection.stream.fd, false, local);
+        strata_socket_address(loop->rank0.control.connection.stream.fd, false, local);
         strcpy(host, local);
         if (!opts->address) strcpy(port, "0");
     }

@@ -4,7 +4,6 @@
 #ifndef STRATA_CLUSTER_WIRE_SOCKET_H
 #define STRATA_CLUSTER_WIRE_SOCKET_H
 
-#include "cluster/transport.h"
 #include "cluster/wire/handshake.h"
 #include "cluster/wire/stream.h"
 
