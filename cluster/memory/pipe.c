@@ -15,18 +15,15 @@
 #include "cluster/memory/pipe.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "cluster/memory/futex.h"
+#include "cluster/memory/ring.h"
 #include "core/base/clock.h"
 
 enum {
-    LINE = 64,           /* bytes of a cache line */
     PAUSES = 200,        /* of about 20 ns, before a waiting thread begins to yield its core */
     MOST_SKIP = 255,     /* how many waits may go without a spin after several spins were in vain */
     MOST_SLEEP_MS = 999, /* a longer wait returns after a second and is repeated, so it ends even if the bell was damaged */
@@ -36,13 +33,13 @@ static const double SPIN_SECONDS = 60e-6, LONG_YIELD_SECONDS = 20e-6;
 
 /* Positions count bytes and wrap at 2^32. */
 struct strata_pipe {
-    _Alignas(LINE) atomic_uint written;
+    _Alignas(STRATA_LINE_BYTES) atomic_uint written;
     atomic_uint wants_room;
-    _Alignas(LINE) atomic_uint taken;
+    _Alignas(STRATA_LINE_BYTES) atomic_uint taken;
 };
 
 struct strata_bell {
-    _Alignas(LINE) atomic_uint rings;
+    _Alignas(STRATA_LINE_BYTES) atomic_uint rings;
     atomic_uint sleepers;
 };
 
@@ -69,11 +66,7 @@ void strata_pipes_begin(strata_pipes *p, unsigned char *memory, bool is_client) 
 
 static void ring(struct strata_bell *b) {
     atomic_fetch_add(&b->rings, 1);
-    if (atomic_load(&b->sleepers)) syscall(SYS_futex, &b->rings, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-}
-
-void strata_pipes_wake(strata_pipes *p) {
-    ring(p->own);
+    if (atomic_load(&b->sleepers)) strata_futex_wake(&b->rings, INT32_MAX);
 }
 
 void strata_pipes_shut(strata_pipes *p, bool in_only) {
@@ -176,12 +169,6 @@ static short ready(const strata_pipes *p, short events) {
     return now;
 }
 
-static inline void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-}
-
 /* Waits for bytes without sleeping, for at most SPIN_SECONDS. At first it does not yield the core; then it does, since the
  * other side may need it. A yield that takes long shows that there are more threads to run than cores. In this case, or if no
  * bytes arrived, the next waits do not spin. Their number is one more than twice the number after the previous spin in vain,
@@ -193,7 +180,7 @@ static short spin(strata_pipes *p) {
         return 0;
     }
     for (int i = 0; i < PAUSES && !now; i++) {
-        relax();
+        strata_relax();
         now = ready(p, POLLIN);
     }
     bool in_vain = false;
@@ -212,14 +199,14 @@ static short spin(strata_pipes *p) {
 
 short strata_pipes_wait(strata_pipes *p, short events, int ms, bool may_spin) {
     const bool long_wait = ms < 0 || ms > MOST_SLEEP_MS;
-    const struct timespec limit = {long_wait, long_wait ? 0 : ms * 1000000L};
+    const double seconds = long_wait ? 1 : ms / 1000.0;
     short now = ready(p, events);
     if (!now && may_spin) now = spin(p);
     if (now) return now;
     if (events & POLLOUT) atomic_store(&p->out->wants_room, 1);
     atomic_fetch_add(&p->own->sleepers, 1);
     const uint32_t seen = atomic_load(&p->own->rings);
-    if (!ready(p, events)) syscall(SYS_futex, &p->own->rings, FUTEX_WAIT, seen, &limit, NULL, 0);
+    if (!ready(p, events)) strata_futex_wait(&p->own->rings, seen, seconds);
     atomic_fetch_sub(&p->own->sleepers, 1);
     if (events & POLLOUT) atomic_store(&p->out->wants_room, 0);
     return ready(p, events);

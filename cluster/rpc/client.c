@@ -21,10 +21,9 @@
 #include "core/base/clock.h"
 #include "core/base/locale.h"
 
-/* A server that is silent for MISSED_BEATS heartbeats is lost. The ticks are the keeper's while requests are pending:
- * WATCH_TICK_MS if no other thread receives, BUSY_TICK_MS if one does. */
-enum { MISSED_BEATS = 5, BUSY_TICK_MS = 2, WATCH_TICK_MS = 20 };
-static const double HEARTBEAT_SECONDS = 1, CONNECT_SECONDS = 60, RECONNECT_SECONDS = 10, AWAY_SECONDS = 1;
+/* The keeper's ticks while requests are pending: WATCH_TICK_MS if no other thread receives, BUSY_TICK_MS if one does. */
+enum { BUSY_TICK_MS = 2, WATCH_TICK_MS = 20 };
+static const double CONNECT_SECONDS = 60, RECONNECT_SECONDS = 10, AWAY_SECONDS = 1;
 
 /* ---- small things ---- */
 
@@ -66,13 +65,11 @@ void strata_rpc_client_fail_request(strata_rpc_client *c, strata_rpc_request *r,
 
 /* Fails the connection if nothing was received from the server for too long. The caller has the lock. */
 void strata_rpc_client_check_silence(strata_rpc_client *c) {
-    const double limit = MISSED_BEATS * (c->heartbeat > c->server_heartbeat ? c->heartbeat : c->server_heartbeat);
+    const double limit = strata_pulse_limit(c->heartbeat, c->server_heartbeat), now = strata_clock_seconds();
     char why[96];
-    const double now = strata_clock_seconds(), received = atomic_load(&c->channel.received);
     /* the keeper calls this at least four times in each heartbeat */
-    if (now - c->checked_at > 2 * c->heartbeat + AWAY_SECONDS) c->awake_since = now;
-    c->checked_at = now;
-    if (!c->connected || now - (received > c->awake_since ? received : c->awake_since) <= limit) return;
+    strata_pulse_check(&c->pulse, now, 2 * c->heartbeat + AWAY_SECONDS);
+    if (!c->connected || !strata_pulse_is_lost(&c->pulse, now, atomic_load(&c->channel.received), limit)) return;
     strata_format(why, sizeof why, "no sign of life for %.3g s", limit);
     strata_rpc_client_break_link(c, why);
 }
@@ -139,7 +136,6 @@ static void *run_keeper(void *user) {
 /* ---- life ---- */
 
 static strata_status check_options(const strata_rpc_client_options *opts, strata_error *err) {
-    const strata_communicator_options *cluster = opts->cluster;
     char host[256], port[8];
     const char *problem = strata_rpc_task_problem(opts->task);
     if (problem) return strata_fail(err, STRATA_INVALID, "a client's task name %s", problem);
@@ -147,21 +143,15 @@ static strata_status check_options(const strata_rpc_client_options *opts, strata
     if (problem) return strata_fail(err, STRATA_INVALID, "a server's task name %s", problem);
     if (!(opts->reconnect_seconds >= 0))
         return strata_fail(err, STRATA_INVALID, "reconnect_seconds is %g; it must be at least 0", opts->reconnect_seconds);
-    if (cluster && cluster->secret_bytes && !cluster->secret)
-        return strata_fail(err, STRATA_INVALID, "secret_bytes is %zu without a secret", cluster->secret_bytes);
-    if (cluster && (!(cluster->heartbeat_seconds >= 0) || !(cluster->connect_seconds >= 0)))
-        return strata_fail(err, STRATA_INVALID, "heartbeat_seconds is %g and connect_seconds %g; they must be at least 0",
-                           cluster->heartbeat_seconds, cluster->connect_seconds);
     return strata_address_split(opts->address, host, port, err);
 }
 
 static void free_client(strata_rpc_client *c) {
     if (c->open) strata_connection_finish(&c->channel);
     if (c->wake >= 0) close(c->wake);
-    strata_tls_destroy(c->tls);
+    strata_credentials_finish(&c->credentials);
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
-    free(c->secret);
     free(c);
 }
 
@@ -172,20 +162,14 @@ strata_status strata_rpc_client_create(const strata_rpc_client_options *opts, st
     *out_client = NULL;
     STRATA_TRY(check_options(opts, err));
     strata_rpc_client *c = calloc(1, sizeof *c);
-    if (c) c->secret = malloc(cluster->secret_bytes + 1);
-    if (!c || !c->secret) {
-        free(c);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a client");
-    }
+    if (!c) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a client");
     strcpy(c->task, opts->task);
     strcpy(c->server, opts->server);
     snprintf(c->address, sizeof c->address, "%s", opts->address);
     c->incarnation = opts->incarnation ? opts->incarnation : strata_rpc_incarnation();
-    c->heartbeat = cluster->heartbeat_seconds > 0 ? cluster->heartbeat_seconds : HEARTBEAT_SECONDS;
+    c->heartbeat = cluster->heartbeat_seconds > 0 ? cluster->heartbeat_seconds : STRATA_HEARTBEAT_SECONDS;
     c->shared_bytes = opts->shared_bytes;
     c->reconnect_seconds = opts->reconnect_seconds > 0 ? opts->reconnect_seconds : RECONNECT_SECONDS;
-    if (cluster->secret_bytes) memcpy(c->secret, cluster->secret, cluster->secret_bytes);
-    c->credentials = (strata_credentials){c->secret, cluster->secret_bytes, NULL};
     strata_clock_cond_init(&c->changed);
     pthread_mutex_init(&c->lock, NULL);
     c->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -195,8 +179,7 @@ strata_status strata_rpc_client_create(const strata_rpc_client_options *opts, st
     strata_rpc_greeting g = {0};
     strata_status status = STRATA_OK;
     if (c->wake < 0) status = strata_fail(err, STRATA_UNAVAILABLE, "no descriptor for a client: %s", strata_errno_text(errno));
-    if (!status) status = strata_tls_create(cluster, &c->tls, err);
-    c->credentials.tls = c->tls;
+    if (!status) status = strata_credentials_init(&c->credentials, cluster, err);
     if (!status) {
         status = strata_rpc_client_connect_once(c, strata_clock_seconds() + seconds, &channel, &g, err);
         if (status) strata_fail_in(err, status, "%s at %s", c->server, c->address);

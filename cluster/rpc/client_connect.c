@@ -75,7 +75,7 @@ strata_status strata_rpc_client_connect_once(strata_rpc_client *c, double deadli
     const strata_packet m = {
         .type = STRATA_FRAME_HELLO,
         .sequence = next_sequence,
-        .head_bytes = strata_rpc_hello_encode(c->task, c->incarnation, c->heartbeat, area ? area->name : NULL, own)};
+        .head_bytes = strata_rpc_hello_encode(c->task, c->incarnation, c->heartbeat, area ? area->shared.name : NULL, own)};
     const struct iovec part = {own, m.head_bytes};
     strata_status status = strata_connection_send(out_channel, &m, &part, 1, wait_greeting, out_greeting, err);
     while (!status && !out_greeting->done) {
@@ -83,9 +83,9 @@ strata_status strata_rpc_client_connect_once(strata_rpc_client *c, double deadli
         if (!status && !out_greeting->done)
             status = wait_greeting(out_greeting, strata_connection_events(out_channel, POLLIN), err);
     }
-    if (!status && area && !strcmp(out_greeting->area, area->name))
+    if (!status && area && !strcmp(out_greeting->area, area->shared.name))
         strata_connection_share(out_channel, strata_area_hold(area), true);
-    if (area) strata_area_hide(area);
+    if (area) strata_shared_hide(&area->shared);
     strata_area_release(area);
     if (status) strata_connection_finish(out_channel);
     return status;
@@ -97,7 +97,7 @@ void strata_rpc_client_use_channel(strata_rpc_client *c, strata_connection *chan
     c->channel = *channel;
     pthread_mutex_init(&c->channel.tls, NULL);
     c->open = c->connected = true;
-    c->checked_at = strata_clock_seconds();
+    c->pulse.checked_at = strata_clock_seconds();
     c->server_incarnation = g->incarnation;
     c->server_heartbeat = g->heartbeat;
 }

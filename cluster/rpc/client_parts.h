@@ -10,6 +10,7 @@
 #include "cluster/rpc/hello.h"
 #include "cluster/rpc/rpc.h"
 #include "cluster/wire/connection.h"
+#include "cluster/wire/pulse.h"
 #include "cluster/wire/socket.h"
 
 enum { STRATA_RPC_WAIT_TICK_MS = 100, STRATA_RPC_WHAT_BYTES = 96 };
@@ -48,8 +49,6 @@ struct strata_rpc_client {
     uint64_t incarnation;
     double heartbeat, reconnect_seconds;
     size_t shared_bytes;
-    char *secret;
-    strata_tls *tls;
     strata_credentials credentials;
     pthread_t keeper;
     int wake;
@@ -63,8 +62,8 @@ struct strata_rpc_client {
     strata_connection channel;
     double server_heartbeat;
     uint64_t server_incarnation;
-    /* When the silence of the server was checked last, and when the process ran again after it had been stopped. */
-    double checked_at, awake_since;
+    /* Checked when the silence of the server is. */
+    strata_pulse pulse;
     /* Since when it is not connected, and why. */
     double broke_at;
     char why[300];
@@ -117,7 +116,7 @@ typedef struct strata_rpc_greeting {
     struct iovec room;
     unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES];
     bool done, refused;
-    char area[STRATA_AREA_NAME];
+    char area[STRATA_SHARED_NAME];
     uint64_t incarnation;
     double heartbeat, deadline;
 } strata_rpc_greeting;

@@ -22,7 +22,7 @@ strata_status strata_rpc_hello_decode(const unsigned char *in, size_t n_bytes, c
                                       uint64_t *out_incarnation, double *out_heartbeat, char *out_area, strata_error *err) {
     const unsigned char *space = n_bytes > 12 ? memchr(in + 12, ' ', n_bytes - 12) : NULL;
     const size_t end = space ? (size_t)(space - in) : n_bytes, n_area = space ? n_bytes - end - 1 : 0;
-    if (end < 12 || end - 12 >= most_task_bytes || n_area >= STRATA_AREA_NAME || memchr(in + 12, 0, n_bytes - 12))
+    if (end < 12 || end - 12 >= most_task_bytes || n_area >= STRATA_SHARED_NAME || memchr(in + 12, 0, n_bytes - 12))
         return strata_fail(err, STRATA_DATA, "a task's greeting of %zu bytes does not contain what it says", n_bytes);
     const unsigned char *at = in;
     *out_incarnation = strata_get(&at, 8);

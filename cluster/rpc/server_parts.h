@@ -12,6 +12,7 @@
 #include "cluster/rpc/hello.h"
 #include "cluster/rpc/rpc.h"
 #include "cluster/wire/connection.h"
+#include "cluster/wire/pulse.h"
 #include "cluster/wire/socket.h"
 
 /* A stored reply, which the client may request again. */
@@ -108,8 +109,6 @@ struct strata_rpc_server {
     void *user;
     double heartbeat;
     char address[STRATA_ADDRESS_BYTES];
-    char *secret;
-    strata_tls *tls;
     strata_credentials credentials;
     int listener, wake;
     pthread_t monitor;
@@ -129,10 +128,9 @@ struct strata_rpc_server {
         char last[256];
     } refused;
 
-    /* Used only by the monitor's thread. awake_since: when the process ran again after it had been stopped for longer than two
-     * heartbeats. Peers had no chance to be heard before that. */
+    /* Used only by the monitor's thread. */
     strata_rpc_connection *connections;
-    double awake_since;
+    strata_pulse pulse;
 };
 
 /* ---- server.c ---- */

@@ -129,7 +129,7 @@ strata_status strata_rpc_connection_greet(strata_rpc_connection *c, const strata
     uint64_t incarnation;
     double heartbeat;
     unsigned char own[STRATA_RPC_HELLO_BYTES];
-    char name[STRATA_AREA_NAME];
+    char name[STRATA_SHARED_NAME];
     STRATA_TRY(strata_rpc_hello_decode(c->head, m->head_bytes, task, sizeof task, &incarnation, &heartbeat, name, err));
     atomic_store(&c->heartbeat, heartbeat > s->heartbeat ? heartbeat : s->heartbeat);
     atomic_store(&c->activity, STRATA_RPC_HANDLING);

@@ -34,9 +34,7 @@ typedef struct strata_pending {
     strata_stream stream;
     char from[STRATA_ADDRESS_BYTES];
     double deadline;
-    strata_handshake handshake;
-    size_t n_in;
-    unsigned char in[STRATA_HANDSHAKE_BYTES];
+    strata_shaking shaking;
 } strata_pending;
 
 /* An authenticated connection for a link of a communicator, until strata_loop_accept_link returns it. */
@@ -95,9 +93,6 @@ struct strata_loop {
     struct strata_links *links;
     /* Some connection with messages is not read at the moment, because too many bytes of its messages are stored unreceived. */
     atomic_bool paused;
-    char *secret;
-    strata_tls *tls;
-    /* Borrows `secret` and `tls`. */
     strata_credentials credentials;
     double heartbeat;
     /* Checked at each tick. */

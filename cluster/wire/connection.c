@@ -349,7 +349,7 @@ static uint32_t put_shared(strata_connection *c, const struct iovec *parts, size
     const double until = waits ? strata_clock_coarse_seconds() + YIELD_SECONDS : 0;
     for (int i = 0; !body && i < (waits ? YIELDS : 1) && (!i || strata_clock_coarse_seconds() < until); i++) {
         if (i) sched_yield();
-        body = strata_ring_cut(&c->ring, head, bytes - head);
+        body = strata_ring_cut(&c->ring, head, bytes - head, 1);
     }
     if (!body) return 0;
     gather(parts, offset, bytes, body - head);
@@ -368,13 +368,13 @@ void strata_connection_share(strata_connection *c, strata_area *area, bool is_cl
     c->area = area;
     c->ring = strata_ring_of(area, is_client ? 0 : 1);
     c->incoming = is_client ? 1 : 0;
-    strata_pipes_begin(&c->pipes, area->memory, is_client);
+    strata_pipes_begin(&c->pipes, area->shared.memory, is_client);
     atomic_store(&c->shares, true);
 }
 
 void *strata_connection_reserve(strata_connection *c, size_t bytes) {
     if (!c->area || c->reserved) return NULL;
-    c->reserved = strata_ring_cut(&c->ring, STRATA_LINE_BYTES, bytes);
+    c->reserved = strata_ring_cut(&c->ring, STRATA_LINE_BYTES, bytes, 1);
     return c->reserved;
 }
 

@@ -20,13 +20,13 @@ Test(ring, an_empty_ring_takes_a_large_block_wherever_the_last_one_ended) {
     strata_ring ring = ring_of(RING);
     const size_t largest = RING - 2 * STRATA_LINE_BYTES; /* the rest is for the headers of the block and of its message */
     for (size_t before = 0; before <= largest; before += 37 << 10) {
-        unsigned char *first = strata_ring_cut(&ring, HEAD, before);
+        unsigned char *first = strata_ring_cut(&ring, HEAD, before, 1);
         cr_assert(first, "%zu bytes", before);
         strata_block_return(first, HEAD);
-        unsigned char *second = strata_ring_cut(&ring, HEAD, largest);
+        unsigned char *second = strata_ring_cut(&ring, HEAD, largest, 1);
         cr_assert(second, "%zu bytes behind %zu", largest, before);
         cr_assert(second + largest <= ring.memory + RING);
-        cr_assert_null(strata_ring_cut(&ring, HEAD, 1));
+        cr_assert_null(strata_ring_cut(&ring, HEAD, 1, 1));
         strata_block_return(second, HEAD);
     }
     free(ring.memory);
@@ -37,7 +37,7 @@ Test(ring, large_blocks_follow_each_other_and_small_ones_begin_at_the_start) {
     unsigned char *last = NULL;
     int n_starts = 0;
     for (int i = 0; i < 1000; i++) {
-        unsigned char *body = strata_ring_cut(&ring, 0, BODY);
+        unsigned char *body = strata_ring_cut(&ring, 0, BODY, 1);
         cr_assert(body);
         cr_assert(body != last, "block %d", i);
         cr_assert_lt(body - ring.memory, 3 * RING);
@@ -47,7 +47,7 @@ Test(ring, large_blocks_follow_each_other_and_small_ones_begin_at_the_start) {
     }
     cr_assert(n_starts > 1000 * BODY / (3 * RING) && n_starts < 1000 * BODY / RING, "%d", n_starts);
     for (int i = 0; i < 3; i++) {
-        unsigned char *body = strata_ring_cut(&ring, 0, SMALL);
+        unsigned char *body = strata_ring_cut(&ring, 0, SMALL, 1);
         cr_assert_eq(body - ring.memory, STRATA_LINE_BYTES);
         strata_block_return(body, 0);
     }
@@ -67,7 +67,7 @@ Test(ring, no_block_overlaps_another_that_is_in_use) {
         random = random * 1664525u + 1013904223u;
         const size_t bytes = random >> 8 & 1 ? random >> 13 : random >> 20;
         if (n < MOST && random >> 9 & 1) {
-            unsigned char *body = strata_ring_cut(&ring, HEAD, bytes);
+            unsigned char *body = strata_ring_cut(&ring, HEAD, bytes, 1);
             n_full += !body;
             if (!body) continue;
             for (int k = 0; k < n; k++)

@@ -71,10 +71,10 @@ static void open_ends(ends *e, bool shares) {
     e->taker.memory = calloc(1, MOST);
     e->receiver = (strata_packet_receiver){begin_message, end_message, &e->taker};
     if (!shares) return;
-    strata_area *own = strata_area_make(RING), *other = own ? strata_area_open(own->name) : NULL;
+    strata_area *own = strata_area_make(RING), *other = own ? strata_area_open(own->shared.name) : NULL;
     if (!own) cr_skip_test("there is no /dev/shm here");
     cr_assert_not_null(other);
-    strata_area_hide(own);
+    strata_shared_hide(&own->shared);
     strata_connection_share(&e->out, own, true);
     strata_connection_share(&e->in, other, false);
 }
@@ -295,7 +295,7 @@ static strata_status say_shared(const strata_frame *frame, size_t at, unsigned c
     open_ends(&e, true);
     strata_frame_encode(frame, bytes);
     cr_assert_eq(strata_pipes_send(&e.out.pipes, &part, 1), (ssize_t)sizeof bytes);
-    e.out.area->memory[4096 + at] ^= bits; /* in the client's pipe */
+    e.out.area->shared.memory[4096 + at] ^= bits; /* in the client's pipe */
     const strata_status status = strata_connection_receive(&e.in, &e.receiver, INT_MAX, err);
     close_ends(&e);
     return status;
@@ -333,7 +333,7 @@ Test(rpc, positions_of_a_pipe_that_are_wrong_end_a_connection) {
     ends e;
     open_ends(&e, true);
     const uint32_t wrong = STRATA_PIPE_BYTES + 1;
-    memcpy(e.out.area->memory, &wrong, sizeof wrong); /* the client's position `written` */
+    memcpy(e.out.area->shared.memory, &wrong, sizeof wrong); /* the client's position `written` */
     cr_assert_eq(strata_connection_receive(&e.in, &e.receiver, INT_MAX, &err), STRATA_DATA);
     cr_assert(strstr(err.message, "damaged"), "%s", err.message);
     close_ends(&e);
@@ -341,7 +341,7 @@ Test(rpc, positions_of_a_pipe_that_are_wrong_end_a_connection) {
 
 Test(rpc, greetings_are_read_as_they_were_written) {
     unsigned char bytes[STRATA_RPC_HELLO_BYTES];
-    char task[STRATA_RPC_TASK_BYTES], area[STRATA_AREA_NAME];
+    char task[STRATA_RPC_TASK_BYTES], area[STRATA_SHARED_NAME];
     uint64_t incarnation = 0;
     double heartbeat = 0;
     strata_error err = {0};

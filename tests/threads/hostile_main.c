@@ -132,7 +132,7 @@ int connect(int fd, const struct sockaddr *address, socklen_t size) {
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
     const struct iovec *first = message->msg_iov;
-    const bool is_frame = first->iov_len >= FRAME && !memcmp(first->iov_base, "STR1", 4);
+    const bool is_frame = first->iov_len >= FRAME && !memcmp(first->iov_base, "STR2", 4);
     const unsigned char type = is_frame ? ((const unsigned char *)first->iov_base)[4] : 0;
     const bool fatal = reaches_kill_point(SEND) || (type == FRAME_DATA && reaches_kill_point(SEND_DATA)) ||
                        (type == FRAME_LEAVE && reaches_kill_point(SEND_LEAVE));
