@@ -32,6 +32,7 @@ static strata_status begin_packet(void *user, const strata_packet *packet, const
 
 static strata_status end_packet(void *user, const strata_packet *packet, strata_error *err) {
     const receiving *r = user;
+    ((unsigned char *)r->control->payload.iov_base)[packet->body_bytes] = 0;
     r->control->last_received = strata_clock_seconds();
     return r->control->take(r->loop, r->control, packet, r->control->payload.iov_base, err);
 }
@@ -65,8 +66,8 @@ static strata_status flush(strata_loop *loop, strata_control *c, strata_error *e
     return STRATA_OK;
 }
 
-void strata_control_send(strata_loop *loop, strata_control *c, strata_frame_type type, uint64_t sequence, const void *payload,
-                         size_t n) {
+void strata_control_send(strata_loop *loop, strata_control *c, strata_frame_type type, strata_status status, uint64_t sequence,
+                         const void *payload, size_t n) {
     if (c->connection.stream.fd < 0 || c->broken) return;
     strata_outgoing *o = malloc(sizeof *o + n);
     if (!o) {
@@ -74,8 +75,9 @@ void strata_control_send(strata_loop *loop, strata_control *c, strata_frame_type
         return;
     }
     if (n) memcpy(o + 1, payload, n);
-    *o = (strata_outgoing){
-        .packet = {.type = type, .sequence = sequence, .body_bytes = n}, .body = {o + 1, n}, .sent = free_sent};
+    *o = (strata_outgoing){.packet = {.type = type, .status = status, .sequence = sequence, .body_bytes = n},
+                           .body = {o + 1, n},
+                           .sent = free_sent};
     strata_connection_queue(&c->connection, o);
     c->broken = flush(loop, c, NULL) != STRATA_OK;
 }

@@ -29,19 +29,17 @@ static void send_heartbeat(strata_loop *loop, double now) {
     unsigned char heartbeat[STRATA_BEAT_BYTES];
     strata_beat_encode(loop->heartbeat, strata_roster_has_active_seat(strata_loop_roster(loop)), heartbeat);
     loop->rank0.last_sent = now;
-    strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_BEAT, atomic_load(&loop->member.collective), heartbeat,
-                        sizeof heartbeat);
+    strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_BEAT, STRATA_OK, atomic_load(&loop->member.collective),
+                        heartbeat, sizeof heartbeat);
 }
 
 /* Applies an event that rank 0 sent. */
 static strata_status take_event(strata_loop *loop, strata_event_kind kind, const strata_packet *packet,
                                 const unsigned char *payload, strata_error *err) {
-    strata_error reported = {0};
-    STRATA_TRY(strata_answer_decode(payload, packet->body_bytes, &reported, NULL, err));
     if (packet->sequence > UINT32_MAX || (kind != STRATA_EVENT_FAILED && packet->sequence >= (uint64_t)loop->member.world) ||
-        !reported.status)
+        !packet->status)
         return strata_fail(err, STRATA_DATA, "it reported of something that cannot be");
-    strata_loop_take_event(loop, kind, (uint32_t)packet->sequence, reported.status, reported.message);
+    strata_loop_take_event(loop, kind, (uint32_t)packet->sequence, packet->status, (const char *)payload);
     if (kind != STRATA_EVENT_LEFT) send_heartbeat(loop, strata_clock_seconds());
     return STRATA_OK;
 }
@@ -53,7 +51,11 @@ static strata_status take_message(strata_loop *loop, strata_control *control, co
         case STRATA_FRAME_REPLY:
             if (!loop->request.in_flight || loop->request.answered || packet->sequence != loop->request.number)
                 return STRATA_OK;
-            STRATA_TRY(strata_answer_decode(payload, packet->body_bytes, &loop->request.error, &loop->request.reply, err));
+            loop->request.error.status = packet->status;
+            if (packet->status)
+                strata_fail(&loop->request.error, packet->status, "%s", (const char *)payload);
+            else
+                STRATA_TRY(strata_reply_decode(payload, packet->body_bytes, &loop->request.reply, err));
             loop->request.answered = true;
             break;
         case STRATA_FRAME_VERDICT:
@@ -133,8 +135,9 @@ strata_status strata_loop_send_request(strata_member *member, const strata_seat 
     while (loop->request.in_flight) pthread_cond_wait(&loop->changed, &loop->lock);
     loop->request.in_flight = true;
     loop->request.answered = false;
+    loop->request.reply = (strata_store_reply){0};
     loop->request.number++;
-    strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_REQUEST, loop->request.number, bytes, n);
+    strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_REQUEST, STRATA_OK, loop->request.number, bytes, n);
     wait_for(loop, seat, &loop->request.answered, seconds + SLACK_SECONDS);
     /* Rank 0 accepted this rank: send the first heartbeat now, so that rank 0 knows its interval. */
     if (loop->request.answered && !loop->rank0.last_sent) send_heartbeat(loop, strata_clock_seconds());
@@ -164,12 +167,10 @@ strata_status strata_loop_send_request(strata_member *member, const strata_seat 
 strata_status strata_loop_report_failure(strata_member *member, strata_seat *seat, strata_status status, const char *text,
                                          strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
-    unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES + 64];
     const bool never = false;
     pthread_mutex_lock(&loop->lock);
     if (!strata_seat_failed(seat)) {
-        strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_REPORT, seat->communicator, bytes,
-                            strata_answer_encode(status, text, NULL, bytes));
+        strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_REPORT, status, seat->communicator, text, strlen(text));
         wait_for(loop, seat, &never, VERDICT_SECONDS);
     }
     if (!strata_seat_failed(seat)) /* no verdict arrived */
@@ -188,6 +189,6 @@ void strata_loop_check_control(strata_loop *loop, double now) {
 }
 
 void strata_loop_finish_following(strata_loop *loop) {
-    strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_LEAVE, 0, NULL, 0);
+    strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_LEAVE, STRATA_OK, 0, NULL, 0);
     strata_control_close(loop, &loop->rank0.control);
 }

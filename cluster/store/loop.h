@@ -55,7 +55,7 @@ typedef struct strata_control {
     double last_received, heartbeat;
     /* The payload of the message that is being received. */
     struct iovec payload;
-    /* Takes a message. It must not close the connection. */
+    /* Takes a message, whose payload is followed by a NUL. It must not close the connection. */
     strata_status (*take)(strata_loop *loop, struct strata_control *control, const strata_packet *packet,
                           const unsigned char *payload, strata_error *err);
 } strata_control;
@@ -157,8 +157,8 @@ strata_status strata_loop_accept_link(strata_member *member, const strata_seat *
 /* control.c. open takes the stream, also on failure. */
 strata_status strata_control_open(strata_loop *loop, strata_control *control, strata_stream stream, strata_error *err);
 void strata_control_close(strata_loop *loop, strata_control *control);
-void strata_control_send(strata_loop *loop, strata_control *control, strata_frame_type type, uint64_t sequence,
-                         const void *payload, size_t n_bytes);
+void strata_control_send(strata_loop *loop, strata_control *control, strata_frame_type type, strata_status status,
+                         uint64_t sequence, const void *payload, size_t n_bytes);
 /* Receives what has arrived, calls `take` for each message, and sends what waits. Fails: UNAVAILABLE when the other side has
  * closed the connection; DATA for what is invalid. */
 strata_status strata_control_ready(strata_loop *loop, strata_control *control, strata_error *err);

@@ -28,7 +28,7 @@ strata_status strata_beat_decode(const unsigned char *in, size_t n_bytes, double
 
 /* ---- requests: op 1 byte, seconds in ms 4, amount 8, lengths of key 2, value 4, expected 4; then key, value, expected ---- */
 
-enum { REQUEST_BYTES = 23, ANSWER_BYTES = 15 };
+enum { REQUEST_BYTES = 23, NUMBER_BYTES = 8 };
 
 size_t strata_request_encode(const strata_store_request *r, double seconds, unsigned char *out) {
     const size_t n_key = strlen(r->key);
@@ -66,36 +66,22 @@ strata_status strata_request_decode(const unsigned char *in, size_t n_bytes, cha
     return STRATA_OK;
 }
 
-/* ---- answers: status 1 byte, number 8, lengths of text 2, value 4; then text, value ---- */
-
-size_t strata_answer_encode(strata_status status, const char *text, const strata_store_reply *reply, unsigned char *out) {
-    const size_t n_text = strnlen(text, STRATA_ERROR_MESSAGE_BYTES - 1), n_value = reply && reply->value ? reply->n_value : 0;
-    unsigned char *at = strata_put(out, (uint64_t)status, 1);
-    at = strata_put(at, reply ? (uint64_t)reply->number : 0, 8);
-    at = strata_put(at, n_text, 2);
-    at = strata_put(at, n_value, 4);
-    memcpy(at, text, n_text);
-    if (n_value) memcpy(at + n_text, reply->value, n_value);
-    return ANSWER_BYTES + n_text + n_value;
+size_t strata_reply_encode(const strata_store_reply *reply, unsigned char *out) {
+    unsigned char *at = strata_put(out, (uint64_t)reply->number, NUMBER_BYTES);
+    if (!reply->value) return NUMBER_BYTES;
+    memcpy(at, reply->value, reply->n_value);
+    return NUMBER_BYTES + reply->n_value;
 }
 
-strata_status strata_answer_decode(const unsigned char *in, size_t n_bytes, strata_error *out_error,
-                                   strata_store_reply *out_reply, strata_error *err) {
-    if (n_bytes < ANSWER_BYTES) return strata_fail(err, STRATA_DATA, "an answer of %zu bytes is cut off", n_bytes);
+strata_status strata_reply_decode(const unsigned char *in, size_t n_bytes, strata_store_reply *out_reply, strata_error *err) {
+    if (n_bytes < NUMBER_BYTES || n_bytes > NUMBER_BYTES + STRATA_STORE_VALUE_BYTES)
+        return strata_fail(err, STRATA_DATA, "a reply of %zu bytes is too short or too long", n_bytes);
     const unsigned char *at = in;
-    const strata_status status = (strata_status)strata_get(&at, 1);
-    const int64_t number = (int64_t)strata_get(&at, 8);
-    const size_t n_text = strata_get(&at, 2), n_value = strata_get(&at, 4);
-    if (status > STRATA_INTERNAL || n_text >= STRATA_ERROR_MESSAGE_BYTES || n_value > STRATA_STORE_VALUE_BYTES ||
-        ANSWER_BYTES + n_text + n_value != n_bytes)
-        return strata_fail(err, STRATA_DATA, "an answer of %zu bytes does not hold what it says", n_bytes);
-    strata_fail(out_error, status, "%.*s", (int)n_text, (const char *)at);
-    if (!out_reply) return STRATA_OK;
-    *out_reply = (strata_store_reply){.number = number, .n_value = n_value};
-    char *value = malloc(n_value + 1);
-    if (!value) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %zu bytes from the store", n_value);
-    memcpy(value, at + n_text, n_value);
-    value[n_value] = 0;
+    *out_reply = (strata_store_reply){.number = (int64_t)strata_get(&at, NUMBER_BYTES), .n_value = n_bytes - NUMBER_BYTES};
+    char *value = malloc(out_reply->n_value + 1);
+    if (!value) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %zu bytes from the store", out_reply->n_value);
+    memcpy(value, at, out_reply->n_value);
+    value[out_reply->n_value] = 0;
     out_reply->value = value;
     return STRATA_OK;
 }

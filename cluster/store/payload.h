@@ -22,11 +22,11 @@ enum { STRATA_BEAT_BYTES = 5 };
 void strata_beat_encode(double heartbeat, bool needs_store, unsigned char out[STRATA_BEAT_BYTES]);
 STRATA_MUST_USE strata_status strata_beat_decode(const unsigned char *in, size_t n_bytes, double *out_heartbeat,
                                                  bool *out_needs_store, strata_error *err);
-/* Encodes a status, its text, and number and value of a reply (NULL: none). */
-size_t strata_answer_encode(strata_status status, const char *text, const strata_store_reply *reply, unsigned char *out);
-/* Decodes an answer. *out_error gets the status and the text. *out_reply (NULL: not needed) gets a value that the caller
- * frees. */
-STRATA_MUST_USE strata_status strata_answer_decode(const unsigned char *in, size_t n_bytes, strata_error *out_error,
-                                                   strata_store_reply *out_reply, strata_error *err);
+/* Encodes the reply to a request that succeeded; `out` has room for STRATA_MESSAGE_BYTES. The reply to one that failed is its
+ * text, as those of events are; the status is the packet's. */
+size_t strata_reply_encode(const strata_store_reply *reply, unsigned char *out);
+/* *out_reply gets a value that the caller frees. */
+STRATA_MUST_USE strata_status strata_reply_decode(const unsigned char *in, size_t n_bytes, strata_store_reply *out_reply,
+                                                  strata_error *err);
 
 #endif

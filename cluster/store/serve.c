@@ -50,14 +50,13 @@ static void send_new_events(strata_loop *loop) {
     static const strata_frame_type types[] = {[STRATA_EVENT_FAILED] = STRATA_FRAME_VERDICT,
                                               [STRATA_EVENT_LOST] = STRATA_FRAME_LOST,
                                               [STRATA_EVENT_LEFT] = STRATA_FRAME_LEFT};
-    unsigned char text[STRATA_ERROR_MESSAGE_BYTES + 64];
     strata_event event;
     for (int r = 1; r < loop->member.world; r++) {
         strata_session *s = &loop->sessions[r];
         while (s->connected && strata_roster_event(strata_loop_roster(loop), s->n_events_sent, &event)) {
             s->n_events_sent++; /* before sending, which may detect that this rank is lost and call this function again */
-            const size_t n = strata_answer_encode(event.error.status, event.error.message, NULL, text);
-            strata_control_send(loop, &s->control, types[event.kind], event.subject, text, n);
+            strata_control_send(loop, &s->control, types[event.kind], event.error.status, event.subject, event.error.message,
+                                strlen(event.error.message));
         }
     }
 }
@@ -66,10 +65,13 @@ static void send_new_events(strata_loop *loop) {
 
 static void send_reply(strata_loop *loop, strata_session *s, uint64_t id, strata_status status, const char *text,
                        const strata_store_reply *reply) {
-    unsigned char *bytes = malloc(STRATA_MESSAGE_BYTES + STRATA_ERROR_MESSAGE_BYTES);
+    if (status) {
+        strata_control_send(loop, &s->control, STRATA_FRAME_REPLY, status, id, text, strlen(text));
+        return;
+    }
+    unsigned char *bytes = malloc(STRATA_MESSAGE_BYTES);
     if (!bytes) return; /* the rank's request ends by its deadline */
-    const size_t n = strata_answer_encode(status, text, reply, bytes);
-    strata_control_send(loop, &s->control, STRATA_FRAME_REPLY, id, bytes, n);
+    strata_control_send(loop, &s->control, STRATA_FRAME_REPLY, STRATA_OK, id, bytes, strata_reply_encode(reply, bytes));
     free(bytes);
 }
 
@@ -109,22 +111,22 @@ static strata_status take_request(strata_loop *loop, strata_session *s, const st
 static strata_status take_message(strata_loop *loop, strata_control *control, const strata_packet *packet,
                                   const unsigned char *payload, strata_error *err) {
     strata_session *s = (strata_session *)control;
-    strata_error reported = {0};
     switch (packet->type) {
         case STRATA_FRAME_REQUEST:
             return take_request(loop, s, packet, payload, err);
         case STRATA_FRAME_REPORT:
-            STRATA_TRY(strata_answer_decode(payload, packet->body_bytes, &reported, NULL, err));
-            if (packet->sequence > UINT32_MAX || !reported.status)
+            if (packet->sequence > UINT32_MAX || !packet->status)
                 return strata_fail(err, STRATA_DATA, "a report of a failure that cannot be came to the store");
-            strata_loop_take_event(loop, STRATA_EVENT_FAILED, (uint32_t)packet->sequence, reported.status, reported.message);
+            strata_loop_take_event(loop, STRATA_EVENT_FAILED, (uint32_t)packet->sequence, packet->status,
+                                   (const char *)payload);
             send_new_events(loop);
             return STRATA_OK;
         case STRATA_FRAME_BEAT:
             STRATA_TRY(strata_beat_decode(payload, packet->body_bytes, &control->heartbeat, &s->needs_store, err));
             s->collective = packet->sequence;
             pthread_cond_broadcast(&loop->changed);
-            strata_control_send(loop, &s->control, STRATA_FRAME_BEAT, atomic_load(&loop->member.collective), NULL, 0);
+            strata_control_send(loop, &s->control, STRATA_FRAME_BEAT, STRATA_OK, atomic_load(&loop->member.collective), NULL,
+                                0);
             return STRATA_OK;
         case STRATA_FRAME_LEAVE:
             s->left = true;
@@ -157,14 +159,12 @@ static void session_ready(strata_loop *loop, strata_source *source) {
 
 /* Sends a peer that is not accepted the reason and closes its connection. */
 static void refuse(strata_loop *loop, strata_stream stream, const char *text) {
-    unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES + 64];
     char from[STRATA_ADDRESS_BYTES];
     strata_control control = {.connection.stream.fd = -1};
     strata_socket_peer(stream.fd, from);
     strata_loop_count_refused(loop, from, text);
     if (strata_control_open(loop, &control, stream, NULL)) control.broken = true;
-    strata_control_send(loop, &control, STRATA_FRAME_VERDICT, 0, bytes,
-                        strata_answer_encode(STRATA_INVALID, text, NULL, bytes));
+    strata_control_send(loop, &control, STRATA_FRAME_VERDICT, STRATA_INVALID, 0, text, strlen(text));
     strata_control_close(loop, &control);
 }
 
@@ -253,7 +253,7 @@ void strata_loop_finish_serving(strata_loop *loop) {
     while (has_failures(loop) && n_ranks_to_notify(loop) && !late)
         late = pthread_cond_timedwait(&loop->changed, &loop->lock, &limit);
     for (int r = 1; r < loop->member.world; r++) {
-        strata_control_send(loop, &loop->sessions[r].control, STRATA_FRAME_LEAVE, 0, NULL, 0);
+        strata_control_send(loop, &loop->sessions[r].control, STRATA_FRAME_LEAVE, STRATA_OK, 0, NULL, 0);
         strata_control_close(loop, &loop->sessions[r].control);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as a stream of packets, of the store, with requests and answers in them: taken whole, or refused, and never more
+ * Any bytes as a stream of packets, of the store, with requests and replies in them: taken whole, or refused, and never more
  * memory than a message may have. The first byte cuts the stream into the pieces in which it arrives. */
 #include <limits.h>
 #include <stdlib.h>
@@ -36,7 +36,6 @@ static strata_status end(void *user, const strata_packet *packet, strata_error *
     char key[STRATA_STORE_KEY_BYTES + 1];
     strata_store_request request;
     strata_store_reply reply = {0};
-    strata_error told = {0};
     double seconds;
     t->n_packets++;
     if (!packet->type || packet->type >= STRATA_FRAME_TYPES) abort();
@@ -46,7 +45,7 @@ static strata_status end(void *user, const strata_packet *packet, strata_error *
             abort();
         free(again);
     }
-    if (!strata_answer_decode(t->payload, bytes, &told, &reply, err) && reply.n_value > bytes) abort();
+    if (!strata_reply_decode(t->payload, bytes, &reply, err) && reply.n_value > bytes) abort();
     free(reply.value);
     return STRATA_OK;
 }
