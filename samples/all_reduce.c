@@ -7,9 +7,9 @@
  *     strata launch -n 3 -- ./all_reduce          or mpirun, srun, torchrun --no-python */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <strata/cluster.h>
 #include <strata/cluster_spec.h>
+#include <string.h>
 
 #define TRY(call) \
     if (call) return fprintf(stderr, "all_reduce: %s\n", err.message), 1

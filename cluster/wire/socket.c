@@ -320,8 +320,9 @@ static strata_status shake_hands(strata_stream *stream, const char *address, con
         if (status == STRATA_PEER_LOST) return broke_off(&s, stream, address, why.message, out_again, n_refused, err);
         if (status) return strata_fail(err, STRATA_UNAVAILABLE, "%s: %s", address, why.message);
         if (!events) return STRATA_OK;
-        if (!ready(stream->fd, events, deadline))
-            return broke_off(&s, stream, address, strata_errno_text(errno), out_again, n_refused, err);
+        if (ready(stream->fd, events, deadline)) continue;
+        *out_again = true; /* a peer that is stopped refuses nobody */
+        return strata_fail(err, STRATA_TIMEOUT, "%s does not shake hands: %s", address, strata_errno_text(errno));
     }
 }
 
