@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Teaches: collectives between processes with the library strata_cluster alone, without the rest of Strata. Each process adds its
- * rank to a sum, and sends its neighbour a greeting.
+ * Teaches: collectives between processes with the library strata_cluster alone, without the rest of Strata. Each process adds
+ * its rank to a sum, and sends its neighbour a greeting.
  *
  *     cc all_reduce.c -o all_reduce $(pkg-config --cflags --libs strata-cluster)
  *     strata launch -n 3 -- ./all_reduce          or mpirun, srun, torchrun --no-python */

@@ -32,14 +32,14 @@ typedef enum strata_listen {
     STRATA_LISTEN_HOST,
     /* The first address of the host, or all addresses if that is not one of this machine, since it is the name of a service. */
     STRATA_LISTEN_SERVICE,
-    /* With a secret or `insecure`: all addresses, unless the host is an address or "localhost". On other hosts a name may stand for another address than on
-     * this one, whose own name is often 127.0.1.1. Otherwise as SERVICE. */
+    /* With a secret or `insecure`: all addresses, unless the host is an address or "localhost". On other hosts a name may stand
+     * for another address than on this one, whose own name is often 127.0.1.1. Otherwise as SERVICE. */
     STRATA_LISTEN_NAME
 } strata_listen;
 
 /* Listens on the host, or on the interface of the options, and the port ("0": any that is free). A host name that cannot be
- * resolved is tried again until the deadline. Fails: INVALID if the port is in use or may not be used, if the address is not one
- * of this host, or if other hosts can connect and the options have neither a secret nor `insecure`; UNAVAILABLE. */
+ * resolved is tried again until the deadline. Fails: INVALID if the port is in use or may not be used, if the address is not
+ * one of this host, or if other hosts can connect and the options have neither a secret nor `insecure`; UNAVAILABLE. */
 STRATA_MUST_USE strata_status strata_socket_listen(const strata_communicator_options *opts, const char *host, const char *port,
                                                    strata_listen where, double deadline, int *out_fd, strata_error *err);
 /* Finds the address of the network interface with this name. If `name` is an address, it is copied. Fails: UNAVAILABLE; the

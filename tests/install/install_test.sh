@@ -79,4 +79,5 @@ for header in "$prefix"/include/strata/*.h; do
     # shellcheck disable=SC2086
     c++ -x c++ -std=c++17 -Wpedantic $alone || { echo "$name does not compile alone as C++17"; exit 1; }
 done
-echo "installed, moved, and used by pkg-config (C, C++), find_package (shared, static), the cluster library alone; headers compile alone"
+echo "installed, moved, and used by pkg-config (C, C++) and find_package (shared, static), the cluster library also alone; " \
+    "headers compile alone"
