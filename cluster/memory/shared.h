@@ -24,7 +24,7 @@ typedef struct strata_shared {
 /* Creates the file. Its memory is reserved now, since otherwise the first access without memory would raise a signal. Fails:
  * UNSUPPORTED if there is too little memory; UNAVAILABLE. */
 STRATA_MUST_USE strata_status strata_shared_make(strata_shared *shared, size_t bytes, strata_error *err);
-/* Maps a file that another process created. Fails with UNAVAILABLE if there is none, or if its size is not within the limits. */
+/* Maps a file that another process created. Fails: UNAVAILABLE if there is none, or if its size is not within the limits. */
 STRATA_MUST_USE strata_status strata_shared_open(strata_shared *shared, const char *name, size_t least_bytes, size_t most_bytes,
                                                  strata_error *err);
 /* Removes the name. Existing mappings stay valid. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Messages between processes. Two processes have a connection for each direction, which is opened for the first message. The
- * loop's thread receives; it also sends what the socket does not accept at once. A message is a packet (wire/connection.h) whose
- * target is its communicator and whose sequence is its tag.
+ * loop's thread receives; it also sends what the socket does not accept at once. A message is a packet (wire/connection.h)
+ * whose target is its communicator and whose sequence is its tag.
  *
  * A connection that breaks is not opened again, since it is not known which messages have arrived: the rank at its other end
  * counts as gone. Every function must be called with the loop's lock held, unless its comment says otherwise. */

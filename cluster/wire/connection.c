@@ -403,8 +403,8 @@ static void begin_packet(strata_connection *c, strata_sending *s, const strata_p
     s->at = s->end = 0;
 }
 
-/* Puts as much of the packet as one frame takes into a block of shared memory. Returns the number of bytes; 0: there is no room,
- * or the packet is small. *out_place: where they are. */
+/* Puts as much of the packet as one frame takes into a block of shared memory. Returns the number of bytes; 0: there is no
+ * room, or the packet is small. *out_place: where they are. */
 static size_t put_frame(strata_connection *c, const strata_sending *s, uint32_t *out_place) {
     const bool in_place = c->reserved && s->n_parts == 2 && s->parts[1].iov_base == c->reserved && s->parts[0].iov_len > 0 &&
                           s->parts[0].iov_len <= STRATA_LINE_BYTES;

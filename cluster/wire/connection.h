@@ -36,8 +36,8 @@ typedef struct strata_packet {
     uint32_t target, n_unanswered;
     uint64_t sequence;
     size_t head_bytes, body_bytes;
-    /* The body, if the whole message is in memory that both sides map; else NULL. It is at a multiple of STRATA_LINE_BYTES, with
-     * the head before it. Valid until `end` returns, or longer: see `kept`. */
+    /* The body, if the whole message is in memory that both sides map; else NULL. It is at a multiple of STRATA_LINE_BYTES,
+     * with the head before it. Valid until `end` returns, or longer: see `kept`. */
     unsigned char *view;
 } strata_packet;
 
