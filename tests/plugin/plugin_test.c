@@ -453,6 +453,8 @@ Test(plugin, answers_that_break_a_rule_are_errors_that_name_it) {
     expect_failing("silent", STRATA_UNAVAILABLE, "gives no reason");
     expect_failing("support", STRATA_UNSUPPORTED, "a number that plugin.h does not have");
     expect_failing("ticket", STRATA_INTERNAL, "tickets must grow");
+    expect_failing("no-ticket", STRATA_INTERNAL, "run gave the ticket 0 after 0");
+    expect_failing("copies+no-ticket", STRATA_INTERNAL, "upload gave the ticket 0 after 0");
     expect_failing("input-null", STRATA_INTERNAL, "program_input of slot 0");
     expect_failing("input-odd", STRATA_INTERNAL, "aligned to 64");
     expect_failing("output-null", STRATA_INTERNAL, "program_output of slot 0");

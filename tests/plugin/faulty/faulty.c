@@ -13,7 +13,9 @@
  *     refuses           compile fails with UNSUPPORTED
  *     support           supports returns a value that plugin.h does not define
  *     parts             supports asks for the parts of every node
- *     ticket input-null input-odd output-null program-null buffer-null wrong
+ *     ticket            runs have the ticket 1
+ *     no-ticket         the ticket of a run, an upload, a download or a copy is not written
+ *     input-null input-odd output-null program-null buffer-null wrong
  *     hang              no run ends, so that wait times out
  *     hang-later:K      no run ends from the K-th wait on
  *     short             run leaves out the last element of an output
@@ -134,6 +136,7 @@ static void make_copies(void) {
 
 static strata_plugin_status copy_later(strata_plugin_device *device, void *to, const void *from, int64_t bytes,
                                        uint64_t *out_ticket) {
+    if (is("no-ticket")) return STRATA_PLUGIN_OK;
     if (n_later == MOST_LATER) make_copies();
     later[n_later].to = to;
     later[n_later].from = from;
@@ -348,12 +351,14 @@ static strata_plugin_status faulty_run(strata_plugin_program *program, int32_t f
     const float before = last ? *last : 0;
     const int skipped = is("skips") && program->n_steps > 1;
     program->n_steps -= skipped;
-    const strata_plugin_status status = run(program, first_slot, n, out_ticket, error);
+    uint64_t ticket = 0;
+    const strata_plugin_status status = run(program, first_slot, n, &ticket, error);
     program->n_steps += skipped;
     damage(program, first_slot);
-    if (!is("ticket")) begin_run(program, *out_ticket); /* Strata cannot wait for a run without a ticket */
+    /* Strata cannot wait for a run without a ticket. */
+    if (!is("ticket") && !is("no-ticket")) begin_run(program, ticket);
     if (last) *last = before;
-    if (is("ticket")) *out_ticket = 1;
+    if (!is("no-ticket")) *out_ticket = is("ticket") ? 1 : ticket;
     if (is("wrong") && program->outputs[first_slot]) *(float *)(void *)program->outputs[first_slot] += 1;
     return status;
 }
