@@ -64,6 +64,7 @@ LIMIT = 60  # the least number of seconds after which a suite counts as hanging
 SUITES = [
     ("core/base/json*", "base replay_json interchange data model"),
     ("core/base/*", "base resolver events data op run cli/usage model cluster"),
+    ("core/compile/collectives*", "compile pjrt pjrt/replicas model"),
     ("core/compile/*", "compile graph run op model conformance@host backend"),
     ("core/data/format/csv*", "data replay_csv cli/tables cli/own_data"),
     ("core/data/format/picture*", "data replay_picture cli/pictures"),
@@ -71,7 +72,7 @@ SUITES = [
     ("core/data/text/*", "data replay_tokenizer cli/own_data cli/tables"),
     ("core/data/*", "data threads_dataset replay_npz replay_npy replay_idx replay_safetensors cli/data model cli/own_data"
      " cli/tables"),
-    ("core/events/*", "events model cli/log cli/plot cli/graph python/python"),
+    ("core/events/*", "events alloc=alloc/r* model cli/log cli/plot cli/graph python/python"),
     ("core/graph/*", "graph op compile run model conformance@host alloc"),
     ("core/interchange/onnx*", "interchange replay_onnx interchange/interchange interchange/endings interchange/pytorch"),
     ("core/interchange/c_*", "interchange interchange/c interchange/endings"),

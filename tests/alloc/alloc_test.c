@@ -300,8 +300,11 @@ static strata_status mnist_scenario(strata_error *err) {
     return STRATA_OK;
 }
 
-/* All kinds of records. After each, the thread that writes them is idle. */
+/* All kinds of records, in a folder of their own, since a file in the same folder needs another name. After each record the
+ * thread that writes it is idle. */
 static strata_status events_scenario(strata_error *err) {
+    static int n_runs;
+    char folder[32];
     static const float values[] = {0, 0.5f, 1, 0.25f};
     static const char *const inputs[] = {"x"};
     const strata_array picture = strata_array_view(f32, STRATA_SHAPE(2, 2, 1), (void *)values);
@@ -309,7 +312,8 @@ static strata_status events_scenario(strata_error *err) {
     const strata_event_node nodes[] = {{.name = "x", .op = "input", .dtype = f32, .shape = STRATA_SHAPE(2)},
                                        {.name = "y", .op = "neg", .inputs = inputs, .n_inputs = 1, .device = "host"}};
     strata_events *events = NULL;
-    STRATA_TRY(strata_events_create(test_path("events"), &events, err));
+    snprintf(folder, sizeof folder, "events%d", n_runs++);
+    STRATA_TRY(strata_events_create(test_path(folder), &events, err));
     strata_status status = strata_events_scalar(events, "loss", 1, 0.5, err);
     if (!status) status = strata_events_flush(events, err);
     if (!status) status = strata_events_histogram(events, "weights", 1, &picture, err);
