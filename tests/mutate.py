@@ -590,7 +590,7 @@ def unchanged(path):
 def judge(mutant, equivalent, most):
     start = time.monotonic()
     file = COPY / mutant.path
-    whole = (ROOT / mutant.path).read_text()
+    whole = (ROOT / mutant.path).read_text() if (ROOT / mutant.path).exists() else ""
     changed = mutant.applied(whole)
     if changed is None:
         mutant.verdict = "gone"
