@@ -14,6 +14,7 @@ import os
 import pathlib
 import pickle
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -54,6 +55,26 @@ class Declarations(unittest.TestCase):
             for name, rest in re.findall(r"STRATA_API[^;{]*?\b(strata_\w+)\(([^;]*)", text):
                 if "..." not in rest:
                     self.assertTrue(name in _native._table["functions"], f"{name} of {path.name}")
+
+    def test_constants_and_fields_are_those_of_the_compiler(self):
+        compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
+        if not compiler:
+            self.skipTest("there is no C compiler")
+        structs = {n: _native.ctype(n) for n, fields in _native._table["structs"].items() if fields is not None}
+        expected = {name: value for name, value in _native.constants.items()}
+        asked = {name: name for name in expected}
+        for name, kind in structs.items():
+            for field, *_ in kind._fields_:
+                asked[f"{name}.{field}"] = f"offsetof({name}, {field})"
+                expected[f"{name}.{field}"] = getattr(kind, field).offset
+        self.assertGreater(len(asked), 800)
+        lines = "".join(f'printf("%s %lld\\n", "{name}", (long long){value});' for name, value in asked.items())
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder + "/ask.c").write_text("#include <stddef.h>\n#include <stdio.h>\n#include <strata/strata.h>\n"
+                                                       f"int main(void) {{ {lines} }}\n")
+            subprocess.run([compiler, "-I", SOURCE / "include", "-o", folder + "/ask", folder + "/ask.c"], check=True)
+            told = subprocess.run([folder + "/ask"], check=True, capture_output=True, text=True).stdout.split()
+        self.assertEqual(dict(zip(told[::2], map(int, told[1::2]))), expected)
 
     def test_sizes_of_all_structs_are_the_library_s(self):
         structs = [n for n, fields in _native._table["structs"].items() if fields is not None]
