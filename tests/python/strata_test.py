@@ -94,6 +94,20 @@ class Declarations(unittest.TestCase):
         self.assertIn("has another strata_fit_options than this package", run.stderr)
 
 
+    def test_a_source_tree_needs_no_installation(self):
+        run = subprocess.run([sys.executable, "-c", "import strata; print(strata.__file__); print(strata.devices()[-1].id)"],
+                             capture_output=True, text=True,
+                             env={**os.environ, "PYTHONPATH": str(SOURCE / "include/python"), "STRATA_LIBRARY": _native._path})
+        self.assertEqual(run.stdout.split(), [str(SOURCE / "include/python/strata/__init__.py"), "host"], run.stderr)
+
+    def test_every_element_type_has_a_number_and_an_array(self):
+        for name in "f32", "f16", "bf16", "i32", "i64", "u8", "bool":
+            number = _native.dtype(name)
+            self.assertEqual(number, _native.constants[f"STRATA_DTYPE_{name.upper()}"])
+            self.assertEqual(_native.dtype(_native.dtype_of(number)), number)
+            self.assertEqual(_native.dtype_of(number).itemsize, {"i64": 8, "u8": 1, "bool": 1}.get(name, 4 if "32" in name else 2))
+
+
 class Drivers(unittest.TestCase):
     def test_limits_reach_the_library(self):
         with self.assertRaisesRegex(strata.InvalidError, "seconds is -1"):
@@ -298,6 +312,32 @@ class Callbacks(unittest.TestCase):
         self.assertLess(len(history.epoch), 300)
         self.assertEqual(stop.stopped_epoch, history.epoch[-1])
         self.assertEqual(model.sha256, best["sha"])
+
+    def test_every_callback_gets_its_logs(self):
+        calls = {}
+
+        def recorder(name):
+            return lambda *arguments: calls.setdefault(name, []).append(arguments)
+        names = [name for name in dir(callbacks.Callback) if name.startswith("on_")]
+        watcher = callbacks.LambdaCallback(**{name: recorder(name) for name in names})
+        model = small()
+        model.fit(X, Y, batch_size=150, verbose=0, callbacks=[watcher])
+        model.evaluate(X, Y, callbacks=[watcher])
+        model.predict(X, callbacks=[watcher])
+        self.assertEqual(sorted(calls), names)
+        for name in names:
+            for arguments in calls[name]:
+                self.assertIsInstance(arguments[-1], dict, name)
+                self.assertEqual(len(arguments), 2 if "epoch" in name or "batch" in name else 1, name)
+
+    def test_batches_begin_and_end_in_turn(self):
+        calls = []
+        small().fit(X, Y, batch_size=100, epochs=2, verbose=0, callbacks=[callbacks.LambdaCallback(
+            on_epoch_begin=lambda epoch, logs: calls.append(epoch),
+            on_train_batch_begin=lambda batch, logs: calls.append(f"begin {batch}"),
+            on_train_batch_end=lambda batch, logs: calls.append(f"end {batch}"))])
+        one = [f"{what} {batch}" for batch in range(3) for what in ("begin", "end")]
+        self.assertEqual(calls, [0, *one, 1, *one])
 
     def test_a_loss_that_is_not_finite_ends_the_training(self):
         for loss, ends in (1.0, False), (float("nan"), True), (float("inf"), True):
@@ -978,6 +1018,15 @@ class Data(unittest.TestCase):
             numpy.testing.assert_allclose([x for x, _ in data], records[:, 1:].reshape(2, 3, 32, 32).transpose(0, 2, 3, 1) / 255,
                                           rtol=1e-6)
 
+    def test_a_generator_may_be_a_method(self):
+        class Source:
+            def rows(self): return zip(X[:3], Y[:3])
+            def rows_of(self, epoch): return zip(X[epoch:epoch + 3], Y[epoch:epoch + 3])
+            __call__ = rows
+        for make in Source().rows, Source().rows_of, Source():
+            rows = [x for x, _ in strata.Dataset.from_generator(make)]
+            numpy.testing.assert_array_equal(rows, X[:3])
+
     def test_weights_of_examples_count(self):
         model = small()
         model.fit(X, Y, epochs=1, verbose=0)
@@ -998,6 +1047,13 @@ def encoded(number, value):
 
 
 class Graphs(unittest.TestCase):
+    def test_layers_without_names_are_numbered(self):
+        x = layers.Input(4)
+        y = layers.dense(3)(layers.dense(3)(layers.dense(3)(x)))
+        for model in strata.Model(inputs=x, outputs=y), strata.Model(x, y), strata.Model([x], [y]):
+            spec = json.loads(model.build(device="host").to_json())
+            self.assertEqual([row["name"] for row in spec["layers"]], ["dense", "dense_1", "dense_2"])
+
     def test_an_onnx_graph_gives_its_outputs_in_the_types_of_the_file(self):
         def of(name, kind):  # (2,3); kind: 1 FLOAT, 9 BOOL
             dims = b"".join(encoded(1, encoded(1, n)) for n in (2, 3))
@@ -1305,7 +1361,47 @@ class Calls(unittest.TestCase):
         self.assertAlmostEqual(model.learning_rate, 0.0025, 6)
 
 
+# Uses each method and each property of objects that are not created yet or are closed. Only exceptions of the package may come.
+ABSENT = """
+import inspect, sys
+import numpy, strata
+from strata import callbacks, layers
+x, folder = layers.Input(4), sys.argv[1]
+absent = {"sequential": strata.Sequential([layers.dense(3)]), "functional": strata.Model(x, layers.dense(3)(x))}
+closed = {"data": strata.Dataset.from_arrays(numpy.zeros((3, 2))), "device": strata.Device("host"),
+          "model": strata.Sequential([layers.dense(3)], 4).build(device="host"), "events": callbacks.Events(folder + "/events"),
+          "strategy": strata.Strategy("one_device", devices=["host"])}
+for one in closed.values():
+    one.close()
+for what, one in {**absent, **closed}.items():
+    for name in sorted(set(dir(one)) - {"close", "fit", "from_json"}):
+        if name.startswith("_"):
+            continue
+        print(what, name, flush=True)
+        try:
+            method = getattr(one, name)
+            if inspect.isroutine(method):
+                needed = [p for p in inspect.signature(method).parameters.values()
+                          if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+                method(*(folder + "/x.strata" if "path" in p.name else 1 for p in needed))
+        except (strata.Error, TypeError, AttributeError, ValueError, OSError):
+            pass
+print("all")
+"""
+
+
 class Errors(unittest.TestCase):
+    def test_objects_that_are_absent_or_closed_are_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = subprocess.run([sys.executable, "-c", ABSENT, folder], capture_output=True, text=True, timeout=300)
+        self.assertEqual((run.returncode, run.stdout.split("\n")[-2]), (0, "all"), run.stdout[-200:] + run.stderr[-800:])
+        with self.assertRaisesRegex(strata.InvalidError, "no input shape yet"):
+            strata.Sequential([layers.dense(3)]).to_json()
+        device = strata.Device("host")
+        device.close()
+        with self.assertRaisesRegex(strata.InvalidError, "this Device was closed"):
+            device.info
+
     def fails(self, kind, words, call):
         with self.assertRaisesRegex(kind, words) as caught:
             call()
