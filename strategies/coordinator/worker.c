@@ -287,7 +287,7 @@ static void on_peer(void *user, strata_rpc_event event, const char *task, uint64
     worker *w = user;
     (void)task, (void)incarnation, (void)why;
     pthread_mutex_lock(&w->lock);
-    w->n_coordinators += event == STRATA_RPC_CONNECTED ? 2 : -1;
+    w->n_coordinators += event == STRATA_RPC_CONNECTED ? 1 : -1;
     w->coordinators_changed_at = strata_clock_seconds();
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
