@@ -193,6 +193,8 @@ OPERATORS = {"+": "-", "-": "+", "*": "/", "/": "*", "%": "*", "//": "*", "<<": 
 MESSAGES = re.compile(r"strata_(fail|format|text_\w+|log\w*|warn\w*)$|(f|s|sn|v|vsn)?printf$|assert$|_Static_assert$|warn\w*$")
 # What is not freed changes no result; AddressSanitizer finds it.
 FREES = re.compile(r"free|destroy|finish|release|close|clear|unmap|abandon")
+# Calls whose first arguments may be swapped.
+SYMMETRIC = re.compile(r"strata_(add|mul|equal|not_equal)$|\w+_equal$|fmaxf?$|fminf?$")
 DECLARES = set("""const static return else do typedef extern goto case default if for while switch break continue struct enum
     union def class import from global nonlocal assert raise pass del with try except finally elif yield lambda""".split())
 ASSIGNS = {"(", "=", ".", "->", "[", "++", "--", "+=", "-=", "*=", "/=", "|=", "&="}
@@ -331,7 +333,7 @@ def mutants_of(path, text):
             if end:
                 found.append(("statement", token.start, tokens[end - 1].end, "pass" if python else "{}"))
         called = token.kind == "name" and after.text == "(" and token.text not in DECLARES and token.text != "calloc"
-        if called and before.kind != "name" and before.text != "*":
+        if called and before.kind != "name" and before.text != "*" and not SYMMETRIC.match(token.text):
             given = arguments(tokens, i + 1)
             for (a0, a1), (b0, b1) in zip(given, given[1:]):
                 if text[a0:a1] != text[b0:b1] and "=" not in text[a0:b1]:
