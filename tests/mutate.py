@@ -80,7 +80,7 @@ SUITES = [
     ("core/layer/*", "layer model interchange interchange/endings interchange/c cli/inspect cli/print"),
     ("core/loss/*", "model layer strategies"),
     ("core/metric/*", "model strategies cli/train"),
-    ("core/model/*", "model interchange strategies alloc crash cli/checkpoint cli/callbacks"),
+    ("core/model/*", "model interchange cluster=over_workers/* strategies alloc crash cli/checkpoint cli/callbacks"),
     ("core/op/*", "op conformance=conformance_ops/l* compile layer graph conformance@host model alloc"),
     ("core/optimizer/*", "op model strategies"),
     ("core/run/*", "run op compile plugin model conformance@host strategies alloc backend"),
