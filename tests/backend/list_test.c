@@ -264,8 +264,8 @@ Test(list, tiles_of_matrix_units_are_as_their_kernels_need_them) {
                     cr_expect(m * steps / 2 % own == 0 && columns * steps / 2 % own == 0, "%s", found[i].name);
                     cr_expect(own % (steps / 2) == 0 && own % (m / 2) == 0 && own % (columns / 2) == 0, "%s", found[i].name);
                     strata_units_launch(&h->limits, c, &product, &found[i], false, &launch);
-                    cr_expect_eq(launch.local[0], own);
-                    cr_expect_eq(launch.global[0], own * ((999 / m + 1) * (999 / columns + 1)));
+                    cr_expect_eq((uint32_t)launch.local[0], own);
+                    cr_expect_eq(launch.global[0], (int64_t)own * ((999 / m + 1) * (999 / columns + 1)));
                 }
                 hand_finish(h);
             }

@@ -105,7 +105,8 @@ class Declarations(unittest.TestCase):
             number = _native.dtype(name)
             self.assertEqual(number, _native.constants[f"STRATA_DTYPE_{name.upper()}"])
             self.assertEqual(_native.dtype(_native.dtype_of(number)), number)
-            self.assertEqual(_native.dtype_of(number).itemsize, {"i64": 8, "u8": 1, "bool": 1}.get(name, 4 if "32" in name else 2))
+            size = {"i64": 8, "u8": 1, "bool": 1}.get(name, 4 if "32" in name else 2)
+            self.assertEqual(_native.dtype_of(number).itemsize, size)
 
 
 class Drivers(unittest.TestCase):
@@ -117,9 +118,9 @@ class Drivers(unittest.TestCase):
 
     def test_a_driver_that_hangs_ends_the_process_with_the_code_of_the_command(self):
         for status, code in (("TIMEOUT", 163), ("DEVICE_LOST", 160), ("INTERNAL", 1)):
-            done = subprocess.run([sys.executable, "-c", "import strata, sys\n"
-                                   f"sys.modules['strata.devices']._end_process({_native.constants[f'STRATA_{status}']}, 'why')"],
-                                  capture_output=True, text=True)
+            number = _native.constants[f"STRATA_{status}"]
+            program = f"import strata, sys; sys.modules['strata.devices']._end_process({number}, 'why')"
+            done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stderr), (code, "strata: why\n"))
 
 
@@ -1015,8 +1016,8 @@ class Data(unittest.TestCase):
             pathlib.Path(folder + "/test_batch.bin").write_bytes(records.tobytes())
             data = strata.Dataset.cifar10(folder, "test")
             self.assertEqual([int(y) for _, y in data], [7, 2])
-            numpy.testing.assert_allclose([x for x, _ in data], records[:, 1:].reshape(2, 3, 32, 32).transpose(0, 2, 3, 1) / 255,
-                                          rtol=1e-6)
+            pixels = records[:, 1:].reshape(2, 3, 32, 32).transpose(0, 2, 3, 1)
+            numpy.testing.assert_allclose([x for x, _ in data], pixels / 255, rtol=1e-6)
 
     def test_a_generator_may_be_a_method(self):
         class Source:
