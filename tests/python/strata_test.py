@@ -1076,6 +1076,23 @@ class Graphs(unittest.TestCase):
                 numpy.testing.assert_array_equal(got["d"], a < b)
 
 
+    def test_an_onnx_node_without_its_input_is_told_apart_from_a_cycle(self):
+        def of(name):
+            return encoded(1, name) + encoded(2, encoded(1, encoded(1, 1) + encoded(2, encoded(1, encoded(1, 2)))))
+
+        def node(given, output):
+            return encoded(1, encoded(1, given) + encoded(2, output) + encoded(4, "Neg"))
+        for nodes, words in ((node("y", "y"), "out of order, or there is a cycle"),
+                             (node("z", "y") + node("x", "z"), "out of order, or there is a cycle"),
+                             (node("z", "y"), 'there is no "z"')):
+            graph = nodes + encoded(2, "g") + encoded(11, of("x")) + encoded(12, of("y"))
+            with tempfile.TemporaryDirectory() as folder:
+                path = folder + "/graph.onnx"
+                pathlib.Path(path).write_bytes(encoded(1, 8) + encoded(8, encoded(2, 17)) + encoded(7, graph))
+                with self.assertRaisesRegex(strata.Error, words):
+                    strata.load(path, whole=True).predict(X[0, :2])
+
+
 class Foreign:
     """An array of another framework, as far as DLPack shows it."""
 
