@@ -153,8 +153,8 @@ STRATA_MUST_USE strata_status strata_executable_device_cost(const strata_executa
                                                             strata_device_cost *out_cost, strata_error *err);
 
 /* Lets the device compare nodes of the program with the references (strata_device_api.check), on the values of the next run of
- * the slot, which was acquired and whose inputs are written; or compares a run with the device's referee. seconds: about how long that may take; it determines the share of
- * the nodes, which `random` chooses. */
+ * the slot, which was acquired and whose inputs are written; or compares a run with the device's referee. seconds: about how long
+ * the former may take; it determines the share of the nodes, which `random` chooses. */
 STRATA_MUST_USE strata_status strata_executable_recheck(strata_executable *executable, int slot, double seconds,
                                                         uint32_t random, strata_error *err);
 

@@ -389,7 +389,7 @@ class Net:
             r["heads"], r.get("key_dim") or x.shape[-1] // r["heads"], use_bias=not r.get("no_bias"), dtype=self.dtype), x)
         causal, t = bool(r.get("causal")), x.shape[1]
         if TENSORFLOW and t == r["heads"] and layer.key_dim == 1 and not r.get("no_bias"):
-            raise Unable("on TensorFlow keras.ops.add adds a bias of (heads, 1) to (examples, places, heads, 1) along the places")
+            raise Unable("on TensorFlow keras.ops.add adds a bias of (heads, 1) along the places if there are as many")
         if mask is None:
             return layer(x, x, use_causal_mask=causal), None
         keys = numpy.broadcast_to(ops.convert_to_numpy(mask)[:, None, :], (x.shape[0], t, t))
@@ -461,18 +461,18 @@ class Written:
     2017, 2020); and PyTorch's SGD with momentum, whose velocity is that of the gradients, without the learning rate."""
 
     def __init__(self, name, o, random):
-        """random: for a run with noise. A gradient that is 0 but for rounding may be exactly 0 in one program and not in another,
-        for which lars has different formulas. Such a run uses one of them for all."""
+        """random: for a run with noise. A gradient that is 0 but for rounding may be exactly 0 in one program and not in
+        another, for which lars has different formulas. Such a run uses one of them for all."""
         self.name, self.o, self.slots, self.t = name, o, {}, 0
         self.least, self.zero = (0, True) if random is None else (1e-6, random.random() < 0.5)
 
     def apply(self, rate, grads, variables):
         o, self.t = self.o, self.t + 1
         clip, norm, whole = o.get("clip_value"), o.get("clip_norm"), o.get("clip_global_norm")
-        grads = [ops.convert_to_numpy(g).astype("float64") for g in grads]
+        grads = [ops.convert_to_numpy(g) for g in grads]
         every = numpy.sqrt(sum((g * g).sum() for g in grads))
         for v, g in zip(variables, grads):
-            w = ops.convert_to_numpy(v.value).astype("float64")
+            w = ops.convert_to_numpy(v.value)
             if clip:
                 g = numpy.clip(g, -clip, clip)
             if norm:
@@ -493,7 +493,7 @@ class Written:
                 w = w - rate * (g + o["momentum"] * m if o.get("nesterov") else m)
             else:
                 b1, b2 = o.get("beta1", 0.9), o.get("beta2", 0.999)
-                m, s = b1 * m + (1 - b1) * g, b2 * s + (1 - b2) * g * g
+                m, s = m + (1 - b1) * (g - m), s + (1 - b2) * (g * g - s)  # as Keras' Adam
                 with numpy.errstate(all="ignore"):
                     d = (m / (1 - b1 ** self.t)) / (numpy.sqrt(s / (1 - b2 ** self.t)) + o.get("epsilon", 1e-7))
                 d = d + o.get("weight_decay", 0) * w
@@ -514,6 +514,8 @@ class OfKeras:
             get.update({"beta_1": o.get("beta1", 0.9), "beta_2": o.get("beta2", 0.999)})
         if name == "adagrad":
             get["initial_accumulator_value"] = o.get("accumulator", 0.1)
+        if not TENSORFLOW and 0 in (get.get("beta_2"), get.get("rho")):
+            raise Unable("on PyTorch Keras computes beta2 v + (1 - beta2) g^2, which has other rounding for beta2 0")
         kind = {"sgd": K.SGD, "adam": K.Adam, "adamw": K.AdamW, "rmsprop": K.RMSprop, "adagrad": K.Adagrad}[name]
         self.optimizer = kind(learning_rate=0.1, **get, **clips)
 
