@@ -44,7 +44,8 @@ OWN = [
 ]
 # What a README's reader has done before, by another README.
 BEFORE = {
-    "core/interchange/README.md": ["strata train flowers.csv --save flowers.strata", "strata convert flowers.strata model.keras"],
+    "core/interchange/README.md": [
+        "strata train flowers.csv --save flowers.strata", "strata convert flowers.strata model.keras"],
     "samples/systolic/tests/README.md": [
         "cmake -S samples/systolic -B build/systolic -DCMAKE_PREFIX_PATH=PREFIX && cmake --build build/systolic"],
 }
@@ -68,7 +69,7 @@ LEFT_OUT = [
     ("", r"--hosts a:2|--cluster a:2222|--cluster C ", "it needs other hosts; tests/cli/launch_hosts tests run it on loopback"),
     ("core/data/format", r"arrow|STRATA_PARQUET", "it fetches a package; tests/cli/parquet_test.sh reads what pandas wrote"),
     ("", r"^mpirun", "tests/cluster has the tests that need an MPI"),
-    ("", r"--plugin FILE|--plugin pjrt:|samples/imdb/lstm.json", "it needs a vendor's plugin, or data that are fetched; tests/cli has tests with both"),
+    ("", r"--plugin FILE|--plugin pjrt:|imdb/lstm.json", "it needs a vendor's plugin or fetched data; tests/cli has tests"),
     ("", r"STRATA_TEST_DEVICES=", "it runs a whole suite"),
 ]
 NO_COMPARISON = [r"^strata devices", r"^strata plot", r"^strata tune", r"^strata serve"]  # machines and short runs differ
@@ -247,7 +248,8 @@ def main():
             LEFT_OUT.append(("", r"^\$.PYTHON", "Python has no numpy (python3-numpy)"))
         environment = dict(os.environ, PATH=f"{prefix}/bin:{os.environ['PATH']}", LD_LIBRARY_PATH=str(library),
                            PKG_CONFIG_PATH=f"{library}/pkgconfig", CMAKE_PREFIX_PATH=str(prefix),
-                           PYTHONPATH=f"{source}/include/python", STRATA_LIBRARY=f"{library}/libstrata.so", PYTHON=python or "", BUILD=str(build))
+                           PYTHONPATH=f"{source}/include/python", STRATA_LIBRARY=f"{library}/libstrata.so",
+                           PYTHON=python or "", BUILD=str(build))
         pristine = work / "pristine"
         for name in listed:
             if (source / name).is_file():
