@@ -22,4 +22,5 @@ static strata_tensor *share(const strata_strategy *strategy, int device, strata_
 
 const strata_step_exchanges strata_exchanges_through_one = {.sum = sum, .share = share};
 
-const strata_strategy_kind strata_strategy_central_storage = {.name = "central_storage", .most_devices = -1, .central = true};
+const strata_strategy_kind strata_strategy_central_storage = {
+    .name = "central_storage", .most_devices = -1, .update = {.at = 1}};

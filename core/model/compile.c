@@ -378,7 +378,7 @@ static strata_status place(strata_model *model, strata_device *device, const str
     strata_strategy *strategy = opts ? opts->strategy : NULL;
     model->own.device = device;
     model->own.strategy =
-        (strata_strategy){.name = "one_device", .devices = &model->own.device, .n_devices = 1, .n_replicas = 1, .updater = -1};
+        (strata_strategy){.name = "one_device", .devices = &model->own.device, .n_devices = 1, .n_replicas = 1};
     strata_dtype precision;
     STRATA_TRY(choose_precision(model, opts, &precision, err));
     STRATA_TRY(check_precision(strategy ? strategy : &model->own.strategy, precision, err));

@@ -165,11 +165,11 @@ static int n_devices(const strata_strategy *strategy) {
  * differ, and those of the first worker count. */
 static void place_update(division *v) {
     const strata_strategy *strategy = v->model->strategy;
-    if (strategy->updater >= 0)
-        v->update = strata_placement_at(v->whole, 0, strategy->workers.first_replica + strategy->updater);
+    v->update = strategy->update;
+    if (v->update.at) v->update.coordinates[0] += strategy->workers.first_replica;
     v->slots = v->update;
     v->update.own = strategy->workers.mixed;
-    if (strategy->updater < 0) v->slots.own = v->update.own;
+    if (!strategy->update.at) v->slots.own = v->update.own;
 }
 
 /* Predictions are those of the device's examples. The sums of an evaluation are added up by the host. */
@@ -178,8 +178,8 @@ static strata_placement output_of(const division *v, strata_program_kind kind) {
     return own                               ? v->own
            : kind == STRATA_PROGRAM_PREDICT  ? v->examples
            : kind == STRATA_PROGRAM_EVALUATE ? v->partial
-           : v->model->strategy->updater < 0 ? v->whole
-                                             : v->slots;
+           : v->model->strategy->update.at   ? v->slots
+                                             : v->whole;
 }
 
 /* Divides the step among the program's parts [first, first + n). */

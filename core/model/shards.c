@@ -11,7 +11,7 @@
 /* The reason why updates cannot be sharded under this strategy; NULL: they can. */
 static const char *obstacle(const strata_strategy *strategy, bool sparse) {
     if (strategy->average) return "the strategy's replicas make updates of their own";
-    if (strategy->updater >= 0) return "one device makes the update for all";
+    if (strategy->update.at) return "one device makes the update for all";
     if (sparse) return "the model has sparse parameters";
     return NULL;
 }

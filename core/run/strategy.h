@@ -6,6 +6,7 @@
 #define STRATA_CORE_STRATEGY_H
 
 #include "core/compile/collectives.h"
+#include "core/graph/placement.h"
 #include "core/op/communication.h"
 #include "core/run/cross_device.h"
 #include "strata/distribute.h"
@@ -123,8 +124,9 @@ struct strata_strategy {
     /* Owned: first one for each replica, then one that only stores and updates parameters, if there is one. */
     strata_device **devices;
     int n_devices, n_replicas;
-    /* The device that makes the update and sends the parameters to the others; -1: each updates its own copy. */
-    int updater;
+    /* Where this worker's updates are made, with slots and the epoch's sums: along its own devices, axis 0. {0}: each device
+     * updates its own copy. `at`: a device makes the update and sends the parameters to the others. */
+    strata_placement update;
     /* [n_replicas] The weights of the replicas' shares; NULL: equal shares. */
     int64_t *weights;
     /* The weights are adapted to the replicas' speeds. */
@@ -222,11 +224,11 @@ bool strata_strategy_has_own(const strata_strategy *strategy);
 
 /* Whether the device makes updates. */
 static inline bool strata_strategy_updates(const strata_strategy *strategy, int device) {
-    return strategy->updater < 0 || strategy->updater == device;
+    return !strategy->update.at || strategy->update.coordinates[0] == device;
 }
 /* The device from which variables are read: one that makes updates. */
 static inline int strata_strategy_root(const strata_strategy *strategy) {
-    return strategy->updater < 0 ? 0 : strategy->updater;
+    return strategy->update.coordinates[0];
 }
 
 #endif

@@ -24,7 +24,7 @@ static strata_status choose(const strata_device_info *rows, int n_rows, strata_d
 }
 
 const strata_strategy_kind strata_strategy_parameter_server = {
-    .name = "parameter_server", .most_devices = 1, .servers = true, .choose = choose};
+    .name = "parameter_server", .most_devices = 1, .mesh = STRATA_MESH_OF_TASK, .choose = choose};
 
 /* ---- options ---- */
 

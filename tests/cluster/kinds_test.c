@@ -13,7 +13,7 @@
 
 typedef struct layout {
     /* [workers] The device that makes the updates; -1: each does. */
-    int updaters[2];
+    int at[2];
     /* Worker 0's values count. */
     bool mixed;
 } layout;
@@ -32,12 +32,13 @@ typedef struct kinds_case {
 static strata_status open_kinds(strata_communicator *comm, const kinds_case *c, strata_strategy **out, strata_error *err) {
     STRATA_TRY(open_strategy(comm, 2, out, err));
     strata_strategy *strategy = *out;
-    strategy->updater = c->how.updaters[strata_communicator_rank(comm)];
+    const int at = c->how.at[strata_communicator_rank(comm)];
+    strategy->update = at < 0 ? (strata_placement){0} : strata_placement_at((strata_placement){0}, 0, at);
     strategy->workers.mixed = c->how.mixed;
     strategy->by_roles = c->by_roles;
-    strategy->exchanges = c->how.mixed             ? &strata_exchanges_of_chief
-                          : strategy->updater >= 0 ? &strata_exchanges_through_one
-                                                   : &strata_exchanges_to_all;
+    strategy->exchanges = c->how.mixed          ? &strata_exchanges_of_chief
+                          : strategy->update.at ? &strata_exchanges_through_one
+                                                : &strata_exchanges_to_all;
     return STRATA_OK;
 }
 

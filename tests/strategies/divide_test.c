@@ -87,7 +87,7 @@ static strata_registry *own_layers(void) {
 
 /* Which of three devices makes the updates, and whether the last one only does that. */
 typedef struct layout {
-    int updater;
+    int updates;
     bool stores;
 } layout;
 
@@ -121,7 +121,7 @@ typedef struct outcome {
 static strata_strategy *make_strategy(const layout *how) {
     strata_strategy *strategy = test_strategy("mirrored", (const char *[]){"host", "host", "host", NULL}, false);
     if (!how) return strategy;
-    strategy->updater = how->updater;
+    strategy->update = strata_placement_at(strategy->update, 0, how->updates);
     strategy->n_replicas -= how->stores;
     strategy->exchanges = &strata_exchanges_through_one;
     return strategy;
