@@ -18,6 +18,9 @@
 #include "core/model/step.h"
 #include "core/op/ops.h"
 
+/* The mesh of a worker of parameter_server: the worker, which computes, and the servers, where its gradients are placed. */
+enum { N_WITH_SERVERS = 2, SERVERS = 1 };
+
 typedef struct division {
     const strata_model *model;
     strata_mesh mesh;
@@ -27,21 +30,28 @@ typedef struct division {
     /* Each device trains with variables of its own, whose placement this is. */
     bool has_own;
     strata_placement own;
+    /* Each device also has numbers of its own: how many examples and batches it accumulated. */
+    bool own_numbers;
     /* [parameters.n_blocks] With shards: how the slots of each block are divided. */
     strata_placement *shards;
     const strata_step *step;
 } division;
+
+/* Whether gradients are placed at servers: small ones are outputs, which the worker pushes in one message. */
+static bool gives_away(const strata_model *model) {
+    struct strata_gradient_bucket buckets[STRATA_MOST_BUCKETS];
+    return model->strategy->trainer->take && strata_model_list_buckets(model, buckets) > 0;
+}
 
 bool strata_model_is_divided(const strata_model *model, strata_program_kind kind) {
     const strata_strategy *strategy = model->strategy;
     const bool updates = kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_APPLY;
     /* The norms of parameters are computed from chunks (strata_segments), which cannot be divided between two parameters. */
     if (updates && model->shards.n && model->optimizer_kind->whole_parameters) return false;
-    /* Replicas with parameters of their own accumulate gradients alone, and their average is built for each of them. */
-    const bool alone = kind == STRATA_PROGRAM_ACCUMULATE || strata_program_is_without_batch(kind);
-    if (alone && strata_strategy_has_own(strategy)) return false;
     const bool several = strata_strategy_num_replicas_in_sync(strategy) > 1 || strategy->n_devices > 1;
-    return kind != STRATA_PROGRAM_GRADIENTS && several && !strategy->trainer && !strategy->by_roles;
+    if (strategy->by_roles) return false;
+    if (strategy->trainer) return kind == STRATA_PROGRAM_GRADIENTS && gives_away(model);
+    return several && kind != STRATA_PROGRAM_GRADIENTS && kind != STRATA_PROGRAM_AVERAGE;
 }
 
 /* ---- placements ---- */
@@ -90,10 +100,10 @@ static const strata_placement *place(void *user, const strata_tensor *leaf) {
     if (leaf->op == &strata_op_read && v->has_own) return &v->own;
     if (leaf->op == &strata_op_read) return place_variable(v, ((const strata_read_attrs *)leaf->attrs)->variable);
     const strata_input_kind kind = strata_model_input_kind(((const strata_input_attrs *)leaf->attrs)->name);
-    return kind == STRATA_INPUT_COPIED     ? &v->whole
-           : kind == STRATA_INPUT_EXAMPLES ? &v->examples
-           : v->has_own                    ? &v->own
-                                           : &v->partial;
+    return kind == STRATA_INPUT_EXAMPLES                                   ? &v->examples
+           : v->own_numbers || (v->has_own && kind != STRATA_INPUT_COPIED) ? &v->own
+           : kind == STRATA_INPUT_COPIED                                   ? &v->whole
+                                                                           : &v->partial;
 }
 
 /* The variable of another replica that has the same place as one of the replica that makes updates, or as an accumulated one
@@ -157,6 +167,7 @@ static int64_t compiled_examples(const strata_model_program *program, int part) 
 
 /* The devices of all workers. */
 static int n_devices(const strata_strategy *strategy) {
+    if (strategy->trainer) return N_WITH_SERVERS;
     return strata_strategy_num_replicas_in_sync(strategy) + strategy->n_devices - strategy->n_replicas;
 }
 
@@ -164,6 +175,7 @@ static int n_devices(const strata_strategy *strategy) {
  * differ, and those of the first worker count. */
 static void place_update(division *v) {
     const strata_strategy *strategy = v->model->strategy;
+    if (strategy->trainer) v->update = strata_placement_at(v->whole, 0, SERVERS);
     if (strategy->updater >= 0)
         v->update = strata_placement_at(v->whole, 0, strategy->workers.first_replica + strategy->updater);
     v->slots = v->update;
@@ -180,6 +192,16 @@ static strata_placement output_of(const division *v, strata_program_kind kind) {
                                              : v->slots;
 }
 
+/* How the outputs of a step are placed: its output, and the scores of its examples; or its sums, the gradients of its block, and
+ * the changes of its states. */
+static void place_outputs(const division *v, strata_program_kind kind, strata_placement placements[3]) {
+    const bool gradients = kind == STRATA_PROGRAM_GRADIENTS;
+    int n = 0;
+    if (v->step->output || gradients) placements[n++] = gradients ? v->partial : output_of(v, kind);
+    placements[n++] = gradients ? v->update : v->examples;
+    placements[n] = v->own;
+}
+
 /* idle: [n_parts] whether the device only stores parameters. */
 static strata_status divide(const strata_model *model, const strata_model_program *program, strata_step *step,
                             const int64_t *lengths, const bool *idle, strata_partition **out_partition, strata_error *err) {
@@ -189,37 +211,37 @@ static strata_status divide(const strata_model *model, const strata_model_progra
                   .mesh = {.n_axes = 1, .axes = {{"data", n_devices(strategy)}}},
                   .examples = {.dims = {split}},
                   .partial = {.partial = 1},
-                  .has_own = strata_strategy_has_own(strategy) && program->kind == STRATA_PROGRAM_TRAIN,
+                  .has_own = strata_strategy_has_own(strategy) && !strata_program_computes_only(program->kind),
                   .own = {.own = 1},
                   .step = step};
+    v.own_numbers = v.has_own && program->kind == STRATA_PROGRAM_APPLY;
     place_update(&v);
     STRATA_TRY(place_shards(&v, err));
-    strata_tensor *outputs[2] = {step->output};
-    strata_placement placements[2] = {output_of(&v, program->kind), v.examples};
-    int n = step->output != NULL;
-    if (step->scores) {
-        placements[n] = v.examples;
-        outputs[n++] = step->scores;
-    }
-    const strata_partition_options opts = {.mesh = &v.mesh,
-                                           .first = strategy->workers.first_replica,
-                                           .n = program->n_parts,
-                                           .own_statistics = true,
-                                           .own_sums = v.has_own,
-                                           .counts = program->contributes,
-                                           .place = place,
-                                           .variable = variable_of,
-                                           .part_variable = model->shards.n ? shard_of : NULL,
-                                           .update = v.has_own ? NULL : &v.update,
-                                           .each_worker_updates = strata_strategy_has_workers(strategy),
-                                           .idle = idle,
-                                           .user = &v,
-                                           .whole_sums = strata_step_needs_all_gradients(model),
-                                           .outputs = outputs,
-                                           .placements = placements,
-                                           .n_outputs = n,
-                                           .updates = step->updates,
-                                           .n_updates = step->n_updates};
+    strata_tensor *own[2];
+    strata_placement placements[3];
+    int n;
+    strata_tensor *const *outputs = strata_step_outputs(step, own, &n);
+    place_outputs(&v, program->kind, placements);
+    const strata_partition_options opts = {
+        .mesh = &v.mesh,
+        .first = strategy->workers.first_replica,
+        .n = program->n_parts,
+        .own_statistics = true,
+        .own_sums = v.has_own,
+        .counts = strata_program_is_without_batch(program->kind) ? NULL : program->contributes,
+        .place = place,
+        .variable = variable_of,
+        .part_variable = model->shards.n ? shard_of : NULL,
+        .update = v.has_own ? NULL : &v.update,
+        .each_worker_updates = strata_strategy_has_workers(strategy),
+        .idle = idle,
+        .user = &v,
+        .whole_sums = strata_step_needs_all_gradients(model),
+        .outputs = outputs,
+        .placements = placements,
+        .n_outputs = n,
+        .updates = step->updates,
+        .n_updates = step->n_updates};
     return strata_partition_create(&opts, out_partition, err);
 }
 
@@ -243,12 +265,13 @@ static bool can_divide(const strata_step *step, int64_t batch) {
 strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_step *step,
                                   strata_partition **out_partition, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
-    strata_step_role role = {.replica = strata_strategy_root(model->strategy),
-                             .form = program->form,
-                             .updates = true,
-                             .exchanges = !strata_strategy_has_own(model->strategy),
-                             .has_replicas = strata_strategy_num_replicas_in_sync(model->strategy) > 1,
-                             .whole = true};
+    strata_step_role role = {
+        .replica = strata_strategy_root(model->strategy),
+        .form = program->form,
+        .updates = true,
+        .exchanges = !strata_strategy_has_own(model->strategy),
+        .has_replicas = !model->strategy->trainer && strata_strategy_num_replicas_in_sync(model->strategy) > 1,
+        .whole = true};
     *out_partition = NULL;
     const size_t n = (size_t)n_devices(model->strategy);
     int64_t *lengths = calloc(n, sizeof *lengths);
@@ -261,7 +284,6 @@ strata_status strata_model_divide(strata_model *model, const strata_model_progra
     for (int r = 0; r < program->n_parts; r++) {
         idle[r] = r >= model->strategy->n_replicas;
         if (!idle[r]) role.batch += lengths[workers->first_replica + r] = compiled_examples(program, r);
-        role.idle |= strata_strategy_has_own(model->strategy) && !program->parts[r].n;
     }
     strata_status status = strata_step_build(step, model, program->kind, role, NULL, err);
     if (!status && can_divide(step, role.batch)) {
