@@ -144,7 +144,7 @@ static strata_status note_exchange(partitioner *p, const strata_tensor *value, c
 static void contribute(partitioner *p, const strata_tensor *value, form *f, unsigned axes) {
     for (int d = 0; d < p->n_devices; d++) {
         const strata_channel channel = channel_of(p, axes, d);
-        bool any = false;
+        bool any = p->opts->idle && p->opts->idle[d];
         for (int other = 0; other < p->n_devices && !any; other++)
             any = f->tensors[other] && channel_of(p, axes, other).id == channel.id;
         if (!any) tensor_of(p, value, f, d);
@@ -765,7 +765,7 @@ static strata_status add_leaf(partitioner *p, const strata_tensor *node, strata_
     for (int d = 0; d < p->n_devices; d++) {
         strata_graph *graph = graph_of(p, d);
         const strata_shape shape = part_of(p, node, placement, d, NULL);
-        const bool is_idle = placement->partial && p->opts->idle && p->opts->idle[d];
+        const bool is_idle = (placement->partial | placement->own) && p->opts->idle && p->opts->idle[d];
         const bool is_given = strata_shape_elements(shape) > 0;
         if (!has(p, placement, d) || is_idle || (node->op == &strata_op_input && !is_given)) continue;
         if (node->op == &strata_op_read) {
@@ -1050,6 +1050,22 @@ static void ask(partitioner *p, const strata_tensor *value, strata_placement *wa
     p->wanted[id] = wanted;
 }
 
+/* The split whose pieces have `to` elements where those of `split` have `from`. False: there is none. */
+static bool in_units(partitioner *p, const strata_dim_split *split, int64_t from, int64_t to, strata_dim_split *out_split) {
+    const int n = strata_dim_split_n_pieces(p->mesh, split);
+    *out_split = *split;
+    if (!split->n_axes || from == to) return true;
+    int64_t *lengths = new_lengths(p, n);
+    bool fits = lengths != NULL;
+    for (int k = 0; k < n && fits; k++) {
+        fits = split->lengths[k] % from == 0;
+        lengths[k] = split->lengths[k] / from * to;
+    }
+    out_split->lengths = lengths;
+    if (!fits) *out_split = (strata_dim_split){0};
+    return fits;
+}
+
 /* How operand i is divided if the result is divided as `result`; NULL: it is not. */
 static strata_status wanted_of_operand(partitioner *p, const strata_tensor *node, const strata_factors *factors, int i,
                                        const strata_placement *result, strata_placement **out_wanted, strata_error *err) {
@@ -1059,12 +1075,12 @@ static strata_status wanted_of_operand(partitioner *p, const strata_tensor *node
     *out_wanted = NULL;
     if (!wanted) return no_memory(err);
     for (int d = 0; d < shape.rank; d++)
-        for (int k = 0; k < node->shape.rank; k++)
-            if (factors->inputs[i].factor[d] >= 0 && factors->inputs[i].factor[d] == factors->result.factor[k] &&
-                factors->inputs[i].unit[d] == 1 && factors->result.unit[k] == 1 && result->dims[k].n_axes) {
-                wanted->dims[d] = result->dims[k];
-                any = true;
-            }
+        for (int k = 0; k < node->shape.rank; k++) {
+            if (factors->inputs[i].factor[d] < 0 || factors->inputs[i].factor[d] != factors->result.factor[k]) continue;
+            const bool fits =
+                in_units(p, &result->dims[k], factors->result.unit[k], factors->inputs[i].unit[d], &wanted->dims[d]);
+            any |= fits && result->dims[k].n_axes;
+        }
     const int axis = concat_axis(node);
     if (axis >= 0 && result->dims[axis].n_axes) {
         int64_t begin = 0;
@@ -1093,7 +1109,10 @@ static const strata_placement *placement_of_update(const partitioner *p, const s
 static strata_status ask_operands(partitioner *p, const strata_tensor *node, strata_error *err) {
     const bool updates = node->op->flags & STRATA_OP_UPDATE, completes = node->op->flags & STRATA_OP_COMMUNICATION;
     const strata_placement *result = completes ? NULL : updates ? placement_of_update(p, node) : p->wanted[node->id];
+    /* What is added up to something smaller may be divided or not: its sums are exchanged more cheaply. */
+    const bool may_differ = !p->opts->whole_sums && !result && !updates && !completes;
     strata_factors *factors = result ? strata_graph_alloc(p->memory, sizeof *factors) : NULL;
+    if (may_differ && !p->asked[node->id]) return STRATA_OK;
     if (result) {
         if (factors) factors->inputs = strata_graph_alloc(p->memory, (size_t)(node->n_inputs + 1) * sizeof *factors->inputs);
         if (!factors || !factors->inputs) return no_memory(err);
@@ -1101,6 +1120,7 @@ static strata_status ask_operands(partitioner *p, const strata_tensor *node, str
     }
     for (int i = 0; i < node->n_inputs; i++) {
         strata_placement *wanted = NULL;
+        if (may_differ && bytes_of(node) < bytes_of(node->inputs[i])) continue;
         if (result) STRATA_TRY(wanted_of_operand(p, node, factors, i, result, &wanted, err));
         ask(p, node->inputs[i], wanted);
     }

@@ -50,7 +50,8 @@ typedef struct strata_partition_options {
     const strata_placement *update;
     /* The devices that are not made here have coordinates of their own for updates, from which they get the new values. */
     bool each_worker_updates;
-    /* [n] True: the device is given no part of partial inputs and variables; NULL: every device is. */
+    /* [n] True: the device is given no part of inputs and variables that are partial or each device's own, and adds nothing to
+     * sums; NULL: every device is given its part. */
     const bool *idle;
     /* The device's variable, of the shape of its part, that stands for the variable of the graph. */
     strata_variable *(*variable)(void *user, strata_variable *whole, int device);

@@ -27,6 +27,10 @@ typedef struct division {
     /* How the examples are divided; copies on every device; a sum over the devices; where updates are made; where slots and the
      * epoch's sums are. */
     strata_placement examples, whole, partial, update, slots;
+    /* How what exact metrics need of the examples is divided: (n, examples). */
+    strata_placement scores;
+    /* There is one device, which computes from examples of its own. */
+    bool apart;
     /* Each device trains with variables of its own, whose placement this is. */
     bool has_own;
     strata_placement own;
@@ -45,9 +49,6 @@ static bool gives_away(const strata_model *model) {
 
 bool strata_model_is_divided(const strata_model *model, strata_program_kind kind) {
     const strata_strategy *strategy = model->strategy;
-    const bool updates = kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_APPLY;
-    /* The norms of parameters are computed from chunks (strata_segments), which cannot be divided between two parameters. */
-    if (updates && model->shards.n && model->optimizer_kind->whole_parameters) return false;
     const bool several = strata_strategy_num_replicas_in_sync(strategy) > 1 || strategy->n_devices > 1;
     if (strategy->by_roles) return false;
     if (strategy->trainer) return kind == STRATA_PROGRAM_GRADIENTS && gives_away(model);
@@ -100,10 +101,10 @@ static const strata_placement *place(void *user, const strata_tensor *leaf) {
     if (leaf->op == &strata_op_read && v->has_own) return &v->own;
     if (leaf->op == &strata_op_read) return place_variable(v, ((const strata_read_attrs *)leaf->attrs)->variable);
     const strata_input_kind kind = strata_model_input_kind(((const strata_input_attrs *)leaf->attrs)->name);
-    return kind == STRATA_INPUT_EXAMPLES                                   ? &v->examples
-           : v->own_numbers || (v->has_own && kind != STRATA_INPUT_COPIED) ? &v->own
-           : kind == STRATA_INPUT_COPIED                                   ? &v->whole
-                                                                           : &v->partial;
+    return kind == STRATA_INPUT_EXAMPLES                                                 ? &v->examples
+           : v->own_numbers || ((v->has_own || v->apart) && kind != STRATA_INPUT_COPIED) ? &v->own
+           : kind == STRATA_INPUT_COPIED                                                 ? &v->whole
+                                                                                         : &v->partial;
 }
 
 /* The variable of another replica that has the same place as one of the replica that makes updates, or as an accumulated one
@@ -185,7 +186,8 @@ static void place_update(division *v) {
 
 /* Predictions are those of the device's examples. The sums of an evaluation are added up by the host. */
 static strata_placement output_of(const division *v, strata_program_kind kind) {
-    return v->has_own                        ? v->own
+    const bool own = v->has_own || (v->apart && kind == STRATA_PROGRAM_EVALUATE);
+    return own                               ? v->own
            : kind == STRATA_PROGRAM_PREDICT  ? v->examples
            : kind == STRATA_PROGRAM_EVALUATE ? v->partial
            : v->model->strategy->updater < 0 ? v->whole
@@ -198,103 +200,150 @@ static void place_outputs(const division *v, strata_program_kind kind, strata_pl
     const bool gradients = kind == STRATA_PROGRAM_GRADIENTS;
     int n = 0;
     if (v->step->output || gradients) placements[n++] = gradients ? v->partial : output_of(v, kind);
-    placements[n++] = gradients ? v->update : v->examples;
+    placements[n++] = gradients ? v->update : v->scores;
     placements[n] = v->own;
 }
 
-/* idle: [n_parts] whether the device only stores parameters. */
-static strata_status divide(const strata_model *model, const strata_model_program *program, strata_step *step,
-                            const int64_t *lengths, const bool *idle, strata_partition **out_partition, strata_error *err) {
+/* Divides the step among the program's parts [first, first + n). */
+static strata_status divide(const division *given, const strata_model_program *program, int first, int n,
+                            strata_partition **out_partition, strata_error *err) {
+    division v = *given;
+    const strata_model *model = v.model;
     const strata_strategy *strategy = model->strategy;
-    const strata_dim_split split = {.n_axes = 1, .axes = {0}, .lengths = lengths};
-    division v = {.model = model,
-                  .mesh = {.n_axes = 1, .axes = {{"data", n_devices(strategy)}}},
-                  .examples = {.dims = {split}},
-                  .partial = {.partial = 1},
-                  .has_own = strata_strategy_has_own(strategy) && !strata_program_computes_only(program->kind),
-                  .own = {.own = 1},
-                  .step = step};
-    v.own_numbers = v.has_own && program->kind == STRATA_PROGRAM_APPLY;
+    const strata_step *step = v.step;
+    bool *idle = strata_graph_alloc(step->graph, (size_t)n);
+    if (!idle) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    for (int r = 0; r < n; r++) idle[r] = first + r >= strategy->n_replicas;
+    const bool no_batch = strata_program_is_without_batch(program->kind);
     place_update(&v);
     STRATA_TRY(place_shards(&v, err));
     strata_tensor *own[2];
     strata_placement placements[3];
-    int n;
-    strata_tensor *const *outputs = strata_step_outputs(step, own, &n);
+    int n_outputs;
+    strata_tensor *const *outputs = strata_step_outputs(step, own, &n_outputs);
     place_outputs(&v, program->kind, placements);
-    const strata_partition_options opts = {
-        .mesh = &v.mesh,
-        .first = strategy->workers.first_replica,
-        .n = program->n_parts,
-        .own_statistics = true,
-        .own_sums = v.has_own,
-        .counts = strata_program_is_without_batch(program->kind) ? NULL : program->contributes,
-        .place = place,
-        .variable = variable_of,
-        .part_variable = model->shards.n ? shard_of : NULL,
-        .update = v.has_own ? NULL : &v.update,
-        .each_worker_updates = strata_strategy_has_workers(strategy),
-        .idle = idle,
-        .user = &v,
-        .whole_sums = strata_step_needs_all_gradients(model),
-        .outputs = outputs,
-        .placements = placements,
-        .n_outputs = n,
-        .updates = step->updates,
-        .n_updates = step->n_updates};
+    const strata_partition_options opts = {.mesh = &v.mesh,
+                                           .first = strategy->workers.first_replica + first,
+                                           .n = n,
+                                           .own_statistics = true,
+                                           .own_sums = v.has_own,
+                                           .counts = no_batch ? NULL : program->contributes + first,
+                                           .place = place,
+                                           .variable = variable_of,
+                                           .part_variable = model->shards.n ? shard_of : NULL,
+                                           .update = v.has_own ? NULL : &v.update,
+                                           .each_worker_updates = strata_strategy_has_workers(strategy),
+                                           .idle = idle,
+                                           .user = &v,
+                                           .whole_sums = strata_step_needs_all_gradients(model),
+                                           .outputs = outputs,
+                                           .placements = placements,
+                                           .n_outputs = n_outputs,
+                                           .updates = step->updates,
+                                           .n_updates = step->n_updates};
     return strata_partition_create(&opts, out_partition, err);
 }
 
-/* Whether the only exchanges are those that the builder asked for, and those that send new values of parameters and states.
- * Others come from layers that compute something of all examples, such as their mean. Each replica computes it of its own
- * examples, as in tf.distribute, so such a step is built by roles. */
-static bool has_only_sums(const strata_partition *partition) {
-    for (int i = 0; i < partition->n_exchanges; i++) {
-        const strata_partition_exchange *x = &partition->exchanges[i];
-        const bool sends = x->reader == x->value && x->reader && x->reader->op->flags & STRATA_OP_UPDATE;
-        if (!sends && (!x->reader || x->reader->op != &strata_op_all_reduce)) return false;
+/* Builds the step of the parts [first, first + n) and divides it among them. apart: there is one, and its examples are its own;
+ * else they are divided. */
+static strata_status build(strata_model *model, const strata_model_program *program, int first, int n, bool apart,
+                           strata_step *step, strata_partition **out_partition, strata_error *err) {
+    const strata_strategy *strategy = model->strategy;
+    const bool has_own = strata_strategy_has_own(strategy);
+    strata_step_role role = {.replica = strata_strategy_root(strategy),
+                             .form = program->form,
+                             .updates = true,
+                             .exchanges = !has_own,
+                             .has_replicas = !strategy->trainer && strata_strategy_num_replicas_in_sync(strategy) > 1,
+                             .whole = true};
+    int64_t *lengths = calloc((size_t)n_devices(strategy), sizeof *lengths);
+    if (!lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    for (int r = first; r < first + n; r++) {
+        const bool computes = r < strategy->n_replicas;
+        if (computes || apart) role.batch += lengths[strategy->workers.first_replica + r] = compiled_examples(program, r);
     }
-    return true;
-}
-
-/* The scores of several metrics follow each other, so they are built for one replica. */
-static bool can_divide(const strata_step *step, int64_t batch) {
-    return !step->scores || strata_tensor_shape(step->scores).dims[0] == batch;
-}
-
-strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_step *step,
-                                  strata_partition **out_partition, strata_error *err) {
-    const strata_workers *workers = &model->strategy->workers;
-    strata_step_role role = {
-        .replica = strata_strategy_root(model->strategy),
-        .form = program->form,
-        .updates = true,
-        .exchanges = !strata_strategy_has_own(model->strategy),
-        .has_replicas = !model->strategy->trainer && strata_strategy_num_replicas_in_sync(model->strategy) > 1,
-        .whole = true};
-    *out_partition = NULL;
-    const size_t n = (size_t)n_devices(model->strategy);
-    int64_t *lengths = calloc(n, sizeof *lengths);
-    bool *idle = calloc(n, sizeof *idle);
-    if (!lengths || !idle) {
-        free(lengths);
-        free(idle);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
-    }
-    for (int r = 0; r < program->n_parts; r++) {
-        idle[r] = r >= model->strategy->n_replicas;
-        if (!idle[r]) role.batch += lengths[workers->first_replica + r] = compiled_examples(program, r);
-    }
+    const strata_dim_split split = {.n_axes = 1, .axes = {0}, .lengths = lengths};
+    const strata_placement own = {.own = 1};
+    const division v = {.model = model,
+                        .mesh = {.n_axes = 1, .axes = {{"data", n_devices(strategy)}}},
+                        .examples = apart ? own : (strata_placement){.dims = {split}},
+                        .scores = apart ? own : (strata_placement){.dims = {{0}, split}},
+                        .partial = {.partial = 1},
+                        .apart = apart,
+                        .has_own = has_own && !strata_program_computes_only(program->kind),
+                        .own_numbers = has_own && program->kind == STRATA_PROGRAM_APPLY,
+                        .own = own,
+                        .step = step};
     strata_status status = strata_step_build(step, model, program->kind, role, NULL, err);
-    if (!status && can_divide(step, role.batch)) {
-        status = divide(model, program, step, lengths, idle, out_partition, err);
+    if (!status) {
+        status = divide(&v, program, first, n, out_partition, err);
         if (status) strata_graph_destroy(step->graph);
-        if (!status && !has_only_sums(*out_partition)) {
-            strata_partition_destroy(*out_partition);
-            *out_partition = NULL;
-        }
     }
     free(lengths);
-    free(idle);
     return status;
+}
+
+/* Whether the step exchanges values of examples other than by its all_reduces: layers compute something of all examples, such
+ * as their mean. Exchanges of an update's values begin at what an all_reduce has made complete. */
+static bool mixes_examples(const strata_step *step, const strata_partition *partition) {
+    const strata_graph *graph = step->graph;
+    bool *of_examples = strata_graph_alloc(step->graph, (size_t)graph->n_nodes), mixes = false;
+    for (int id = 0; id < graph->n_nodes && of_examples; id++) {
+        const strata_tensor *node = graph->nodes[id];
+        if (node->op == &strata_op_input)
+            of_examples[id] = strata_model_input_kind(((const strata_input_attrs *)node->attrs)->name) == STRATA_INPUT_EXAMPLES;
+        for (int i = 0; i < node->n_inputs && node->op != &strata_op_all_reduce; i++)
+            of_examples[id] |= of_examples[node->inputs[i]->id];
+    }
+    for (int i = 0; i < partition->n_exchanges && of_examples; i++) {
+        const strata_partition_exchange *x = &partition->exchanges[i];
+        mixes |= of_examples[x->value->id] && x->reader && x->reader->op != &strata_op_all_reduce;
+    }
+    return mixes;
+}
+
+void strata_model_undivide(strata_divided_step *divided) {
+    for (int i = 0; i < divided->n; i++) {
+        strata_partition_destroy(divided->partitions[i]);
+        strata_graph_destroy(divided->steps[i].graph);
+    }
+    free(divided->partitions);
+    free(divided->steps);
+    *divided = (strata_divided_step){0};
+}
+
+/* Adds the step of the parts [first, first + n). */
+static strata_status add(strata_model *model, const strata_model_program *program, int first, int n, bool apart,
+                         strata_divided_step *out, strata_error *err) {
+    STRATA_TRY(build(model, program, first, n, apart, &out->steps[out->n], &out->partitions[out->n], err));
+    out->n++;
+    return STRATA_OK;
+}
+
+strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_divided_step *out_divided,
+                                  strata_error *err) {
+    const int n = program->n_parts;
+    strata_divided_step *out = out_divided;
+    *out = (strata_divided_step){.steps = calloc((size_t)n, sizeof *out->steps),
+                                 .partitions = calloc((size_t)n, sizeof(*out->partitions))};
+    strata_status status = out->steps && out->partitions
+                               ? add(model, program, 0, n, false, out, err)
+                               : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    if (!status && mixes_examples(&out->steps[0], out->partitions[0])) {
+        strata_partition_destroy(out->partitions[0]);
+        strata_graph_destroy(out->steps[0].graph);
+        out->n = 0;
+        out->apart = true;
+        for (int r = 0; r < n && !status; r++) status = add(model, program, r, 1, true, out, err);
+    }
+    if (status) strata_model_undivide(out);
+    return status;
+}
+
+const strata_step *strata_divided_step_of(const strata_divided_step *divided, int part) {
+    return &divided->steps[divided->apart ? part : 0];
+}
+
+const strata_device_part *strata_divided_part(const strata_divided_step *divided, int part) {
+    return divided->apart ? &divided->partitions[part]->parts[0] : &divided->partitions[0]->parts[part];
 }

@@ -226,9 +226,9 @@ typedef struct strata_model_program {
     /* [n_parts] Whether the part has examples. For the kind APPLY, fit sets whether the part had examples in an accumulated
      * batch. For the kind AVERAGE: true. */
     bool *contributes;
-    /* The parts were divided by the partitioner (divide.c), so that random numbers are counted from the first example of this
+    /* The examples of one step were divided (divide.c), so that random numbers are counted from the first example of this
      * worker's replicas, not of the part. */
-    bool divided;
+    bool divided, by_roles;
     /* Only for the kind GRADIENTS. */
     strata_gradient_layout layout;
     struct strata_model_program *next;
@@ -454,11 +454,24 @@ strata_input_kind strata_model_input_kind(const char *name);
 struct strata_partition; /* core/compile/partition.h */
 /* divide.c: whether the parts of this worker's replicas are made by the partitioner from one graph. */
 bool strata_model_is_divided(const strata_model *model, strata_program_kind kind);
-/* Builds the graph of a step over all examples of the program's parts and divides it. *out_partition: a graph for each part,
- * whose outputs are `output` and `scores` of the step, where it has them. NULL: the step cannot be divided, since layers
- * exchange values themselves. The caller destroys step->graph and the partition. */
-STRATA_MUST_USE strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_step *step,
-                                                  struct strata_partition **out_partition, strata_error *err);
+/* The graphs of a program's parts. */
+typedef struct strata_divided_step {
+    /* Each part has a step of its own, since a layer computes something of all examples, such as their mean: each replica
+     * computes it of its own examples. False: one step of all examples was divided. */
+    bool apart;
+    /* [n] */
+    strata_step *steps;
+    struct strata_partition **partitions;
+    int n;
+} strata_divided_step;
+/* Builds the step of the program's parts and divides it. Free with strata_model_undivide. */
+STRATA_MUST_USE strata_status strata_model_divide(strata_model *model, const strata_model_program *program,
+                                                  strata_divided_step *out_divided, strata_error *err);
+void strata_model_undivide(strata_divided_step *divided);
+/* The step of which the part has a graph, and this graph, whose outputs are `output` and `scores` of the step, where it has
+ * them. */
+const strata_step *strata_divided_step_of(const strata_divided_step *divided, int part);
+const struct strata_device_part *strata_divided_part(const strata_divided_step *divided, int part);
 
 /* programs.c: returns the program for this many examples on this worker's replicas, which is compiled at its first use. batch
  * 0: other workers have the whole batch. */

@@ -263,21 +263,21 @@ static strata_status compile_by_roles(strata_model *model, strata_model_program 
 
 /* Compiles the graphs into which the partitioner divides the step of all replicas. */
 static strata_status compile_divided(strata_model *model, strata_model_program *program, strata_error *err) {
-    strata_step s;
-    strata_partition *partition;
+    strata_divided_step divided;
     const bool of_group = !strata_program_computes_only(program->kind);
-    STRATA_TRY(strata_model_divide(model, program, &s, &partition, err));
-    strata_status status = keep_layout(&s, program, err);
-    for (int r = 0; partition && r < program->n_parts && !status; r++) {
-        const strata_device_part *part = &partition->parts[r];
+    STRATA_TRY(strata_model_divide(model, program, &divided, err));
+    strata_status status = keep_layout(&divided.steps[0], program, err);
+    for (int r = 0; r < program->n_parts && !status; r++) {
+        const strata_step *step = strata_divided_step_of(&divided, r);
+        const strata_device_part *part = strata_divided_part(&divided, r);
         strata_tensor *own[2];
         graph_ends ends = {part->outputs, 0, part->updates, part->n_updates};
         int n;
-        strata_step_outputs(&s, own, &n);
+        strata_step_outputs(step, own, &n);
         program->parts[r].scores = -1;
         for (int i = 0; i < n; i++) {
             if (!part->outputs[i]) continue;
-            if (s.scores && i == n - 1) program->parts[r].scores = ends.n_outputs;
+            if (step->scores && i == n - 1) program->parts[r].scores = ends.n_outputs;
             part->outputs[ends.n_outputs++] = part->outputs[i];
         }
         /* A device without examples may keep all that it has. A program needs an output. */
@@ -285,16 +285,16 @@ static strata_status compile_divided(strata_model *model, strata_model_program *
         if (!ends.n_outputs && !ends.n_updates) ends = (graph_ends){.outputs = &none, .n_outputs = 1};
         status = explain(model, program, r, compile_graph(model, program, r, &ends, of_group, err), err);
     }
-    program->divided = partition != NULL;
-    strata_partition_destroy(partition);
-    strata_graph_destroy(s.graph);
+    program->divided = !divided.apart;
+    strata_model_undivide(&divided);
     return status;
 }
 
 static strata_status compile(strata_model *model, strata_model_program *program, strata_error *err) {
     STRATA_TRY(make_parts(model->strategy, program, err));
-    if (strata_model_is_divided(model, program->kind)) STRATA_TRY(compile_divided(model, program, err));
-    if (!program->divided) STRATA_TRY(compile_by_roles(model, program, err));
+    const bool divided = strata_model_is_divided(model, program->kind);
+    program->by_roles = !divided;
+    STRATA_TRY((divided ? compile_divided : compile_by_roles)(model, program, err));
     return make_group(model, program, err);
 }
 
