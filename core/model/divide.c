@@ -5,8 +5,9 @@
  * that only stores parameters. Inputs are divided along the examples. Parameters and states are copies on every device. So are
  * slots and the epoch's sums, unless one device of each worker makes the update: then they are at its coordinate. With shards,
  * slots are divided, and the partitioner divides the update. What batches accumulate is a partial sum on each device. If
- * replicas have parameters of their own (strata_strategy.average), all variables are each device's own. The
- * all_reduces that the builder adds to the graph (gradients.c) say where gradients and sums must be complete.
+ * replicas have parameters of their own (strata_strategy.average), all variables are each device's own. A worker with servers
+ * has a mesh of two devices: it has all examples, and its gradients are at the servers. The all_reduces that the builder adds to
+ * the graph (gradients.c) say where gradients and sums must be complete.
  *
  * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
 #include <stdlib.h>

@@ -40,7 +40,7 @@
  * gradients are not finite, nothing is updated, and the output tells the host so.
  *
  * Replicas with parameters of their own exchange nothing in these programs except in the average. A replica without examples
- * closes its gate, and adds nothing to its sums.
+ * changes nothing that it has: the partitioner makes no update for it, and where only the host knows, its gate is closed.
  *
  * Every device has the same exchanges in the same order; its role determines whether it contributes a value and whether it
  * receives the result. */
