@@ -215,15 +215,15 @@ static int64_t default_bucket_bytes(const strata_strategy *strategy, int local_s
     for (int r = 0; r < strategy->n_devices; r++)
         if (strata_device_get_info(strategy->devices[r])->device_class > STRATA_DEVICE_CPU) return STRATA_DEFAULT_BUCKET_BYTES;
     const bool crowded = local_size > sysconf(_SC_NPROCESSORS_ONLN);
-    return crowded || !(strata_strategy_has_workers(strategy) || strategy->sink) ? INT64_MAX : STRATA_DEFAULT_BUCKET_BYTES;
+    return crowded || !(strata_strategy_has_workers(strategy) || strategy->trainer) ? INT64_MAX : STRATA_DEFAULT_BUCKET_BYTES;
 }
 
 /* Buckets for parameter servers are separate messages, so they are larger. */
 static int64_t choose_bucket_bytes(const strata_strategy *strategy, const strata_strategy_options *opts) {
-    enum { LEAST_FOR_SINK = 1 << 20 };
+    enum { LEAST_FOR_SERVERS = 1 << 20 };
     const int64_t chosen = default_bucket_bytes(strategy, opts->local_size);
     if (opts->bytes_per_pack) return opts->bytes_per_pack;
-    return strategy->sink && chosen < LEAST_FOR_SINK ? LEAST_FOR_SINK : chosen;
+    return strategy->trainer && chosen < LEAST_FOR_SERVERS ? LEAST_FOR_SERVERS : chosen;
 }
 
 /* Sets the size of buckets. Without the option all workers use the smallest of their choices, since they make the same

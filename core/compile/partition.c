@@ -840,7 +840,8 @@ static bool reads_nothing(const division *v, const strata_placement *placement, 
 
 static bool has_nothing(const partitioner *p, const division *v, const strata_placement *placement, strata_shape shape, int d) {
     /* A device that is given no part of partial values has no variable for them. */
-    if (v->node->op->flags & STRATA_OP_UPDATE) return v->deferred && !v->operands[0]->tensors[d];
+    if (v->node->op->flags & STRATA_OP_UPDATE)
+        return (v->deferred && !v->operands[0]->tensors[d]) || (p->opts->own_sums && p->opts->counts && !p->opts->counts[d]);
     return !strata_shape_elements(shape) || adds_nothing(p, v, d) || reads_nothing(v, placement, d);
 }
 

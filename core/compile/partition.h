@@ -36,7 +36,8 @@ typedef struct strata_partition_options {
     /* Each device computes a step of its own: a sum over a divided dimension is each device's own value, not a part of one
      * sum. */
     bool own_sums;
-    /* [n] Whether the device's examples count; NULL: all do. Others add nothing to partial variables. */
+    /* [n] Whether the device's examples count; NULL: all do. Others add nothing to partial variables, and with
+     * own_sums they make no update. */
     const bool *counts;
     /* The placement of an input or of a variable, which is read by `leaf`. An input may be partial: the values that the
      * devices are given add up to it. So may a variable: the devices' variables add up to it. Both may be each device's own. */

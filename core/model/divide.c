@@ -5,8 +5,9 @@
  * that only stores parameters. Inputs are divided along the examples. Parameters and states are copies on every device. So are
  * slots and the epoch's sums, unless one device of each worker makes the update: then they are at its coordinate. With shards,
  * slots are divided, and the partitioner divides the update. What batches accumulate is a partial sum on each device. If
- * replicas have parameters of their own (strata_strategy.average), all variables are each device's own. The
- * all_reduces that the builder adds to the graph (gradients.c) say where gradients and sums must be complete.
+ * replicas have parameters of their own (strata_strategy.average), all variables are each device's own. A worker with servers
+ * has a mesh of two devices: it has all examples, and its gradients are at the servers. The all_reduces that the builder adds to
+ * the graph (gradients.c) say where gradients and sums must be complete.
  *
  * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
 #include <stdlib.h>
@@ -17,6 +18,9 @@
 #include "core/model/shards.h"
 #include "core/model/step.h"
 #include "core/op/ops.h"
+
+/* The mesh of a worker of parameter_server: the worker, which computes, and the servers, where its gradients are placed. */
+enum { N_WITH_SERVERS = 2, SERVERS = 1 };
 
 typedef struct division {
     const strata_model *model;
@@ -31,18 +35,25 @@ typedef struct division {
     /* Each device trains with variables of its own, whose placement this is. */
     bool has_own;
     strata_placement own;
+    /* Each device also has numbers of its own: how many examples and batches it accumulated. */
+    bool own_numbers;
     /* [parameters.n_blocks] With shards: how the slots of each block are divided. */
     strata_placement *shards;
     const strata_step *step;
 } division;
 
+/* Whether gradients are placed at servers: small ones are outputs, which the worker pushes in one message. */
+static bool gives_away(const strata_model *model) {
+    struct strata_gradient_bucket buckets[STRATA_MOST_BUCKETS];
+    return model->strategy->trainer->take && strata_model_list_buckets(model, buckets) > 0;
+}
+
 bool strata_model_is_divided(const strata_model *model, strata_program_kind kind) {
     const strata_strategy *strategy = model->strategy;
-    /* Replicas with parameters of their own accumulate gradients alone, and their average is built for each of them. */
-    const bool alone = kind == STRATA_PROGRAM_ACCUMULATE || strata_program_is_without_batch(kind);
-    if (alone && strata_strategy_has_own(strategy)) return false;
     const bool several = strata_strategy_num_replicas_in_sync(strategy) > 1 || strategy->n_devices > 1;
-    return kind != STRATA_PROGRAM_GRADIENTS && several && !strategy->trainer && !strategy->by_roles;
+    if (strategy->by_roles) return false;
+    if (strategy->trainer) return kind == STRATA_PROGRAM_GRADIENTS && gives_away(model);
+    return several && kind != STRATA_PROGRAM_GRADIENTS && kind != STRATA_PROGRAM_AVERAGE;
 }
 
 /* ---- placements ---- */
@@ -91,10 +102,10 @@ static const strata_placement *place(void *user, const strata_tensor *leaf) {
     if (leaf->op == &strata_op_read && v->has_own) return &v->own;
     if (leaf->op == &strata_op_read) return place_variable(v, ((const strata_read_attrs *)leaf->attrs)->variable);
     const strata_input_kind kind = strata_model_input_kind(((const strata_input_attrs *)leaf->attrs)->name);
-    return kind == STRATA_INPUT_COPIED     ? &v->whole
-           : kind == STRATA_INPUT_EXAMPLES ? &v->examples
-           : v->has_own || v->apart        ? &v->own
-                                           : &v->partial;
+    return kind == STRATA_INPUT_EXAMPLES                                                 ? &v->examples
+           : v->own_numbers || ((v->has_own || v->apart) && kind != STRATA_INPUT_COPIED) ? &v->own
+           : kind == STRATA_INPUT_COPIED                                                 ? &v->whole
+                                                                                         : &v->partial;
 }
 
 /* The variable of another replica that has the same place as one of the replica that makes updates, or as an accumulated one
@@ -158,6 +169,7 @@ static int64_t compiled_examples(const strata_model_program *program, int part) 
 
 /* The devices of all workers. */
 static int n_devices(const strata_strategy *strategy) {
+    if (strategy->trainer) return N_WITH_SERVERS;
     return strata_strategy_num_replicas_in_sync(strategy) + strategy->n_devices - strategy->n_replicas;
 }
 
@@ -167,6 +179,7 @@ static void place_update(division *v) {
     const strata_strategy *strategy = v->model->strategy;
     v->update = strategy->update;
     if (v->update.at) v->update.coordinates[0] += strategy->workers.first_replica;
+    if (strategy->trainer) v->update = strata_placement_at(v->whole, 0, SERVERS);
     v->slots = v->update;
     v->update.own = strategy->workers.mixed;
     if (!strategy->update.at) v->slots.own = v->update.own;
@@ -182,6 +195,16 @@ static strata_placement output_of(const division *v, strata_program_kind kind) {
                                              : v->whole;
 }
 
+/* How the outputs of a step are placed: its output, and the scores of its examples; or its sums, the gradients of its block, and
+ * the changes of its states. */
+static void place_outputs(const division *v, strata_program_kind kind, strata_placement placements[3]) {
+    const bool gradients = kind == STRATA_PROGRAM_GRADIENTS;
+    int n = 0;
+    if (v->step->output || gradients) placements[n++] = gradients ? v->partial : output_of(v, kind);
+    placements[n++] = gradients ? v->update : v->scores;
+    placements[n] = v->own;
+}
+
 /* Divides the step among the program's parts [first, first + n). */
 static strata_status divide(const division *given, const strata_model_program *program, int first, int n,
                             strata_partition **out_partition, strata_error *err) {
@@ -192,21 +215,20 @@ static strata_status divide(const division *given, const strata_model_program *p
     bool *idle = strata_graph_alloc(step->graph, (size_t)n);
     if (!idle) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     for (int r = 0; r < n; r++) idle[r] = first + r >= strategy->n_replicas;
+    const bool no_batch = strata_program_is_without_batch(program->kind);
     place_update(&v);
     STRATA_TRY(place_shards(&v, err));
-    strata_tensor *outputs[2] = {step->output};
-    strata_placement placements[2] = {output_of(&v, program->kind), v.scores};
-    int n_outputs = step->output != NULL;
-    if (step->scores) {
-        placements[n_outputs] = v.scores;
-        outputs[n_outputs++] = step->scores;
-    }
+    strata_tensor *own[2];
+    strata_placement placements[3];
+    int n_outputs;
+    strata_tensor *const *outputs = strata_step_outputs(step, own, &n_outputs);
+    place_outputs(&v, program->kind, placements);
     const strata_partition_options opts = {.mesh = &v.mesh,
                                            .first = strategy->workers.first_replica + first,
                                            .n = n,
                                            .own_statistics = true,
                                            .own_sums = v.has_own,
-                                           .counts = program->contributes + first,
+                                           .counts = no_batch ? NULL : program->contributes + first,
                                            .place = place,
                                            .variable = variable_of,
                                            .part_variable = model->shards.n ? shard_of : NULL,
@@ -233,14 +255,13 @@ static strata_status build(strata_model *model, const strata_model_program *prog
                              .form = program->form,
                              .updates = true,
                              .exchanges = !has_own,
-                             .has_replicas = strata_strategy_num_replicas_in_sync(strategy) > 1,
+                             .has_replicas = !strategy->trainer && strata_strategy_num_replicas_in_sync(strategy) > 1,
                              .whole = true};
     int64_t *lengths = calloc((size_t)n_devices(strategy), sizeof *lengths);
     if (!lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     for (int r = first; r < first + n; r++) {
         const bool computes = r < strategy->n_replicas;
         if (computes || apart) role.batch += lengths[strategy->workers.first_replica + r] = compiled_examples(program, r);
-        role.idle |= has_own && !program->parts[r].n;
     }
     const strata_dim_split split = {.n_axes = 1, .axes = {0}, .lengths = lengths};
     const strata_placement own = {.own = 1};
@@ -250,7 +271,8 @@ static strata_status build(strata_model *model, const strata_model_program *prog
                         .scores = apart ? own : (strata_placement){.dims = {{0}, split}},
                         .partial = {.partial = 1},
                         .apart = apart,
-                        .has_own = has_own && program->kind == STRATA_PROGRAM_TRAIN,
+                        .has_own = has_own && !strata_program_computes_only(program->kind),
+                        .own_numbers = has_own && program->kind == STRATA_PROGRAM_APPLY,
                         .own = own,
                         .step = step};
     strata_status status = strata_step_build(step, model, program->kind, role, NULL, err);

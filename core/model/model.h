@@ -105,6 +105,11 @@ static inline bool strata_program_is_without_batch(strata_program_kind kind) {
     return kind == STRATA_PROGRAM_APPLY || kind == STRATA_PROGRAM_AVERAGE;
 }
 
+/* Whether its program changes nothing. */
+static inline bool strata_program_computes_only(strata_program_kind kind) {
+    return kind == STRATA_PROGRAM_EVALUATE || kind == STRATA_PROGRAM_PREDICT;
+}
+
 /* How the update is divided among replicas. Without shards, each device that makes updates updates the whole flat range. */
 typedef struct strata_shards {
     /* The number of replicas of all workers, each of which owns one shard; 0: there are no shards. */
@@ -200,9 +205,9 @@ typedef struct strata_gradient_layout {
         bool renumbers;
     } * sparse;
     int n_sparse;
-    /* For a strategy that receives gradients in buckets (strata_strategy.sink), and a model of one block without sparse
-     * parameters: elements [begin, end) of the block's gradients are sent in channel k as soon as the backward pass has
-     * computed them. There is then no output with the gradients. 0 buckets: the gradients are outputs. */
+    /* If gradients are placed at devices of other tasks (strata_trainer.take): elements [begin, end) of the gradients of the only
+     * block are those of exchange k, as soon as the backward pass has computed them. There is then no output with the
+     * gradients. 0 buckets: the gradients are outputs. */
     struct strata_gradient_bucket {
         int64_t begin, end;
     } buckets[STRATA_MOST_BUCKETS];
@@ -246,8 +251,6 @@ typedef struct strata_step_role {
     bool exchanges;
     /* Other replicas train with other parts of the batch. */
     bool has_replicas;
-    /* Large gradients are sent in buckets instead of being outputs (strata_gradient_layout). */
-    bool sends;
     /* The graph is that of all replicas of this worker, as if they were one device, and is then divided (divide.c). */
     bool whole;
 } strata_step_role;

@@ -9,6 +9,7 @@
 #include "core/compile/partition.h"
 #include "core/graph/graph.h"
 #include "core/model/build.h"
+#include "core/model/step.h"
 #include "core/op/ops.h"
 #include "core/run/executable.h"
 
@@ -24,7 +25,6 @@ static strata_step_role role_of(const strata_model *model, strata_program_kind k
         role.idle = !role.batch;
         if (role.idle) role.batch = 1;
     }
-    role.sends = kind == STRATA_PROGRAM_GRADIENTS && strategy->sink;
     if (kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_ACCUMULATE)
         role.has_replicas = strata_strategy_num_replicas_in_sync(strategy) > 1;
     if (kind != STRATA_PROGRAM_TRAIN && !strata_program_is_without_batch(kind)) return role;
@@ -196,12 +196,10 @@ static strata_status compile_part(strata_model *model, strata_model_program *pro
     const strata_step_role role = role_of(model, program->kind, replica, program->batch, program->form);
     STRATA_TRY(strata_step_build(&s, model, program->kind, role, NULL, err));
     strata_tensor *own[2];
-    graph_ends ends = {s.outputs ? s.outputs : own, s.outputs ? s.n_outputs : 0, s.updates, s.n_updates};
-    program->parts[replica].scores = -1;
-    if (!s.outputs && s.output) own[ends.n_outputs++] = s.output;
-    if (!s.outputs && s.scores) own[program->parts[replica].scores = ends.n_outputs++] = s.scores;
-    strata_status status =
-        compile_graph(model, program, replica, &ends, role.exchanges || role.has_replicas || s.layout.n_buckets, err);
+    graph_ends ends = {.updates = s.updates, .n_updates = s.n_updates};
+    ends.outputs = strata_step_outputs(&s, own, &ends.n_outputs);
+    program->parts[replica].scores = s.scores ? ends.n_outputs - 1 : -1;
+    strata_status status = compile_graph(model, program, replica, &ends, role.exchanges || role.has_replicas, err);
     if (!status) status = keep_layout(&s, program, err);
     strata_graph_destroy(s.graph);
     return status;
@@ -222,10 +220,11 @@ static strata_status make_group(const strata_model *model, strata_model_program 
     strata_executable **executables = calloc(n_parts, sizeof(*executables));
     if (!executables) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     for (int r = 0; r < program->n_parts; r++) executables[r] = program->parts[r].executable;
-    const bool sends = program->layout.n_buckets > 0;
+    const strata_strategy *strategy = model->strategy;
     strata_status status =
-        strata_group_create(executables, program->n_parts, sends ? model->strategy->sink : &model->strategy->workers,
-                            model->strategy->cross_device, &program->group, err);
+        strata_group_create(executables, program->n_parts, &strategy->workers, strategy->cross_device, &program->group, err);
+    if (!status && strategy->trainer)
+        strata_group_set_receiver(program->group, strategy->trainer->take, strategy->trainer_data);
     for (int r = 0; status && r < program->n_parts; r++)
         program->parts[r].executable = NULL; /* the group owns them, even after a failure */
     free(executables);
@@ -265,22 +264,26 @@ static strata_status compile_by_roles(strata_model *model, strata_model_program 
 /* Compiles the graphs into which the partitioner divides the step of all replicas. */
 static strata_status compile_divided(strata_model *model, strata_model_program *program, strata_error *err) {
     strata_divided_step divided;
-    const bool computes_only = program->kind == STRATA_PROGRAM_EVALUATE || program->kind == STRATA_PROGRAM_PREDICT;
-    strata_tensor *own[2];
+    const bool of_group = !strata_program_computes_only(program->kind);
     STRATA_TRY(strata_model_divide(model, program, &divided, err));
-    strata_status status = STRATA_OK;
+    strata_status status = keep_layout(&divided.steps[0], program, err);
     for (int r = 0; r < program->n_parts && !status; r++) {
         const strata_step *step = strata_divided_step_of(&divided, r);
         const strata_device_part *part = strata_divided_part(&divided, r);
-        const int n_outputs = (step->output != NULL) + (step->scores != NULL);
-        graph_ends ends = {own, 0, part->updates, part->n_updates};
+        strata_tensor *own[2];
+        graph_ends ends = {part->outputs, 0, part->updates, part->n_updates};
+        int n;
+        strata_step_outputs(step, own, &n);
         program->parts[r].scores = -1;
-        for (int i = 0; i < n_outputs; i++) {
+        for (int i = 0; i < n; i++) {
             if (!part->outputs[i]) continue;
-            if (step->scores && i == n_outputs - 1) program->parts[r].scores = ends.n_outputs;
-            own[ends.n_outputs++] = part->outputs[i];
+            if (step->scores && i == n - 1) program->parts[r].scores = ends.n_outputs;
+            part->outputs[ends.n_outputs++] = part->outputs[i];
         }
-        status = explain(model, program, r, compile_graph(model, program, r, &ends, !computes_only, err), err);
+        /* A device without examples may keep all that it has. A program needs an output. */
+        strata_tensor *none = strata_scalar(part->graph, STRATA_DTYPE_F32, 0);
+        if (!ends.n_outputs && !ends.n_updates) ends = (graph_ends){.outputs = &none, .n_outputs = 1};
+        status = explain(model, program, r, compile_graph(model, program, r, &ends, of_group, err), err);
     }
     program->divided = !divided.apart;
     strata_model_undivide(&divided);

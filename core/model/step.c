@@ -40,7 +40,7 @@
  * gradients are not finite, nothing is updated, and the output tells the host so.
  *
  * Replicas with parameters of their own exchange nothing in these programs except in the average. A replica without examples
- * closes its gate, and adds nothing to its sums.
+ * changes nothing that it has: the partitioner makes no update for it, and where only the host knows, its gate is closed.
  *
  * Every device has the same exchanges in the same order; its role determines whether it contributes a value and whether it
  * receives the result. */
@@ -74,6 +74,16 @@ strata_tensor *strata_step_add(builder *b, strata_tensor *update) {
         step->most_updates = most;
     }
     return step->updates[step->n_updates++] = update;
+}
+
+strata_tensor *const *strata_step_outputs(const strata_step *step, strata_tensor *own[2], int *out_n) {
+    int n = 0;
+    *out_n = step->n_outputs;
+    if (step->outputs) return step->outputs;
+    if (step->output) own[n++] = step->output;
+    if (step->scores) own[n++] = step->scores;
+    *out_n = n;
+    return own;
 }
 
 strata_tensor *strata_step_part(strata_tensor *flat, int64_t first, int64_t n) {
@@ -384,17 +394,19 @@ static void list_sparse(builder *b) {
     }
 }
 
+/* Sums and states stay on the device, so only gradients are added up where they are placed. */
 static void build_gradients(builder *b) {
     const strata_parameter_set *set = &b->model->parameters;
     computed c = compute(b);
+    c.reduced = true;
     b->host_knows_rows = true;
     strata_step_place_gradients(b);
     b->step->outputs = strata_step_alloc(b, (size_t)(2 + set->n_blocks + set->n), sizeof *b->step->outputs);
     b->step->layout.sparse = strata_step_alloc(b, (size_t)set->n + 1, sizeof *b->step->layout.sparse);
     if (!b->step->outputs || !b->step->layout.sparse) return;
     add_output(b, c.sums);
-    b->step->layout.n_buckets = strata_step_send_gradients(b, &c, b->step->layout.buckets);
-    for (int k = 0; k < set->n_blocks && !b->step->layout.n_buckets; k++) add_output(b, strata_step_own_gradients(b, &c, k));
+    if (b->role.exchanges) b->step->layout.n_buckets = strata_model_list_buckets(b->model, b->step->layout.buckets);
+    for (int k = 0; k < set->n_blocks; k++) add_output(b, strata_step_reduce(b, &c, k));
     if (c.state) add_output(b, state_changes(b, &c));
     list_sparse(b);
 }

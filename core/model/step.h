@@ -56,6 +56,9 @@ strata_tensor *strata_step_add_to_loss(strata_tensor *sums, strata_tensor *value
 /* Elements [first, first + n) of `flat`. */
 strata_tensor *strata_step_part(strata_tensor *flat, int64_t first, int64_t n);
 
+/* The outputs of a step's program, *out_n; own: room for two. The scores are the last one. */
+strata_tensor *const *strata_step_outputs(const strata_step *step, strata_tensor *own[2], int *out_n);
+
 /* The model's input that is this tensor; -1: none. */
 int strata_step_input_of(const strata_step_builder *b, const strata_tensor *x);
 
@@ -75,10 +78,9 @@ int64_t strata_step_uses_place(const strata_step_builder *b, int part);
 strata_tensor *strata_step_used_rows(const strata_step_builder *b, int part, strata_tensor *gradients);
 /* This device's gradients of a block, (places[block].n_all). NULL: it has none. */
 strata_tensor *strata_step_own_gradients(const strata_step_builder *b, const strata_step_computed *c, int block);
-/* Adds nodes that send this device's gradients in buckets, the last layers' first, to worker 1. Returns the number of buckets;
- * 0 if the gradients are too small or the role does not send. */
-int strata_step_send_gradients(strata_step_builder *b, const strata_step_computed *c,
-                               struct strata_gradient_bucket buckets[STRATA_MOST_BUCKETS]);
+/* The buckets in which a step gives gradients away, in the order in which it computes them. Returns 0 if they are too small, or
+ * are not those of one block without sparse parameters. */
+int strata_model_list_buckets(const strata_model *model, struct strata_gradient_bucket out_buckets[STRATA_MOST_BUCKETS]);
 /* The sum over replicas of a block's gradients. The first call also adds up c's sums and states. With shards: only the elements
  * that this device owns. NULL on a device that does not update. */
 strata_tensor *strata_step_reduce(strata_step_builder *b, strata_step_computed *c, int block);

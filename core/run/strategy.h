@@ -85,6 +85,9 @@ typedef struct strata_step_replica {
  * exchanges in the same order. */
 typedef strata_tensor *strata_average(const strata_step_replica *replica, strata_tensor *own);
 
+/* Receives the value of a program's exchange number k that is placed at devices of other tasks. */
+typedef void strata_receive(void *user, int k, const void *value, size_t bytes);
+
 struct strata_manifest;
 
 /* The implementation of training for a strategy whose workers do not run steps together (parameter_server). */
@@ -102,6 +105,9 @@ typedef struct strata_trainer {
      * always false. */
     strata_status (*write_parts)(strata_model *model, const char *folder, struct strata_manifest *manifest, bool *out_written,
                                  strata_error *err);
+    /* Takes bucket k of the gradients of a worker's program (strata_gradient_layout) as soon as the device has computed it. The
+     * gradients are placed at the servers, which are no devices of the program. NULL: no gradients are placed there. */
+    strata_receive *take;
     void (*destroy)(void *data);
 } strata_trainer;
 
@@ -151,9 +157,6 @@ struct strata_strategy {
     /* The communicator that the strategy created from the environment; NULL: the caller passed one, or there is none. */
     void *joined;
     const strata_cross_device_ops *cross_device;
-    /* Receives the buckets of gradient programs through its function `send`, as if it were the only other worker. NULL:
-     * gradients are outputs of these programs. */
-    const strata_workers *sink;
     /* The devices as cores of one system with collectives inside of programs; n 0: they are not. */
     strata_cores cores;
     strata_shard_optimizer shard_optimizer;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/layer/layer.h"
-#include "core/model/model.h"
+#include "core/model/loop.h"
 #include "strategies/kinds.h"
 #include "tests/strategies/strategies_case.h"
 
@@ -104,6 +104,8 @@ typedef struct plan {
     strata_shard_optimizer shards;
     bool norm;
     strata_optimizer optimizer;
+    /* Replicas have parameters of their own, which are averaged after every second update. */
+    bool own;
 } plan;
 
 /* What was trained, as a hash; the losses of the epochs; what the model computes afterwards. */
@@ -118,8 +120,11 @@ typedef struct outcome {
 } outcome;
 
 /* All devices are the host, so the strategy is made as one of mirrored, and then changed. */
-static strata_strategy *make_strategy(const layout *how) {
-    strata_strategy *strategy = test_strategy("mirrored", (const char *[]){"host", "host", "host", NULL}, false);
+static strata_strategy *make_strategy(const plan *p) {
+    const layout *how = p->how;
+    strata_strategy *strategy =
+        test_strategy(p->own ? "local_sgd" : "mirrored", (const char *[]){"host", "host", "host", NULL}, false);
+    strategy->every = 2;
     if (!how) return strategy;
     strategy->update = strata_placement_at(strategy->update, 0, how->updates);
     strategy->n_replicas -= how->stores;
@@ -129,7 +134,7 @@ static strata_strategy *make_strategy(const layout *how) {
 
 static outcome train(const plan *p, bool by_roles) {
     test_classes classes = test_classes_make(22, 8);
-    strata_strategy *strategy = make_strategy(p->how);
+    strata_strategy *strategy = make_strategy(p);
     strata_model *model = NULL;
     strata_history history = {0};
     strata_metrics metrics;
@@ -169,7 +174,8 @@ static void expect_same_bits(plan p) {
         cr_expect(one.divided[plain[i]] || (p.accumulate > 1 && plain[i] == STRATA_PROGRAM_TRAIN), "kind %d", plain[i]);
     cr_expect_eq(p.accumulate > 1, one.divided[STRATA_PROGRAM_ACCUMULATE] && one.divided[STRATA_PROGRAM_APPLY]);
     for (int kind = 0; kind <= STRATA_PROGRAM_PREDICT; kind++)
-        cr_expect(!one.others[kind] && !roles.divided[kind], "kind %d: %d %d", kind, one.others[kind], roles.divided[kind]);
+        if (kind != STRATA_PROGRAM_AVERAGE)
+            cr_expect(!one.others[kind] && !roles.divided[kind], "kind %d: %d %d", kind, one.others[kind], roles.divided[kind]);
     cr_expect_str_eq(one.sha, roles.sha, "batch %d of %s: %s beside %s", (int)p.batch, p.json, one.sha, roles.sha);
     for (int e = 0; e < 2; e++)
         cr_expect_eq(one.losses[e], roles.losses[e], "batch %d of %s: %.9g beside %.9g", (int)p.batch, p.json, one.losses[e],
@@ -226,6 +232,107 @@ Test(divide, shards_have_the_bits_of_steps_that_are_built_by_roles) {
     expect_same_bits((plan){.json = dense, .batch = 10, .precision = STRATA_DTYPE_F16, .shards = STRATA_SHARD_OPTIMIZER_YES});
 }
 
+/* Each replica accumulates gradients, sums and states of its own. A replica without examples in a batch, or in all batches of an
+ * update, keeps what it has. */
+Test(divide, replicas_with_their_own_parameters_have_the_bits_of_roles) {
+    const char *const models[] = {dense, images, series, clipped};
+    for (int i = 0; i < 4; i++) expect_same_bits((plan){.own = true, .json = models[i], .batch = 10});
+    for (int i = 0; i < 4; i++)
+        expect_same_bits((plan){.own = true,
+                                .json = models[i],
+                                .batch = 10,
+                                .accumulate = 2,
+                                .optimizer = {.name = "adam", .clip_global_norm = i ? 0.5 : 0}});
+    expect_same_bits((plan){.own = true, .json = dense, .batch = 2});
+    expect_same_bits((plan){.own = true, .json = dense, .batch = 2, .accumulate = 3});
+    expect_same_bits((plan){.own = true, .json = dense, .batch = 5, .accumulate = 3, .precision = STRATA_DTYPE_F16});
+    expect_same_bits((plan){.own = true, .json = dense, .batch = 4, .accumulate = 4, .norm = true});
+}
+
+/* ---- gradients that are placed at servers ---- */
+
+/* What a worker's program for a batch computes. */
+typedef struct computed {
+    int64_t n_sums, n_gradients, n_states;
+    float sums[16], gradients[4096], states[256];
+    /* How many buckets were taken, and the layout that says where each belongs. */
+    int n_taken;
+    const strata_gradient_layout *layout;
+} computed;
+
+static void take(void *user, int k, const void *value, size_t bytes) {
+    computed *c = user;
+    cr_assert_eq(k, c->n_taken++);
+    const struct strata_gradient_bucket *at = &c->layout->buckets[k];
+    cr_assert_eq(bytes, (size_t)(at->end - at->begin) * sizeof(float));
+    memcpy(c->gradients + at->begin, value, bytes);
+}
+
+static const strata_trainer trainer = {.take = take};
+
+/* The outputs of a worker's program for 10 examples. elsewhere: the gradients are placed at servers. */
+static void compute(const char *json, strata_dtype precision, bool elsewhere, computed *c) {
+    enum { N = 10 };
+    strata_strategy *strategy = test_strategy("mirrored", (const char *[]){"host", NULL}, false);
+    strata_compile_options opts = {.strategy = strategy, .seed = 3, .precision = precision};
+    strata_model *model = NULL;
+    strata_model_program *program = NULL;
+    int slot = 0;
+    *c = (computed){.n_taken = 0};
+    strategy->bucket_bytes = 256;
+    OK(strata_model_from_json(json, strlen(json), "the test", &model, &err));
+    OK(strata_model_compile(model, NULL, &opts, &err));
+    if (elsewhere) strategy->trainer = &trainer, strategy->trainer_data = c;
+    OK(strata_model_get_program(model, STRATA_PROGRAM_GRADIENTS, N, (strata_batch_form){0}, &program, &err));
+    cr_assert_eq(program->divided, elsewhere);
+    c->layout = &program->layout;
+    OK(strata_group_acquire(program->group, &slot, &err));
+    const strata_program_part *part = &program->parts[0];
+    const strata_run_numbers numbers = strata_run_numbers_of(model, 1, strata_loss_scale(model));
+    strata_run_write_numbers(&numbers, program, part, slot, 0, N);
+    float *x = strata_executable_input(part->executable, slot, part->x[0]);
+    int32_t *y = strata_executable_input(part->executable, slot, part->y[0]);
+    for (int i = 0; i < N * 8; i++) x[i] = (float)((i * 37 + 11) % 64) / 32 - 1;
+    for (int i = 0; i < N; i++) y[i] = i % 3;
+    OK(strata_group_start(program->group, slot, 0, &err));
+    OK(strata_group_finish(program->group, slot, NULL, &err));
+    OK(strata_group_wait(program->group, slot, &err));
+    c->n_sums = model->metrics.n_sums;
+    c->n_gradients = model->parameters.flat_size;
+    c->n_states = 2 * model->parameters.state_size;
+    memcpy(c->sums, strata_executable_output(part->executable, slot, 0), (size_t)c->n_sums * sizeof(float));
+    if (!elsewhere)
+        memcpy(c->gradients, strata_executable_output(part->executable, slot, 1), (size_t)c->n_gradients * sizeof(float));
+    if (c->n_states)
+        memcpy(c->states, strata_executable_output(part->executable, slot, 1 + !elsewhere),
+               (size_t)c->n_states * sizeof(float));
+    c->layout = NULL;
+    strategy->trainer = NULL;
+    strata_model_destroy(model);
+    strata_strategy_destroy(strategy);
+}
+
+/* The step is the same one: only the placement of its gradients differs. */
+Test(divide, gradients_that_are_placed_at_servers_are_those_of_one_device) {
+    static const struct {
+        const char *json;
+        strata_dtype precision;
+    } cases[] = {{dense, STRATA_DTYPE_F32},
+                 {dense, STRATA_DTYPE_F16},
+                 {images, STRATA_DTYPE_F32},
+                 {series, STRATA_DTYPE_F32},
+                 {clipped, STRATA_DTYPE_BF16}};
+    static computed here, there;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        compute(cases[i].json, cases[i].precision, false, &here);
+        compute(cases[i].json, cases[i].precision, true, &there);
+        cr_expect_eq(here.n_taken, 0);
+        cr_expect_geq(there.n_taken, 2, "case %zu: %d buckets", i, there.n_taken);
+        there.n_taken = 0;
+        cr_expect_arr_eq(&here, &there, sizeof here, "case %zu", i);
+    }
+}
+
 Test(divide, has_the_bits_of_roles_where_one_device_makes_the_update) {
     const char *const models[] = {dense, images, series, clipped};
     for (int k = 0; k < N_LAYOUTS; k++) {
@@ -267,7 +374,8 @@ Test(divide, exact_metrics_of_several_outputs_are_those_of_one_device) {
     strata_metrics metrics[2];
     strata_history history[2] = {{0}};
     strata_model *models[2];
-    strata_strategy *strategies[] = {make_strategy(NULL), test_strategy("one_device", (const char *[]){"host", NULL}, false)};
+    strata_strategy *strategies[] = {make_strategy(&(plan){.own = false}),
+                                     test_strategy("one_device", (const char *[]){"host", NULL}, false)};
     for (int k = 0; k < 2; k++) {
         OK(strata_model_from_json(json, strlen(json), "the test", &models[k], &err));
         OK(strata_model_compile(models[k], NULL, &(strata_compile_options){.strategy = strategies[k], .seed = 3}, &err));
