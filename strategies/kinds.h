@@ -65,14 +65,6 @@ void strata_choice_divide(strata_device_choice *choice, int local_rank, int loca
 STRATA_MUST_USE strata_status strata_choose_best(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
                                                  strata_error *err);
 
-/* mirrored.c: every device gets the sum, and updates its own copy of the variables. */
-extern const strata_step_exchanges strata_exchanges_to_all;
-/* central_storage.c: one device of each worker gets the sums, makes the update, and sends the new values to the others. */
-extern const strata_step_exchanges strata_exchanges_through_one;
-/* multi_worker_mirrored.c: the devices of each worker exchange values as without other workers; then every device gets worker
- * 0's new values. */
-extern const strata_step_exchanges strata_exchanges_of_chief;
-
 #define STRATA_STRATEGY(name) extern const strata_strategy_kind strata_strategy_##name;
 #include "strategies/strategies.def"
 #undef STRATA_STRATEGY

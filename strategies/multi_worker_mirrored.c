@@ -82,24 +82,6 @@ static strata_status subset(const strata_workers *workers, const int *ranks, int
     return STRATA_OK;
 }
 
-/* ---- the exchanges of workers whose devices differ ---- */
-
-static strata_tensor *sum_among_devices(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *x,
-                                        strata_all_reduce_attrs attrs) {
-    const strata_step_exchanges *own = !strategy->update.at ? &strata_exchanges_to_all : &strata_exchanges_through_one;
-    return own->sum(strategy, device, graph, x, attrs);
-}
-
-static strata_tensor *take_chiefs(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *variable,
-                                  strata_tensor *updated) {
-    (void)device;
-    const strata_communication_attrs attrs = {.dtype = STRATA_DTYPE_F32, .shape = strata_tensor_shape(variable), .takes = true};
-    strata_tensor *chiefs = strata_broadcast(graph, strategy->workers.rank ? NULL : updated, attrs);
-    return strata_assign(updated ? updated : variable, chiefs);
-}
-
-const strata_step_exchanges strata_exchanges_of_chief = {.sum = sum_among_devices, .share = take_chiefs};
-
 /* ---- joining ---- */
 
 /* Compares the devices that make updates on all workers: whether they are of one kind, as within a worker (strategy.c). */

@@ -104,12 +104,6 @@ static strata_placement place_update(const strata_strategy *strategy) {
     return (strata_placement){0};
 }
 
-/* Chooses the exchanges of a training step. Called when the place of the update and the workers are known. */
-static const strata_step_exchanges *choose_exchanges(const strata_strategy *strategy) {
-    if (strategy->workers.mixed) return &strata_exchanges_of_chief;
-    return strategy->update.at && strategy->n_devices > 1 ? &strata_exchanges_through_one : &strata_exchanges_to_all;
-}
-
 static strata_status set_split(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
     const int64_t most = 1000000;
     const int n = strategy->n_replicas;
@@ -339,7 +333,6 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     if (spans_processes(kind) && opts->communicator) STRATA_TRY(strata_strategy_join(strategy, opts->communicator, err));
     if (kind->average) strategy->workers.mixed = false; /* no worker's updates have to be those of another */
     STRATA_TRY(strata_strategy_find_cores(strategy, err));
-    strategy->exchanges = choose_exchanges(strategy);
     strategy->workers.wire = opts->compress;
     STRATA_TRY(set_bucket_bytes(strategy, opts, err));
     describe(strategy, reason);

@@ -48,10 +48,9 @@ static bool gives_away(const strata_model *model) {
     return model->strategy->trainer->take && strata_model_list_buckets(model, buckets) > 0;
 }
 
-bool strata_model_is_divided(const strata_model *model, strata_program_kind kind) {
+static bool is_divided(const strata_model *model, strata_program_kind kind) {
     const strata_strategy *strategy = model->strategy;
     const bool several = strata_strategy_num_replicas_in_sync(strategy) > 1 || strategy->n_devices > 1;
-    if (strategy->by_roles) return false;
     if (strategy->trainer) return kind == STRATA_PROGRAM_GRADIENTS && gives_away(model);
     return several && kind != STRATA_PROGRAM_GRADIENTS && kind != STRATA_PROGRAM_AVERAGE;
 }
@@ -248,20 +247,19 @@ static strata_status divide(const division *given, const strata_model_program *p
 /* Builds the step of the parts [first, first + n) and divides it among them. apart: there is one, and its examples are its own;
  * else they are divided. */
 static strata_status build(strata_model *model, const strata_model_program *program, int first, int n, bool apart,
-                           strata_step *step, strata_partition **out_partition, strata_error *err) {
+                           strata_layer_cost *layers, strata_step *step, strata_partition **out_partition, strata_error *err) {
     const strata_strategy *strategy = model->strategy;
     const bool has_own = strata_strategy_has_own(strategy);
-    strata_step_role role = {.replica = strata_strategy_root(strategy),
-                             .form = program->form,
-                             .updates = true,
-                             .exchanges = !has_own,
-                             .has_replicas = !strategy->trainer && strata_strategy_num_replicas_in_sync(strategy) > 1,
-                             .whole = true};
+    strata_step_options opts = {.replica = strata_strategy_root(strategy),
+                                .form = program->form,
+                                .divided = true,
+                                .has_replicas = !strategy->trainer && strata_strategy_num_replicas_in_sync(strategy) > 1,
+                                .layers = layers};
     int64_t *lengths = calloc((size_t)n_devices(strategy), sizeof *lengths);
     if (!lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     for (int r = first; r < first + n; r++) {
         const bool computes = r < strategy->n_replicas;
-        if (computes || apart) role.batch += lengths[strategy->workers.first_replica + r] = compiled_examples(program, r);
+        if (computes || apart) opts.batch += lengths[strategy->workers.first_replica + r] = compiled_examples(program, r);
     }
     const strata_dim_split split = {.n_axes = 1, .axes = {0}, .lengths = lengths};
     const strata_placement own = {.own = 1};
@@ -275,7 +273,7 @@ static strata_status build(strata_model *model, const strata_model_program *prog
                         .own_numbers = has_own && program->kind == STRATA_PROGRAM_APPLY,
                         .own = own,
                         .step = step};
-    strata_status status = strata_step_build(step, model, program->kind, role, NULL, err);
+    strata_status status = strata_step_build(step, model, program->kind, &opts, err);
     if (!status) {
         status = divide(&v, program, first, n, out_partition, err);
         if (status) strata_graph_destroy(step->graph);
@@ -303,48 +301,69 @@ static bool mixes_examples(const strata_step *step, const strata_partition *part
     return mixes;
 }
 
-void strata_model_undivide(strata_divided_step *divided) {
-    for (int i = 0; i < divided->n; i++) {
-        strata_partition_destroy(divided->partitions[i]);
-        strata_graph_destroy(divided->steps[i].graph);
+/* Makes a step of the graph of a part, which keeps the graph of the whole step alive. A device without examples may have
+ * nothing to compute, but a program needs an output. */
+static strata_status take_part(const strata_step *whole, strata_device_part *part, strata_step *out, strata_error *err) {
+    strata_tensor *own[2], *const *outputs;
+    int n;
+    outputs = strata_step_outputs(whole, own, &n);
+    *out = (strata_step){.graph = part->graph, .layout = whole->layout, .n_updates = part->n_updates};
+    out->updates = strata_graph_alloc(out->graph, ((size_t)part->n_updates + 1) * sizeof(*out->updates));
+    out->outputs = whole->outputs ? strata_graph_alloc(out->graph, (size_t)n * sizeof(*out->outputs)) : NULL;
+    if (!out->updates || (whole->outputs && !out->outputs))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    if (part->n_updates) memcpy(out->updates, part->updates, (size_t)part->n_updates * sizeof(*out->updates));
+    for (int i = 0; i < n; i++) {
+        if (!part->outputs[i]) continue;
+        if (out->outputs)
+            out->outputs[out->n_outputs++] = part->outputs[i];
+        else
+            *(outputs[i] == whole->scores ? &out->scores : &out->output) = part->outputs[i];
     }
-    free(divided->partitions);
-    free(divided->steps);
-    *divided = (strata_divided_step){0};
+    const bool computes = out->n_outputs || out->output || out->scores || out->n_updates;
+    if (!computes) out->output = strata_scalar(out->graph, STRATA_DTYPE_F32, 0);
+    part->graph = NULL;
+    return strata_graph_check(out->graph, err);
 }
 
-/* Adds the step of the parts [first, first + n). */
+/* Builds the steps of the parts [first, first + n). *out_apart: it was not done, since each part needs a step of its own. */
 static strata_status add(strata_model *model, const strata_model_program *program, int first, int n, bool apart,
-                         strata_divided_step *out, strata_error *err) {
-    STRATA_TRY(build(model, program, first, n, apart, &out->steps[out->n], &out->partitions[out->n], err));
-    out->n++;
-    return STRATA_OK;
-}
-
-strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_divided_step *out_divided,
-                                  strata_error *err) {
-    const int n = program->n_parts;
-    strata_divided_step *out = out_divided;
-    *out = (strata_divided_step){.steps = calloc((size_t)n, sizeof *out->steps),
-                                 .partitions = calloc((size_t)n, sizeof(*out->partitions))};
-    strata_status status = out->steps && out->partitions
-                               ? add(model, program, 0, n, false, out, err)
-                               : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
-    if (!status && mixes_examples(&out->steps[0], out->partitions[0])) {
-        strata_partition_destroy(out->partitions[0]);
-        strata_graph_destroy(out->steps[0].graph);
-        out->n = 0;
-        out->apart = true;
-        for (int r = 0; r < n && !status; r++) status = add(model, program, r, 1, true, out, err);
-    }
-    if (status) strata_model_undivide(out);
+                         strata_layer_cost *layers, strata_step *out_steps, bool *out_apart, strata_error *err) {
+    strata_step whole;
+    strata_partition *partition;
+    STRATA_TRY(build(model, program, first, n, apart, layers, &whole, &partition, err));
+    strata_status status = STRATA_OK;
+    *out_apart = !apart && mixes_examples(&whole, partition);
+    for (int r = 0; r < n && !*out_apart && !status; r++)
+        status = take_part(&whole, &partition->parts[r], &out_steps[first + r], err);
+    strata_partition_destroy(partition);
+    strata_graph_destroy(whole.graph);
     return status;
 }
 
-const strata_step *strata_divided_step_of(const strata_divided_step *divided, int part) {
-    return &divided->steps[divided->apart ? part : 0];
+/* Builds the step of one part, whose device exchanges nothing, or builds its exchanges itself (strata_strategy.average). */
+static strata_status build_alone(strata_model *model, const strata_model_program *program, int part, strata_layer_cost *layers,
+                                 strata_step *out_step, strata_error *err) {
+    const bool no_batch = strata_program_is_without_batch(program->kind);
+    const strata_step_options opts = {
+        .replica = part, .batch = no_batch ? 0 : compiled_examples(program, part), .form = program->form, .layers = layers};
+    return strata_step_build(out_step, model, program->kind, &opts, err);
 }
 
-const strata_device_part *strata_divided_part(const strata_divided_step *divided, int part) {
-    return divided->apart ? &divided->partitions[part]->parts[0] : &divided->partitions[0]->parts[part];
+strata_status strata_model_divide(strata_model *model, strata_model_program *program, strata_layer_cost *layers,
+                                  strata_step *out_steps, strata_error *err) {
+    const int n = program->n_parts;
+    const bool several = is_divided(model, program->kind);
+    bool apart = true;
+    strata_status status = STRATA_OK;
+    memset(out_steps, 0, (size_t)n * sizeof *out_steps);
+    if (several) status = add(model, program, 0, n, false, layers, out_steps, &apart, err);
+    for (int r = 0; r < n && apart && !status; r++) {
+        bool again;
+        status = several ? add(model, program, r, 1, true, layers, out_steps, &again, err)
+                         : build_alone(model, program, r, layers, &out_steps[r], err);
+    }
+    program->divided = !apart;
+    for (int r = 0; r < n && status; r++) strata_graph_destroy(out_steps[r].graph);
+    return status;
 }

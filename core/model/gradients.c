@@ -111,7 +111,7 @@ static int make_buckets(const strata_model *model, int block, int64_t end, bool 
 /* There is only one bucket if computing gradients needs exchanges itself, which each bucket would repeat, and if there are
  * sparse parameters, which have another order. */
 static int buckets_of(const builder *b, int block, bucket buckets[STRATA_MOST_BUCKETS]) {
-    const bool whole = !b->role.exchanges || b->context.exchanges_inside || has_sparse(b->model);
+    const bool whole = !b->exchanges || b->context.exchanges_inside || has_sparse(b->model);
     return make_buckets(b->model, block, b->places[block].n_all, whole, buckets);
 }
 
@@ -188,31 +188,10 @@ strata_tensor *strata_step_own_gradients(const builder *b, const computed *c, in
 
 /* Adds up x, f32 (n), over the replicas; devices that update get the result. Without other replicas x is returned. */
 static strata_tensor *sum_over_replicas(builder *b, strata_tensor *x, int64_t n, strata_reduction reduction, bool gradients) {
-    if (!b->role.exchanges) return x;
-    const strata_strategy *strategy = b->model->strategy;
+    if (!b->exchanges) return x;
     const strata_all_reduce_attrs attrs = {
         .common = {.dtype = STRATA_DTYPE_F32, .shape = STRATA_SHAPE(n)}, .reduction = reduction, .gradients = gradients};
-    if (b->role.whole) return strata_all_reduce_among(b->graph, x, attrs);
-    strata_tensor *node = strategy->exchanges->sum(strategy, b->role.replica, b->graph, x, attrs);
-    if (!b->role.updates) strata_step_add(b, node);
-    return node;
-}
-
-int strata_step_own_shard(const builder *b) {
-    return b->model->strategy->workers.first_replica + b->role.replica;
-}
-
-/* The sum over replicas of a bucket's gradients; with shards, of those elements of the bucket that this device owns. */
-static strata_tensor *sum_gradients(builder *b, strata_tensor *own, int block, const bucket *range) {
-    const strata_shards *shards = &b->model->shards;
-    const int64_t size = range->end - range->begin, begin = b->model->parameters.blocks[block].begin;
-    if (!b->role.exchanges || !shards->n || b->role.whole || strata_step_needs_all_gradients(b->model))
-        return sum_over_replicas(b, own, size, STRATA_REDUCE_SUM, true);
-    int64_t *lengths = strata_step_alloc(b, (size_t)shards->n, sizeof *lengths);
-    if (!lengths) return strata_graph_poison(b->graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for shards");
-    strata_shards_cut(shards, begin + range->begin, begin + range->end, lengths);
-    return strata_reduce_scatter_parts(b->graph, own, STRATA_DTYPE_F32, STRATA_SHAPE(size), (strata_channel){0},
-                                       STRATA_REDUCE_SUM, true, lengths, shards->n, strata_step_own_shard(b));
+    return strata_all_reduce_among(b->graph, x, attrs);
 }
 
 static void reduce_sums(builder *b, computed *c) {
@@ -232,8 +211,7 @@ strata_tensor *strata_step_reduce(builder *b, computed *c, int block) {
         strata_tensor *own = own_gradients(b, c, block, &buckets[k]);
         if (k == n - 1 && !c->reduced) reduce_sums(b, c);
         /* In the order of the parameters: the last bucket has the first ones. */
-        parts[n - 1 - k] = sum_gradients(b, own, block, &buckets[k]);
+        parts[n - 1 - k] = sum_over_replicas(b, own, buckets[k].end - buckets[k].begin, STRATA_REDUCE_SUM, true);
     }
-    if (b->role.exchanges && !b->role.updates) return NULL;
     return n > 1 ? strata_concat(parts, n, 0) : parts[0];
 }

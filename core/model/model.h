@@ -127,8 +127,6 @@ typedef struct strata_model_block {
     strata_variable *slots[STRATA_MAX_OPTIMIZER_SLOTS];
     /* With shards: a copy of the elements [begin, end), which the optimizer updates. NULL: the optimizer updates `flat`. */
     strata_variable *shard;
-    /* With shards: the positions of the parameters in [begin, end), for computing norms. */
-    strata_segments segments;
     /* On a device that computes gradients, with gradient accumulation: the sum of the gradients so far, f32. */
     strata_variable *accumulated;
 } strata_model_block;
@@ -228,32 +226,27 @@ typedef struct strata_model_program {
     bool *contributes;
     /* The examples of one step were divided (divide.c), so that random numbers are counted from the first example of this
      * worker's replicas, not of the part. */
-    bool divided, by_roles;
+    bool divided;
     /* Only for the kind GRADIENTS. */
     strata_gradient_layout layout;
     struct strata_model_program *next;
 } strata_model_program;
 
-/* The role of a device in a step. */
-typedef struct strata_step_role {
-    /* The device, whose variables the step uses. */
+/* What a step's graph is built for. */
+typedef struct strata_step_options {
+    /* The replica whose variables it reads and changes. */
     int replica;
-    /* The number of its examples; 0: it computes no gradients. */
+    /* The number of examples. */
     int64_t batch;
     strata_batch_form form;
-    /* It has no examples, but runs the program for one example, because layers contain exchanges in which it must take part. In
-     * the graph of all replicas: this is so for some of them. */
-    bool idle;
-    /* It updates parameters, slots, states and the epoch's sums; else it receives parameters and states from a device that
-     * does. */
-    bool updates;
-    /* There are other devices or workers, so the step contains the strategy's exchanges. */
-    bool exchanges;
-    /* Other replicas train with other parts of the batch. */
+    /* It is divided among several devices (divide.c): all_reduces say where values must be complete, and numbers of which each
+     * device has its own are inputs. */
+    bool divided;
+    /* Several devices have examples. */
     bool has_replicas;
-    /* The graph is that of all replicas of this worker, as if they were one device, and is then divided (divide.c). */
-    bool whole;
-} strata_step_role;
+    /* [calls of layers] Receives the cost of each; NULL: not needed. */
+    strata_layer_cost *layers;
+} strata_step_options;
 
 /* A step's graph. Everything in it lives until strata_graph_destroy(graph). */
 typedef struct strata_step {
@@ -442,36 +435,18 @@ STRATA_MUST_USE strata_status strata_model_read_replica(const strata_model *mode
 STRATA_MUST_USE strata_status strata_model_write_replica(strata_model *model, int replica, const float *values,
                                                          strata_error *err);
 
-/* step.c, with step.h, gradients.c and update.c: builds the graph of a step. layers: [calls of layers] receives the cost of
- * each; NULL: not needed. */
+/* step.c, with step.h, gradients.c and update.c: builds the graph of a step. The caller destroys step->graph. */
 STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind,
-                                                strata_step_role role, strata_layer_cost *layers, strata_error *err);
+                                                const strata_step_options *opts, strata_error *err);
 
 /* divide.c: how an input of the graph of all replicas is placed: each replica has the rows of its examples, a copy, or a
  * number; the replicas' numbers add up to the input's value. */
 typedef enum strata_input_kind { STRATA_INPUT_EXAMPLES = 0, STRATA_INPUT_COPIED, STRATA_INPUT_SUMMED } strata_input_kind;
 strata_input_kind strata_model_input_kind(const char *name);
-struct strata_partition; /* core/compile/partition.h */
-/* divide.c: whether the parts of this worker's replicas are made by the partitioner from one graph. */
-bool strata_model_is_divided(const strata_model *model, strata_program_kind kind);
-/* The graphs of a program's parts. */
-typedef struct strata_divided_step {
-    /* Each part has a step of its own, since a layer computes something of all examples, such as their mean: each replica
-     * computes it of its own examples. False: one step of all examples was divided. */
-    bool apart;
-    /* [n] */
-    strata_step *steps;
-    struct strata_partition **partitions;
-    int n;
-} strata_divided_step;
-/* Builds the step of the program's parts and divides it. Free with strata_model_undivide. */
-STRATA_MUST_USE strata_status strata_model_divide(strata_model *model, const strata_model_program *program,
-                                                  strata_divided_step *out_divided, strata_error *err);
-void strata_model_undivide(strata_divided_step *divided);
-/* The step of which the part has a graph, and this graph, whose outputs are `output` and `scores` of the step, where it has
- * them. */
-const strata_step *strata_divided_step_of(const strata_divided_step *divided, int part);
-const struct strata_device_part *strata_divided_part(const strata_divided_step *divided, int part);
+/* divide.c: builds the step of each part of the program, whose kind, batch, form and parts are set, and sets `divided`. The
+ * caller destroys the graphs. layers: as in strata_step_options, of the examples of all parts. */
+STRATA_MUST_USE strata_status strata_model_divide(strata_model *model, strata_model_program *program, strata_layer_cost *layers,
+                                                  strata_step *out_steps, strata_error *err);
 
 /* programs.c: returns the program for this many examples on this worker's replicas, which is compiled at its first use. batch
  * 0: other workers have the whole batch. */
@@ -479,9 +454,9 @@ STRATA_MUST_USE strata_status strata_model_get_program(strata_model *model, stra
                                                        strata_batch_form form, strata_model_program **out_program,
                                                        strata_error *err);
 STRATA_EXPORT_BEGIN
-/* Builds the graph of a replica's step of that program without compiling it, for callers that compile it for another device.
+/* Builds the graph of the first replica's step of that program without compiling it, for callers that compile it for another device.
  * The caller destroys step->graph. */
-STRATA_MUST_USE strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
+STRATA_MUST_USE strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int64_t batch,
                                                       strata_step *out_step, strata_error *err);
 STRATA_EXPORT_END
 /* Returns the memory of a part's inputs, [n_inputs], and labels, [n_outputs] (NULL: not needed), in a slot. The memory of an

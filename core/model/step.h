@@ -18,7 +18,9 @@ typedef struct strata_step_builder {
     strata_graph *graph;
     strata_model *model;
     strata_step *step;
-    strata_step_role role;
+    strata_step_options opts;
+    /* The graph has all_reduces over the devices. */
+    bool exchanges;
     strata_layer_context context;
     /* The input "step": the numbers that change from step to step, f32 (STRATA_STEP_WORDS). */
     strata_tensor *words;
@@ -81,11 +83,8 @@ strata_tensor *strata_step_own_gradients(const strata_step_builder *b, const str
 /* The buckets in which a step gives gradients away, in the order in which it computes them. Returns 0 if they are too small, or
  * are not those of one block without sparse parameters. */
 int strata_model_list_buckets(const strata_model *model, struct strata_gradient_bucket out_buckets[STRATA_MOST_BUCKETS]);
-/* The sum over replicas of a block's gradients. The first call also adds up c's sums and states. With shards: only the elements
- * that this device owns. NULL on a device that does not update. */
+/* The sum over replicas of a block's gradients. The first call also adds up c's sums and states. */
 strata_tensor *strata_step_reduce(strata_step_builder *b, strata_step_computed *c, int block);
-/* The index of the shard that the device owns, which is its index among the replicas of all workers. */
-int strata_step_own_shard(const strata_step_builder *b);
 /* This device's share of the batch, or of its own examples where it makes an update of its own, times the loss scale; 0: it has
  * no examples. */
 strata_tensor *strata_step_share(strata_step_builder *b);

@@ -55,20 +55,6 @@ typedef struct strata_workers {
     void *communicator;
 } strata_workers;
 
-/* The exchanges of a training step over several replicas. A kind of strategy builds them into the graph of each device;
- * every device builds the same exchanges in the same order. */
-typedef struct strata_step_exchanges {
-    /* The sum or mean of x over the replicas, for the devices that update. x is NULL on a device without a replica. On a device
-     * that does not update the result is an empty node, which the caller keeps alive as an update. */
-    strata_tensor *(*sum)(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *x,
-                          strata_all_reduce_attrs attrs);
-    /* Sends the new value of a variable to the devices that did not compute it. `updated` is the update of `variable` that this
-     * device makes; NULL: it makes none. Returns an update that must be part of the step; NULL: this device takes part in no
-     * exchange. */
-    strata_tensor *(*share)(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *variable,
-                            strata_tensor *updated);
-} strata_step_exchanges;
-
 /* The replica in whose graph a strategy builds an average. */
 typedef struct strata_step_replica {
     /* Its number among the n replicas of all workers. */
@@ -139,14 +125,11 @@ struct strata_strategy {
     bool auto_split;
     /* [n_replicas] Memory for new weights, in the same allocation as `weights`. */
     int64_t *measured;
-    /* For tests: the step graph of each replica is built by its role, also where the partitioner could divide one graph. */
-    bool by_roles;
     /* The placement of parameters, states, slots and sums. NULL: copies, which are equal since each step adds up gradients.
      * Else each replica trains with its own, without exchanges, and after each `every` updates this function makes parameters
      * and states equal, or more alike. */
     strata_average *average;
     int64_t every;
-    const strata_step_exchanges *exchanges;
     strata_owned *owned;
     /* Replaces fit's own loop; NULL: none. */
     const strata_trainer *trainer;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Workers whose devices are of several kinds, which may round differently: in a worker with several kinds one device makes the
- * update, and all devices take the new values of worker 0. The step is divided by the partitioner, and must have the bits of
- * steps that are built for each device by its role. All devices here are the host; worker 1's updates differ since its momentum
+ * update, and all devices take the new values of worker 0. The step must have the bits of that of devices which are all of
+ * one kind. All devices here are the host; worker 1's updates differ since its momentum
  * begins with another value. */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -20,7 +20,6 @@ typedef struct layout {
 
 typedef struct kinds_case {
     layout how;
-    bool by_roles;
     /* The number of batches for an update. */
     int64_t batches;
     strata_dataset *dataset;
@@ -35,10 +34,6 @@ static strata_status open_kinds(strata_communicator *comm, const kinds_case *c, 
     const int at = c->how.at[strata_communicator_rank(comm)];
     strategy->update = at < 0 ? (strata_placement){0} : strata_placement_at((strata_placement){0}, 0, at);
     strategy->workers.mixed = c->how.mixed;
-    strategy->by_roles = c->by_roles;
-    strategy->exchanges = c->how.mixed          ? &strata_exchanges_of_chief
-                          : strategy->update.at ? &strata_exchanges_through_one
-                                                : &strata_exchanges_to_all;
     return STRATA_OK;
 }
 
@@ -87,7 +82,7 @@ static strata_test_result train(strata_communicator *comm, const void *user) {
 }
 
 /* Batches of 7 have 2, 2, 2 and 1 examples for 4 devices; the last one has 1 example. */
-Test(kinds, of_workers_devices_train_with_the_bits_of_roles) {
+Test(kinds, of_workers_devices_train_with_the_bits_of_devices_that_are_alike) {
     static const layout layouts[] = {{{-1, -1}, true}, {{0, -1}, true}, {{-1, 0}, true}, {{0, 0}, true},
                                      {{1, 1}, true},   {{0, 0}, false}, {{1, 1}, false}};
     strata_error err = {0};
@@ -97,17 +92,16 @@ Test(kinds, of_workers_devices_train_with_the_bits_of_roles) {
     for (int i = 0; i < 22; i++) ((int32_t *)y.data)[i] = i % 3;
     cr_assert_eq(strata_dataset_take_arrays(&x, &y, 0, &dataset, &err), STRATA_OK, "%s", err.message);
     for (size_t k = 0; k < 2 * (sizeof layouts / sizeof *layouts); k++) {
-        static kinds_case one, roles;
-        one = roles = (kinds_case){.how = layouts[k / 2], .batches = k % 2 ? 2 : 1, .dataset = dataset};
-        roles.by_roles = true;
+        static kinds_case one, alike;
+        one = alike = (kinds_case){.how = layouts[k / 2], .batches = k % 2 ? 2 : 1, .dataset = dataset};
+        alike.how = (layout){{-1, -1}, false};
         RUN(2, train, &one);
-        RUN(2, train, &roles);
+        RUN(2, train, &alike);
         for (int w = 0; w < 2; w++) {
-            cr_assert(one.divided[w] && !roles.divided[w]);
-            cr_expect_str_eq(one.sha[w], roles.sha[0], "case %d, worker %d: %s beside %s", (int)k, w, one.sha[w], roles.sha[0]);
+            cr_expect_str_eq(one.sha[w], alike.sha[0], "case %d, worker %d: %s beside %s", (int)k, w, one.sha[w], alike.sha[0]);
             for (int i = 0; i < 4; i++)
-                cr_expect_eq(one.losses[w][i], roles.losses[0][i], "case %d, worker %d, step %d: %.9g beside %.9g", (int)k, w,
-                             i, (double)one.losses[w][i], (double)roles.losses[0][i]);
+                cr_expect_eq(one.losses[w][i], alike.losses[0][i], "case %d, worker %d, step %d: %.9g beside %.9g", (int)k, w,
+                             i, (double)one.losses[w][i], (double)alike.losses[0][i]);
         }
     }
     strata_dataset_destroy(dataset);
