@@ -2,8 +2,7 @@
  *
  * Workers whose devices are of several kinds, which may round differently: in a worker with several kinds one device makes the
  * update, and all devices take the new values of worker 0. The step must have the bits of that of devices which are all of
- * one kind. All devices here are the host; worker 1's updates differ since its momentum
- * begins with another value. */
+ * one kind. All devices here are the host; worker 1's updates differ since its momentum begins with another value. */
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -303,6 +303,92 @@ Test(divide, layers_of_all_examples_compute_from_each_replicas_own) {
     }
 }
 
+/* ---- gradients that are placed at servers ---- */
+
+/* What a worker's program for a batch computes. */
+typedef struct computed {
+    int64_t n_sums, n_gradients, n_states;
+    float sums[16], gradients[4096], states[256];
+    /* How many buckets were taken, and the layout that says where each belongs. */
+    int n_taken;
+    const strata_gradient_layout *layout;
+} computed;
+
+static void take(void *user, int k, const void *value, size_t bytes) {
+    computed *c = user;
+    cr_assert_eq(k, c->n_taken++);
+    const struct strata_gradient_bucket *at = &c->layout->buckets[k];
+    cr_assert_eq(bytes, (size_t)(at->end - at->begin) * sizeof(float));
+    memcpy(c->gradients + at->begin, value, bytes);
+}
+
+static const strata_trainer trainer = {.take = take};
+
+/* The outputs of a worker's program for 10 examples. elsewhere: the gradients are placed at servers. */
+static void compute(const char *json, strata_dtype precision, bool elsewhere, computed *c) {
+    enum { N = 10 };
+    strata_strategy *strategy = test_strategy("mirrored", (const char *[]){"host", NULL}, false);
+    strata_compile_options opts = {.strategy = strategy, .seed = 3, .precision = precision};
+    strata_model *model = NULL;
+    strata_model_program *program = NULL;
+    int slot = 0;
+    *c = (computed){.n_taken = 0};
+    strategy->bucket_bytes = 256;
+    OK(strata_model_from_json(json, strlen(json), "the test", &model, &err));
+    OK(strata_model_compile(model, NULL, &opts, &err));
+    if (elsewhere) strategy->trainer = &trainer, strategy->trainer_data = c;
+    OK(strata_model_get_program(model, STRATA_PROGRAM_GRADIENTS, N, (strata_batch_form){0}, &program, &err));
+    cr_assert_eq(program->divided, elsewhere);
+    c->layout = &program->layout;
+    OK(strata_group_acquire(program->group, &slot, &err));
+    const strata_program_part *part = &program->parts[0];
+    const strata_run_numbers numbers = strata_run_numbers_of(model, 1, strata_loss_scale(model));
+    strata_run_write_numbers(&numbers, program, part, slot, 0, N);
+    float *x = strata_executable_input(part->executable, slot, part->x[0]);
+    int32_t *y = strata_executable_input(part->executable, slot, part->y[0]);
+    for (int i = 0; i < N * 8; i++) x[i] = (float)((i * 37 + 11) % 64) / 32 - 1;
+    for (int i = 0; i < N; i++) y[i] = i % 3;
+    OK(strata_group_start(program->group, slot, 0, &err));
+    OK(strata_group_finish(program->group, slot, NULL, &err));
+    OK(strata_group_wait(program->group, slot, &err));
+    c->n_sums = model->metrics.n_sums;
+    c->n_gradients = model->parameters.flat_size;
+    c->n_states = 2 * model->parameters.state_size;
+    memcpy(c->sums, strata_executable_output(part->executable, slot, 0), (size_t)c->n_sums * sizeof(float));
+    if (!elsewhere)
+        memcpy(c->gradients, strata_executable_output(part->executable, slot, 1), (size_t)c->n_gradients * sizeof(float));
+    if (c->n_states)
+        memcpy(c->states, strata_executable_output(part->executable, slot, 1 + !elsewhere),
+               (size_t)c->n_states * sizeof(float));
+    c->layout = NULL;
+    strategy->trainer = NULL;
+    strata_model_destroy(model);
+    strata_strategy_destroy(strategy);
+}
+
+/* The step is the same one: only the placement of its gradients differs. */
+Test(divide, gradients_that_are_placed_at_servers_are_those_of_one_device) {
+    static const struct {
+        const char *json;
+        strata_dtype precision;
+    } cases[] = {{dense, STRATA_DTYPE_F32},
+                 {dense, STRATA_DTYPE_F16},
+                 {images, STRATA_DTYPE_F32},
+                 {series, STRATA_DTYPE_F32},
+                 {clipped, STRATA_DTYPE_BF16}};
+    static computed here, there;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        compute(cases[i].json, cases[i].precision, false, &here);
+        compute(cases[i].json, cases[i].precision, true, &there);
+        cr_expect_eq(here.n_taken, 0);
+        cr_expect_geq(there.n_taken, 2, "case %zu: %d buckets", i, there.n_taken);
+        there.n_taken = 0;
+        cr_expect_arr_eq(&here, &there, sizeof here, "case %zu", i);
+    }
+}
+
+/* ---- metrics ---- */
+
 /* Of each replica's examples all outputs' scores are collected. */
 Test(divide, exact_metrics_of_several_outputs_are_those_of_one_device) {
     static const char json[] =
