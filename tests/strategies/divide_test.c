@@ -232,8 +232,8 @@ Test(divide, shards_have_the_bits_of_steps_that_are_built_by_roles) {
     expect_same_bits((plan){.json = dense, .batch = 10, .precision = STRATA_DTYPE_F16, .shards = STRATA_SHARD_OPTIMIZER_YES});
 }
 
-/* Each replica accumulates gradients, sums and states of its own. A replica without examples in a batch, or in all batches of an
- * update, keeps what it has. */
+/* Each replica accumulates gradients, sums and states of its own. A replica without examples in a batch, or in all batches of
+ * an update, keeps what it has. */
 Test(divide, replicas_with_their_own_parameters_have_the_bits_of_roles) {
     const char *const models[] = {dense, images, series, clipped};
     for (int i = 0; i < 4; i++) expect_same_bits((plan){.own = true, .json = models[i], .batch = 10});
