@@ -6,8 +6,8 @@
  * slots and the epoch's sums, unless one device of each worker makes the update: then they are at its coordinate. With shards,
  * slots are divided, and the partitioner divides the update. What batches accumulate is a partial sum on each device. If
  * replicas have parameters of their own (strata_strategy.average), all variables are each device's own. A worker with servers
- * has a mesh of two devices: it has all examples, and its gradients are at the servers. The all_reduces that the builder adds to
- * the graph (gradients.c) say where gradients and sums must be complete.
+ * has a mesh of two devices: it has all examples, and its gradients are at the servers. The all_reduces that the builder adds
+ * to the graph (gradients.c) say where gradients and sums must be complete.
  *
  * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
 #include <stdlib.h>
@@ -194,8 +194,8 @@ static strata_placement output_of(const division *v, strata_program_kind kind) {
                                              : v->whole;
 }
 
-/* How the outputs of a step are placed: its output, and the scores of its examples; or its sums, the gradients of its block, and
- * the changes of its states. */
+/* How the outputs of a step are placed: its output, and the scores of its examples; or its sums, the gradients of its block,
+ * and the changes of its states. */
 static void place_outputs(const division *v, strata_program_kind kind, strata_placement placements[3]) {
     const bool gradients = kind == STRATA_PROGRAM_GRADIENTS;
     int n = 0;

@@ -203,9 +203,9 @@ typedef struct strata_gradient_layout {
         bool renumbers;
     } * sparse;
     int n_sparse;
-    /* If gradients are placed at devices of other tasks (strata_trainer.take): elements [begin, end) of the gradients of the only
-     * block are those of exchange k, as soon as the backward pass has computed them. There is then no output with the
-     * gradients. 0 buckets: the gradients are outputs. */
+    /* If gradients are placed at devices of other tasks (strata_trainer.take): exchange k gives elements [begin, end) of the
+     * gradients of the only block, as soon as the backward pass has computed them. There is then no output with them. 0
+     * buckets: the gradients are outputs. */
     struct strata_gradient_bucket {
         int64_t begin, end;
     } buckets[STRATA_MOST_BUCKETS];
