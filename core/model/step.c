@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The graph of a model's step, on one device of its strategy.
+ * The graph of a model's step, for all examples of a worker, as if there were one device.
  *
  * x and y stand for the inputs and labels of the model, of which there may be several (x, x1, ...; y, y1, ...).
  *
@@ -21,15 +21,15 @@
  *
  *   gradients of the last layers, their exchange; gradients of the layers before, ...    one bucket after the other
  *   exchange of sums, of new states (their mean), of the last bucket
- *   the update, on the devices that make it
- *   new parameters and states to the devices that do not
- * gradients.c builds the buckets and exchanges, update.c the update. If the parameters have several blocks, this is done for
+ *   the update
+ * gradients.c builds the buckets and exchanges, update.c the update. The exchanges are all_reduces; divide.c says where values
+ * and the update are placed, and the partitioner makes each device's part. If the parameters have several blocks, this is done for
  * each block; sums and states are exchanged with the first.
  *
- * If the optimizer is sharded, gradients are exchanged by reduce_scatter instead of all_reduce, each device updates the shard
- * of the parameters that it owns, and an all_gather sends the new parameters to all devices. If an update needs all gradients
- * (their norm, or f16's check for overflow), or gradients are sent in a smaller dtype, they are exchanged by all_reduce as
- * without shards, so that the sums have the same bits.
+ * If the optimizer is sharded, the partitioner makes a reduce_scatter of the all_reduce of gradients: each device updates the
+ * shard of the parameters that it owns, and an all_gather sends the new parameters to all devices. If an update needs all
+ * gradients (their norm, or f16's check for overflow), or gradients are sent in a smaller dtype, the all_reduce remains, so that
+ * the sums have the same bits.
  *
  * The update of a sparse parameter changes only the rows that the batch used: these rows of the parameter and of its slots are
  * gathered, the optimizer's op updates them, and they are scattered back. If a single replica updates after each batch and the
@@ -40,10 +40,7 @@
  * gradients are not finite, nothing is updated, and the output tells the host so.
  *
  * Replicas with parameters of their own exchange nothing in these programs except in the average. A replica without examples
- * changes nothing that it has: the partitioner makes no update for it, and where only the host knows, its gate is closed.
- *
- * Every device has the same exchanges in the same order; its role determines whether it contributes a value and whether it
- * receives the result. */
+ * changes nothing that it has: the partitioner makes no update for it, and where only the host knows, its gate is closed. */
 #include "core/model/step.h"
 
 #include <stdlib.h>

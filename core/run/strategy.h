@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The interface between models and strategies: devices, the role of each in a step, shares of a batch. The strategies are in
+ * The interface between models and strategies: devices, where updates are placed, shares of a batch. The strategies are in
  * strategies/. */
 #ifndef STRATA_CORE_STRATEGY_H
 #define STRATA_CORE_STRATEGY_H

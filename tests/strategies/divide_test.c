@@ -122,8 +122,6 @@ typedef struct plan {
     strata_shard_optimizer shards;
     bool norm;
     strata_optimizer optimizer;
-    /* Replicas have parameters of their own, which are averaged after every second update. */
-    bool own;
     /* One device has all examples; two devices have. */
     bool one_device, two;
 } plan;
@@ -142,8 +140,7 @@ static strata_strategy *make_strategy(const plan *p) {
     const layout *how = p->how;
     if (p->one_device) return test_strategy("one_device", (const char *[]){"host", NULL}, false);
     strata_strategy *strategy =
-        test_strategy(p->own ? "local_sgd" : "mirrored", (const char *[]){"host", "host", p->two ? NULL : "host", NULL}, false);
-    strategy->every = 2;
+        test_strategy("mirrored", (const char *[]){"host", "host", p->two ? NULL : "host", NULL}, false);
     if (!how) return strategy;
     strategy->update = strata_placement_at(strategy->update, 0, how->updates);
     strategy->n_replicas -= how->stores;
@@ -408,7 +405,7 @@ Test(divide, exact_metrics_of_several_outputs_are_those_of_one_device) {
     strata_metrics metrics[2];
     strata_history history[2] = {{0}};
     strata_model *models[2];
-    strata_strategy *strategies[] = {make_strategy(&(plan){.own = false}),
+    strata_strategy *strategies[] = {make_strategy(&(plan){.two = false}),
                                      test_strategy("one_device", (const char *[]){"host", NULL}, false)};
     for (int k = 0; k < 2; k++) {
         OK(strata_model_from_json(json, strlen(json), "the test", &models[k], &err));
