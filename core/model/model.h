@@ -454,8 +454,8 @@ STRATA_MUST_USE strata_status strata_model_get_program(strata_model *model, stra
                                                        strata_batch_form form, strata_model_program **out_program,
                                                        strata_error *err);
 STRATA_EXPORT_BEGIN
-/* Builds the graph of the first replica's step of that program without compiling it, for callers that compile it for another device.
- * The caller destroys step->graph. */
+/* Builds the graph of the first replica's step of that program without compiling it, for callers that compile it for another
+ * device. The caller destroys step->graph. */
 STRATA_MUST_USE strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int64_t batch,
                                                       strata_step *out_step, strata_error *err);
 STRATA_EXPORT_END

@@ -23,13 +23,13 @@
  *   exchange of sums, of new states (their mean), of the last bucket
  *   the update
  * gradients.c builds the buckets and exchanges, update.c the update. The exchanges are all_reduces; divide.c says where values
- * and the update are placed, and the partitioner makes each device's part. If the parameters have several blocks, this is done for
- * each block; sums and states are exchanged with the first.
+ * and the update are placed, and the partitioner makes each device's part. If the parameters have several blocks, this is done
+ * for each block; sums and states are exchanged with the first.
  *
  * If the optimizer is sharded, the partitioner makes a reduce_scatter of the all_reduce of gradients: each device updates the
  * shard of the parameters that it owns, and an all_gather sends the new parameters to all devices. If an update needs all
- * gradients (their norm, or f16's check for overflow), or gradients are sent in a smaller dtype, the all_reduce remains, so that
- * the sums have the same bits.
+ * gradients (their norm, or f16's check for overflow), or gradients are sent in a smaller dtype, the all_reduce remains, so
+ * that the sums have the same bits.
  *
  * The update of a sparse parameter changes only the rows that the batch used: these rows of the parameter and of its slots are
  * gathered, the optimizer's op updates them, and they are scattered back. If a single replica updates after each batch and the
@@ -476,6 +476,9 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
                             "but each replica trains on its own; leave out synchronized, or use another strategy",
                             model->strategy->name);
     }
-    if (status) strata_graph_destroy(b.graph);
+    if (status) {
+        strata_graph_destroy(b.graph);
+        *step = (strata_step){0};
+    }
     return status;
 }
