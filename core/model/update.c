@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Building the update of a training step. For each block, beginning with that of the last layers, it adds up the
- * gradients over replicas and runs the optimizer. If an update needs the gradients of all blocks (their norm, or f16's check for
- * overflow), all sums come before the first update. */
+ * gradients over replicas and runs the optimizer. If an update needs the gradients of all blocks (their norm, or f16's check
+ * for overflow), all sums come before the first update. */
 #include "core/graph/graph.h"
 #include "core/graph/variable.h"
 #include "core/model/shards.h"
