@@ -21,6 +21,8 @@ typedef struct kinds_case {
     layout how;
     /* The number of batches for an update. */
     int64_t batches;
+    /* A layer computes the mean of all examples, of which each device takes its own. */
+    bool centered;
     strata_dataset *dataset;
     char sha[2][65];
     float losses[2][4];
@@ -50,10 +52,18 @@ static strata_status disturb(strata_model *model, strata_error *err) {
     return STRATA_OK;
 }
 
+static strata_tensor *center(const void *options, strata_layer_context *context, strata_tensor *const *inputs, int n) {
+    (void)options, (void)context, (void)n;
+    return strata_sub(inputs[0], strata_reduce_mean(inputs[0], (int[]){0}, 1, true));
+}
+
 static strata_test_result train(strata_communicator *comm, const void *user) {
     static const char json[] =
         "{\"input\": [8], \"layers\": [{\"layer\": \"dense\", \"units\": 12, \"kernel_l2\": 0.01}, {\"layer\": "
         "\"batch_norm\"}, "
+        "{\"layer\": \"dense\", \"units\": 3}]}";
+    static const char centered[] =
+        "{\"input\": [8], \"layers\": [{\"layer\": \"dense\", \"units\": 12, \"kernel_l2\": 0.01}, {\"layer\": \"center\"}, "
         "{\"layer\": \"dense\", \"units\": 3}]}";
     kinds_case *c = (kinds_case *)user;
     const int w = strata_communicator_rank(comm);
@@ -62,7 +72,12 @@ static strata_test_result train(strata_communicator *comm, const void *user) {
     strata_model *model = NULL;
     strata_history history = {0};
     TEST_TRY(open_kinds(comm, c, &strategy, &err));
-    TEST_TRY(strata_model_from_json(json, strlen(json), "the test", &model, &err));
+    strata_registry *registry = NULL;
+    TEST_TRY(strata_registry_create(&registry, &err));
+    TEST_TRY(strata_layer_register(registry, &(strata_layer_definition){.name = "center", .build = center}, &err));
+    const char *text = c->centered ? centered : json;
+    TEST_TRY(strata_model_from_json_with(registry, text, strlen(text), "the test", &model, &err));
+    strata_registry_destroy(registry);
     strata_compile_options opts = {.strategy = strategy,
                                    .seed = 3,
                                    .optimizer = strata_sgd_optimizer(0.1, 0.5, false),
@@ -90,13 +105,17 @@ Test(kinds, of_workers_devices_train_with_the_bits_of_devices_that_are_alike) {
     cr_assert_eq(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(22), &y, &err), STRATA_OK, "%s", err.message);
     for (int i = 0; i < 22; i++) ((int32_t *)y.data)[i] = i % 3;
     cr_assert_eq(strata_dataset_take_arrays(&x, &y, 0, &dataset, &err), STRATA_OK, "%s", err.message);
-    for (size_t k = 0; k < 2 * (sizeof layouts / sizeof *layouts); k++) {
+    for (size_t k = 0; k < 3 * (sizeof layouts / sizeof *layouts); k++) {
         static kinds_case one, alike;
-        one = alike = (kinds_case){.how = layouts[k / 2], .batches = k % 2 ? 2 : 1, .dataset = dataset};
+        one = alike =
+            (kinds_case){.how = layouts[k / 3], .batches = k % 3 == 1 ? 2 : 1, .centered = k % 3 == 2, .dataset = dataset};
         alike.how = (layout){{-1, -1}, false};
+        /* Where workers' updates may differ, a strategy places them at the first device. */
+        if (one.centered && one.how.mixed && one.how.at[0] > 0) continue;
         RUN(2, train, &one);
         RUN(2, train, &alike);
         for (int w = 0; w < 2; w++) {
+            cr_expect_eq(one.divided[w], !one.centered);
             cr_expect_str_eq(one.sha[w], alike.sha[0], "case %d, worker %d: %s beside %s", (int)k, w, one.sha[w], alike.sha[0]);
             for (int i = 0; i < 4; i++)
                 cr_expect_eq(one.losses[w][i], alike.losses[0][i], "case %d, worker %d, step %d: %.9g beside %.9g", (int)k, w,
