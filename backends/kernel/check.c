@@ -20,7 +20,7 @@
 #include "core/base/locale.h"
 #include "core/op/pack.h"
 
-enum { TEXT_BYTES = 400 };
+enum { TEXT_BYTES = 400, MOST_SPARES = 8, LEAST_SPARE_BYTES = 1 << 18 };
 /* A kernel that was wrong is tried again, in so many walks in all. It is wrong if it was wrong in at least LEAST_WRONG of them:
  * one bad run does not condemn it. */
 enum { WALKS = 3, LEAST_WRONG = 2 };
@@ -62,6 +62,11 @@ typedef struct check {
     /* What is left when the program has run. */
     range *ranges;
     int n_ranges;
+    /* Large host memory of earlier nodes, for later ones of the same size: the system would clear new pages for each. */
+    struct {
+        void *data;
+        int64_t bytes;
+    } spares[MOST_SPARES];
 } check;
 
 static const strata_place *place_of(const check *c, const strata_tensor *tensor) {
@@ -196,6 +201,28 @@ static const strata_tensor *tensor_of(const values *v, int i) {
     return i < v->n ? v->node->inputs[i] : v->node;
 }
 
+static void *take_memory(check *c, int64_t bytes) {
+    for (int i = 0; i < MOST_SPARES; i++) {
+        void *data = c->spares[i].data;
+        if (!data || c->spares[i].bytes != bytes) continue;
+        c->spares[i].data = NULL;
+        return data;
+    }
+    return malloc((size_t)bytes + 1);
+}
+
+/* Keeps the memory instead of older memory. */
+static void give_memory(check *c, void *data, int64_t bytes) {
+    if (!data || bytes < LEAST_SPARE_BYTES) {
+        free(data);
+        return;
+    }
+    free(c->spares[MOST_SPARES - 1].data);
+    memmove(c->spares + 1, c->spares, (MOST_SPARES - 1) * sizeof *c->spares);
+    c->spares[0].data = data;
+    c->spares[0].bytes = bytes;
+}
+
 /* The first operand in the same bytes. */
 static int first_of(const check *c, const values *v, int i) {
     int first = 0;
@@ -206,7 +233,7 @@ static int first_of(const check *c, const values *v, int i) {
 }
 
 /* Allocates copies: of all values, or only of those that the node writes. */
-static strata_status allocate(const check *c, const values *v, bool all, void ***out, strata_error *err) {
+static strata_status allocate(check *c, const values *v, bool all, void ***out, strata_error *err) {
     *out = calloc((size_t)v->n + 1, sizeof(**out));
     if (!*out) return no_memory(c, err);
     for (int i = 0; i <= v->n; i++) {
@@ -217,16 +244,16 @@ static strata_status allocate(const check *c, const values *v, bool all, void **
         }
         bool writes = all || strata_check_writes(v->node, i);
         for (int j = i; j < v->n; j++) writes = writes || (first_of(c, v, j) == i && strata_check_writes(v->node, j));
-        if (writes && !((*out)[i] = malloc((size_t)strata_check_bytes(tensor_of(v, i)) + 1))) return no_memory(c, err);
+        if (writes && !((*out)[i] = take_memory(c, strata_check_bytes(tensor_of(v, i))))) return no_memory(c, err);
     }
     return STRATA_OK;
 }
 
-static void free_values(const check *c, values *v) {
+static void free_values(check *c, values *v) {
     void **all[] = {v->before, v->want, v->got, v->moved};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
         for (int i = 0; all[k] && i <= v->n; i++)
-            if (first_of(c, v, i) == i) free(all[k][i]);
+            if (first_of(c, v, i) == i) give_memory(c, all[k][i], strata_check_bytes(tensor_of(v, i)));
         free(all[k]);
     }
 }
@@ -264,8 +291,7 @@ static bool differs(const values *v, int i, const strata_sample *sample) {
 }
 
 /* *out_error: the largest error; 0: the node is correct. Values that are not finite cannot be compared. */
-static strata_status measure_error(const check *c, values *v, const strata_sample *sample, double *out_error,
-                                   strata_error *err) {
+static strata_status measure_error(check *c, values *v, const strata_sample *sample, double *out_error, strata_error *err) {
     const strata_sample all = {0};
     bool any = false;
     *out_error = 0;
@@ -543,6 +569,7 @@ static void finish(check *c) {
         free(c->ranges[i].walked);
         free(c->ranges[i].together);
     }
+    for (int i = 0; i < MOST_SPARES; i++) free(c->spares[i].data);
     free(c->ranges);
     free(c->nodes);
     free(c->wanted);

@@ -142,6 +142,7 @@ static strata_status complete_and_share_rate(fit *f, strata_error *err) {
 
 static strata_status begin_epoch(fit *f, strata_error *err) {
     f->epoch.began = strata_fit_seconds();
+    f->epoch.compared = 0;
     f->epoch.open = true;
     const strata_model_position *done = &f->model->position;
     const bool by_examples = !n_separate_readers(f) && !strata_dataset_element_spec(f->dataset).is_batch;
@@ -264,7 +265,7 @@ static strata_status end_epoch(fit *f, strata_error *err) {
     strata_progress *p = &f->progress;
     strata_history *h = &f->history;
     p->epoch_end = true;
-    p->epoch_seconds = strata_fit_seconds() - f->epoch.began;
+    p->epoch_seconds = strata_fit_epoch_seconds(f);
     const double began = f->tracing.now ? strata_trace_now() : 0;
     STRATA_TRY(strata_validation_run(f->model, &f->opts, p->epoch, &p->validation, &f->end.after_epoch, err));
     if (f->opts.validation) strata_fit_add_to_trace(f, "validation", f->model->optimizer_steps, began);

@@ -45,6 +45,8 @@ typedef struct strata_fit_epoch {
     int64_t n_skipped;
     /* When it began, and when the metrics were updated last, in seconds. */
     double began, metrics_read;
+    /* Seconds in which new programs were compared with references. That is no training, so it does not count as such. */
+    double compared;
 } strata_fit_epoch;
 
 /* What a step consists of. */
@@ -161,6 +163,8 @@ struct strata_fit {
 
 /* Seconds of a monotonic clock. */
 double strata_fit_seconds(void);
+/* strata_progress.epoch_seconds. */
+double strata_fit_epoch_seconds(const strata_fit *fit);
 /* strata_fit_submit copies this worker's rows of a batch to a free slot and submits them with an update, as step `number` of
  * the epoch. strata_fit_accumulate does the same for one batch of an accumulated step, and submits the update after the last
  * one. Both wait for the oldest run if the queue of runs is full. */

@@ -36,6 +36,10 @@ double strata_fit_seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+double strata_fit_epoch_seconds(const fit *f) {
+    return strata_fit_seconds() - f->epoch.began - f->epoch.compared;
+}
+
 /* Performs the exchanges of the newest submitted step, if they were not performed yet, and submits the rest of the step. */
 static strata_status finish_step(fit *f, strata_error *err) {
     const strata_model_program *program = f->queue.unfinished.program;
@@ -190,14 +194,14 @@ void strata_fit_call(fit *f, strata_event event) {
 
 void strata_fit_add_event(fit *f) {
     if (!f->reports.wanted) return;
-    if (!f->progress.epoch_end) f->progress.epoch_seconds = strata_fit_seconds() - f->epoch.began;
+    if (!f->progress.epoch_end) f->progress.epoch_seconds = strata_fit_epoch_seconds(f);
     f->reports.events[f->reports.n++] = f->progress;
 }
 
 strata_status strata_fit_report(fit *f, strata_error *err) {
     strata_fit_call(f, f->progress.epoch_end ? STRATA_EVENT_EPOCH_END : STRATA_EVENT_BATCH_END);
     if (!f->opts.on_progress) return STRATA_OK;
-    if (!f->progress.epoch_end) f->progress.epoch_seconds = strata_fit_seconds() - f->epoch.began;
+    if (!f->progress.epoch_end) f->progress.epoch_seconds = strata_fit_epoch_seconds(f);
     f->model->rate.locked = !f->progress.epoch_end && !f->opts.wait_each_step;
     const strata_status status = f->opts.on_progress(&f->progress, f->opts.user, err);
     f->model->rate.locked = true;
@@ -309,7 +313,10 @@ static strata_status acquire_run(fit *f, strata_program_kind kind, int64_t n, ru
     const strata_model_program *newest = f->model->programs;
     const double began = f->tracing.now ? strata_trace_now() : 0;
     STRATA_TRY(strata_model_get_program(f->model, kind, n, form, &program, err));
-    if (f->model->programs != newest) strata_fit_add_to_trace(f, "compile", f->model->optimizer_steps, began);
+    if (f->model->programs != newest) {
+        strata_fit_add_to_trace(f, "compile", f->model->optimizer_steps, began);
+        f->epoch.compared += program->compared_seconds;
+    }
     if (f->tracing.now) strata_group_set_trace(program->group, f->tracing.now, f->tracing.tracks);
     strata_group_set_check(program->group, f->opts.check_every);
     if (f->queue.n_unsubmitted && f->queue.runs[f->queue.n - 1].program != program) STRATA_TRY(submit_prepared(f, err));

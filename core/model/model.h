@@ -227,6 +227,8 @@ typedef struct strata_model_program {
     /* The examples of one step were divided (divide.c), so that random numbers are counted from the first example of this
      * worker's replicas, not of the part. */
     bool divided;
+    /* How long its comparison with references took, before its first run. */
+    double compared_seconds;
     /* Only for the kind GRADIENTS. */
     strata_gradient_layout layout;
     struct strata_model_program *next;

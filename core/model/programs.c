@@ -200,6 +200,7 @@ static strata_status compile_part(strata_model *model, strata_model_program *pro
     STRATA_TRY(of_group ? strata_executable_create_replica(device, outputs, n, step->updates, step->n_updates, &opts,
                                                            inside ? &place : NULL, exe, err)
                         : strata_executable_create(device, outputs, n, step->updates, step->n_updates, &opts, exe, err));
+    program->compared_seconds += strata_executable_compared_seconds(*exe);
     for (int i = 0; i < STRATA_MAX_INPUTS; i++)
         part->x[i] = i < model->n_inputs ? strata_executable_input_index(*exe, strata_slot_name("x", i).text) : -1;
     for (int i = 0; i < STRATA_MAX_OUTPUTS; i++)

@@ -9,6 +9,7 @@
  * The two ops of the gradient are not differentiated again. */
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "core/op/channels.h"
 #include "core/op/compose.h"
@@ -176,23 +177,26 @@ static strata_status sums_shape(strata_tensor *node, strata_error *err) {
 }
 
 static strata_status sums_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
-    const strata_tensor *x = call->node->inputs[X];
-    const strata_channels c = strata_channels_of(x->shape);
+    const strata_dtype dtype = call->node->inputs[X]->dtype;
+    const strata_channels c = strata_channels_of(call->node->inputs[X]->shape);
     const float *mean = call->inputs[MEAN];
+    const int64_t n = strata_call_count(call, c.channels);
     float *y = call->output;
-    for (int64_t e = 0; e < strata_call_count(call, c.channels); e++) {
-        const int64_t k = strata_call_element(call, e) % c.channels;
-        const double r = inverse_deviation(call->node, call->inputs[VARIANCE], k);
-        double sum = 0, product = 0;
-        for (int64_t i = k; i < c.rows * c.channels; i += c.channels) {
-            const double d = strata_element_get(x->dtype, call->inputs[3], i);
-            sum += d;
-            product += d * (strata_element_get(x->dtype, call->inputs[X], i) - (double)mean[k]) * r;
+    double *sums, *products;
+    STRATA_TRY(strata_sums_create(n, &sums, &products, err));
+    for (int64_t row = 0; row < c.rows; row++)
+        for (int64_t e = 0; e < n; e++) {
+            const int64_t k = strata_call_element(call, e) % c.channels, i = row * c.channels + k;
+            const double d = strata_element_get(dtype, call->inputs[3], i);
+            sums[e] += d;
+            products[e] += d * (strata_element_get(dtype, call->inputs[X], i) - (double)mean[k]);
         }
-        y[k] = (float)sum;
-        y[c.channels + k] = (float)product;
+    for (int64_t e = 0; e < n; e++) {
+        const int64_t k = strata_call_element(call, e) % c.channels;
+        y[k] = (float)sums[e];
+        y[c.channels + k] = c.rows ? (float)(products[e] * inverse_deviation(call->node, call->inputs[VARIANCE], k)) : 0;
     }
+    free(sums);
     return STRATA_OK;
 }
 

@@ -6,6 +6,7 @@
  * by the reduce kernel. The division depends only on the shape, since it determines the bits. */
 #include <inttypes.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "core/graph/placement.h"
 #include "core/op/conv2d.h"
@@ -60,31 +61,31 @@ static void gradient(strata_tensor *node, strata_tensor *g, strata_tensor **dx) 
 
 /* ---- reference ---- */
 
-static double sum_of(const strata_op_call *call, const strata_conv2d_sizes *s, int64_t kh, int64_t kw, int64_t c, int64_t f) {
+/* Adds the terms of row oh of result n of the convolution to the sum of element `at` of the gradient. */
+static void add_row(const strata_op_call *call, const strata_conv2d_sizes *s, int64_t n, int64_t oh, int64_t at, double *sum) {
     const strata_dtype dtype = call->node->dtype;
-    const int64_t channel = f / s->group_out * s->group_in + c;
-    double sum = 0;
-    for (int64_t n = 0; n < s->n; n++)
-        for (int64_t oh = 0; oh < s->out_h; oh++) {
-            const int64_t h = strata_conv2d_at(s, 0, oh, kh);
-            for (int64_t ow = 0; ow < s->out_w && h >= 0 && h < s->in_h; ow++) {
-                const int64_t w = strata_conv2d_at(s, 1, ow, kw);
-                if (w < 0 || w >= s->in_w) continue;
-                sum += strata_element_get(dtype, call->inputs[0], ((n * s->in_h + h) * s->in_w + w) * s->in_c + channel) *
-                       strata_element_get(dtype, call->inputs[1], ((n * s->out_h + oh) * s->out_w + ow) * s->out_c + f);
-            }
-        }
-    return sum;
+    const int64_t f = at % s->out_c, c = at / s->out_c % s->group_in, tap = at / s->out_c / s->group_in;
+    const int64_t channel = f / s->group_out * s->group_in + c, h = strata_conv2d_at(s, 0, oh, tap / s->kernel_w);
+    for (int64_t ow = 0; ow < s->out_w && h >= 0 && h < s->in_h; ow++) {
+        const int64_t w = strata_conv2d_at(s, 1, ow, tap % s->kernel_w);
+        if (w < 0 || w >= s->in_w) continue;
+        *sum += strata_element_get(dtype, call->inputs[0], ((n * s->in_h + h) * s->in_w + w) * s->in_c + channel) *
+                strata_element_get(dtype, call->inputs[1], ((n * s->out_h + oh) * s->out_w + ow) * s->out_c + f);
+    }
 }
 
+/* Adds each row to the sums of all wanted elements. A sum after the other would read all of x and dy from memory for each. */
 static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(call->node);
-    for (int64_t i = 0; i < strata_call_count(call, s.kernel_h * s.kernel_w * s.group_in * s.out_c); i++) {
-        const int64_t at = strata_call_element(call, i), f = at % s.out_c, c = at / s.out_c % s.group_in;
-        const int64_t tap = at / s.out_c / s.group_in;
-        strata_element_set(call->node->dtype, call->output, at, sum_of(call, &s, tap / s.kernel_w, tap % s.kernel_w, c, f));
-    }
+    const int64_t n_sums = strata_call_count(call, s.kernel_h * s.kernel_w * s.group_in * s.out_c);
+    double *sums = calloc((size_t)n_sums + 1, sizeof *sums);
+    if (!sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " sums", n_sums);
+    for (int64_t row = 0; row < s.n * s.out_h; row++)
+        for (int64_t i = 0; i < n_sums; i++)
+            add_row(call, &s, row / s.out_h, row % s.out_h, strata_call_element(call, i), &sums[i]);
+    for (int64_t i = 0; i < n_sums; i++)
+        strata_element_set(call->node->dtype, call->output, strata_call_element(call, i), sums[i]);
+    free(sums);
     return STRATA_OK;
 }
 

@@ -4,6 +4,7 @@
  * y[0])^2
  * gradient: dx = (dy[0] + 2 (x - y[0]) dy[1]) / rows. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "core/op/channels.h"
 #include "core/op/compose.h"
@@ -34,23 +35,30 @@ static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx)
     dx[0] = x->dtype == STRATA_DTYPE_F32 ? sum : strata_cast(sum, x->dtype);
 }
 
+static double element(const strata_op_call *call, const strata_channels *c, int64_t row, int64_t channel) {
+    return strata_element_get(call->node->inputs[0]->dtype, call->inputs[0], row * c->channels + channel);
+}
+
 static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
-    const strata_tensor *x = call->node->inputs[0];
-    const strata_channels c = strata_channels_of(x->shape);
+    const strata_channels c = strata_channels_of(call->node->inputs[0]->shape);
     float *y = call->output;
-    for (int64_t e = 0; e < strata_call_count(call, c.channels); e++) {
-        const int64_t k = strata_call_element(call, e) % c.channels;
-        double sum = 0, squares = 0;
-        for (int64_t r = 0; r < c.rows; r++) sum += strata_element_get(x->dtype, call->inputs[0], r * c.channels + k);
-        const double mean = c.rows ? sum / (double)c.rows : (double)NAN;
-        for (int64_t r = 0; r < c.rows; r++) {
-            const double d = strata_element_get(x->dtype, call->inputs[0], r * c.channels + k) - mean;
-            squares += d * d;
+    const int64_t n = strata_call_count(call, c.channels);
+    double *means, *squares;
+    STRATA_TRY(strata_sums_create(n, &means, &squares, err));
+    for (int64_t r = 0; r < c.rows; r++)
+        for (int64_t e = 0; e < n; e++) means[e] += element(call, &c, r, strata_call_element(call, e) % c.channels);
+    for (int64_t e = 0; e < n; e++) means[e] = c.rows ? means[e] / (double)c.rows : (double)NAN;
+    for (int64_t r = 0; r < c.rows; r++)
+        for (int64_t e = 0; e < n; e++) {
+            const double d = element(call, &c, r, strata_call_element(call, e) % c.channels) - means[e];
+            squares[e] += d * d;
         }
-        y[k] = (float)mean;
-        y[c.channels + k] = (float)(c.rows ? squares / (double)c.rows : (double)NAN);
+    for (int64_t e = 0; e < n; e++) {
+        const int64_t k = strata_call_element(call, e) % c.channels;
+        y[k] = (float)means[e];
+        y[c.channels + k] = (float)(c.rows ? squares[e] / (double)c.rows : (double)NAN);
     }
+    free(means);
     return STRATA_OK;
 }
 

@@ -358,13 +358,15 @@ static strata_status create_locked(strata_device *device, strata_tensor *const *
                                    strata_tensor *const *updates, int n_updates, const strata_executable_options *opts,
                                    bool alone, const strata_core_place *place, strata_executable **out_executable,
                                    strata_error *err) {
-    for (;;) {
+    for (double compared = 0;;) {
         strata_executable *exe = NULL;
         const int n_distrusted = device->n_distrusted;
         STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, opts, alone, place, false, &exe, err));
         strata_status status = build(exe, err);
+        const double began = strata_trace_now();
         if (!status) status = check_first(exe, err);
         if (!status && device->referee) status = check_by_referee(exe, outputs, updates, n_updates, opts, alone, err);
+        exe->compared_seconds = compared += strata_trace_now() - began;
         if (!status) *out_executable = exe;
         if (!status) return STRATA_OK;
         strata_executable_destroy(exe);
@@ -431,6 +433,10 @@ void strata_executable_destroy(strata_executable *exe) {
 }
 
 /* ---- properties ---- */
+
+double strata_executable_compared_seconds(const strata_executable *exe) {
+    return exe->compared_seconds;
+}
 
 int strata_executable_n_slots(const strata_executable *exe) {
     return exe->n_slots;

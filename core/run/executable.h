@@ -38,13 +38,17 @@ struct strata_executable {
     strata_slot *slots;
     int n_slots, next_slot;
     uint64_t n_runs;
-    /* How long the first check of all nodes took; 0: the device has no check. */
-    double check_seconds;
+    /* How long the first check of all nodes took; 0: the device has no check. How long all comparisons took that preceded the
+     * first run: also those of the device's referee, and of programs that were not used since one of their kernels was wrong. */
+    double check_seconds, compared_seconds;
     /* It is on the referee of another executable's device (referee.c): the variables' buffers are its own. */
     bool is_referee;
     /* The program on the device's referee, with which this one is compared now and then. NULL: it is not compared. */
     strata_executable *referee;
 };
+
+/* The struct's field. */
+double strata_executable_compared_seconds(const strata_executable *executable);
 
 /* The host memory, in a slot, of a tensor that the host writes or reads. */
 char *strata_executable_memory(const strata_executable *executable, int slot, const strata_tensor *tensor, bool written);

@@ -240,7 +240,9 @@ typedef struct strata_progress {
     strata_metrics metrics;
     /* At epoch_end: the metrics of the validation data; examples 0: the fit has no validation data. */
     strata_metrics validation;
-    /* Seconds since the epoch began, without validation. */
+    /* Seconds since the epoch began, without validation, and without the comparison of new programs with references, which
+     * tests the driver and is no training. The compilation of kernels counts, as in Keras. Under parameter_server workers
+     * compile and compare while others train, so both count. */
     double epoch_seconds;
     /* The callback may set *stop to true in any call: training then ends after this epoch, and fit returns STRATA_OK. At
      * epoch_end *stop is already true if the option `patience` ends the training. With several workers, training ends on all of
@@ -375,7 +377,7 @@ typedef struct strata_history {
     strata_metrics *validation;
     /* The epoch with the best validation loss, counted from 0; -1: the fit has no validation data. */
     int best_epoch;
-    /* [n_epochs] Seconds of each epoch, without validation. */
+    /* [n_epochs] strata_progress.epoch_seconds of each epoch. */
     double *epoch_seconds;
     /* Finished steps of all epochs. */
     int64_t n_steps;
@@ -389,7 +391,8 @@ typedef struct strata_history {
     /* strata_progress.stop_now ended the training within an epoch. n_epochs does not count that epoch, and
      * strata_model_epoch_steps returns how many of its steps were done. */
     bool stopped;
-    /* Seconds from the call of fit to the end of its first step, which include the compilation of kernels. */
+    /* Seconds from the call of fit to the end of its first step, which include the compilation of kernels and their comparison
+     * with references. */
     double first_step_seconds;
 } strata_history;
 STRATA_API void strata_history_finish(strata_history *history);

@@ -442,7 +442,7 @@ static int fit(training *t) {
             &(progress_options){.batch = t->batch * (accumulates > 1 ? accumulates : 1), .classifies = r->classifies});
     if (r->line || r->log.file) opts.metrics_seconds = 1e-9;
     obey_interrupts(r->chief && isatty(STDERR_FILENO), t->options.checkpoint || t->options.save);
-    t->fit_began = r->reported = now_seconds();
+    t->fit_began = now_seconds();
     progress_say(r->line, "the first step ...");
     status = strata_model_fit(t->model, t->train.dataset, &opts, &t->history, &err);
     say_copies(t);

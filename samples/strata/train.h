@@ -73,8 +73,8 @@ typedef struct reporter {
     bool has_servers;       /* the strategy is parameter_server */
     bool has_evaluator;     /* the cluster has an evaluator, which waits for the last checkpoint */
     double began;
-    /* How many of the next steps may still wait for kernels to be compiled; the seconds of such steps in this epoch; when a
-     * step was reported last. */
+    /* How many of the next steps may still wait for kernels to be compiled; the seconds of such steps in this epoch; the
+     * epoch's seconds when a step was reported last. */
     int settling;
     int64_t waited; /* how many steps of this epoch have waited for kernels */
     double compiled, reported;

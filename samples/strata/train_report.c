@@ -113,11 +113,10 @@ static void report_epoch(reporter *r, const strata_progress *p) {
 }
 
 static void report_step(reporter *r, const strata_progress *p) {
-    const double now = now_seconds();
     r->step = p->step;
     r->epoch = p->epoch;
     if (r->settling) {
-        r->compiled += now - r->reported;
+        r->compiled += p->epoch_seconds - r->reported;
         r->settling--;
         r->waited++;
     }
@@ -173,7 +172,7 @@ strata_status report_progress(const strata_progress *given, void *user, strata_e
         load_text(r->strategy, text);
         progress_note(r->line, text);
     }
-    r->reported = now_seconds();
+    r->reported = p->epoch_end ? 0 : p->epoch_seconds;
     if (p->epoch_end && r->checkpoint) STRATA_TRY(save_checkpoint(r, p, err));
     if (interrupted || (p->epoch_end && p->epoch + 1 == r->stop_after)) *p->stop_now = true;
     return STRATA_OK;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Training: its numbers equal those of a reference in double precision, it is repeatable, and what ends it. */
+#include "core/model/fit.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "core/model/data.h"
+#include "core/run/device.h"
 #include "model_case.h"
 #include "reference.h"
 #include "tests/support/check.h"
@@ -170,6 +173,38 @@ TEST_ON_HOST(fit, loss_falls) {
     cr_assert_gt(history.epochs[19].accuracy, 0.9);
     cr_assert_eq(history.n_losses, 100, "of 260 steps the first 100 losses are kept");
     cr_assert_gt(history.first_step_seconds, 0);
+    strata_history_finish(&history);
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+}
+
+/* ---- time ---- */
+
+static const double COMPARISON_SECONDS = 0.2;
+
+static strata_status compare_slowly(strata_device *device, const strata_piece *piece, strata_program *program,
+                                    const strata_check_request *request, strata_error *out_err) {
+    (void)device, (void)piece, (void)program, (void)request, (void)out_err;
+    nanosleep(&(struct timespec){.tv_nsec = (long)(COMPARISON_SECONDS * 1e9)}, NULL);
+    return STRATA_OK;
+}
+
+/* 40 examples make batches of 16, 16 and 8, so there are two programs. */
+TEST_ON_HOST(fit, an_epoch_does_not_count_the_comparison_of_its_programs) {
+    const strata_device_api *api = device->api;
+    strata_device_api slow = *api;
+    slow.check = compare_slowly;
+    strata_dataset *data = case_dataset(40);
+    strata_model *model = case_model(device, strata_adam_optimizer(0.02), 1);
+    strata_history history = {0};
+    device->api = &slow;
+    const double began = strata_fit_seconds();
+    OK(strata_model_fit(model, data, &(strata_fit_options){.epochs = 2, .batch = 16}, &history, &err));
+    const double took = strata_fit_seconds() - began;
+    device->api = api;
+    cr_assert_gt(history.first_step_seconds, COMPARISON_SECONDS);
+    cr_assert_leq(history.epoch_seconds[0] + history.epoch_seconds[1], took - 2 * COMPARISON_SECONDS + 1e-6);
+    cr_assert(history.epoch_seconds[0] > 0 && history.epoch_seconds[1] > 0);
     strata_history_finish(&history);
     strata_model_destroy(model);
     strata_dataset_destroy(data);
