@@ -6,7 +6,6 @@
 #ifndef STRATA_CORE_METRIC_H
 #define STRATA_CORE_METRIC_H
 
-#include "core/base/export.h"
 #include "core/loss/loss.h"
 #include "strata/metrics.h"
 
@@ -28,11 +27,6 @@ typedef struct strata_metric_words {
     /* Computes the sums (n) f32 of a batch from outputs (B, ...) and labels in the form that the loss takes. */
     strata_tensor *(*build)(const strata_metric_case *c, strata_tensor *outputs, strata_tensor *labels);
 } strata_metric_words;
-
-/* The prediction of an example, and whether its label is the class that is predicted. */
-typedef struct strata_scored {
-    float score, is_class;
-} strata_scored;
 
 typedef struct strata_metric_kind {
     /* The name, with %d in place of a number: "top_%d_accuracy". */
@@ -64,12 +58,6 @@ STRATA_MUST_USE strata_status strata_metric_check_classes(const strata_metric_ca
 extern const strata_metric_words strata_metric_confusion_words;
 /* The predictions (B, n) that the loss computes from the outputs. */
 strata_tensor *strata_metric_predictions(const strata_metric_case *c, strata_tensor *outputs);
-
-STRATA_EXPORT_BEGIN
-/* auc.c: the share of the pairs of an example of the class and an example of others in which the first has the higher score;
- * equal scores count half. NaN: there are no such pairs, or a score is NaN. Sorts the examples. */
-double strata_auc(strata_scored *examples, int64_t n);
-STRATA_EXPORT_END
 
 /* accuracy.c: the sum of the examples' losses and the number of correct predictions, (2) f32. The number is 0 if the loss
  * is not for classification. */

@@ -53,9 +53,7 @@ STRATA_MUST_USE strata_status strata_checkpoint_take(strata_model *model, int ep
                                                      strata_callback_states *callbacks, strata_checkpoint **out_checkpoint,
                                                      strata_error *err);
 /* The name of the tensor with a slot of the optimizer, (flat_size): "checkpoint/slot_0". */
-STRATA_EXPORT_BEGIN
 const char *strata_checkpoint_slot_name(int slot);
-STRATA_EXPORT_END
 void strata_checkpoint_destroy(strata_checkpoint *checkpoint); /* NULL is fine */
 /* The number of updates that were made. */
 int64_t strata_checkpoint_steps(const strata_checkpoint *checkpoint);

@@ -4,8 +4,8 @@
 #ifndef STRATA_CORE_OP_RANDOM_H
 #define STRATA_CORE_OP_RANDOM_H
 
-#include "core/base/philox.h"
 #include "core/graph/launch.h"
+#include "strata/philox.h"
 
 /* A sequence of random numbers. Words of the state tensor and the op's stream identify it. */
 typedef struct strata_random_sequence {

@@ -14,7 +14,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "core/base/export.h"
 #include "strata/device.h"
 
 /* What a call does. Each kind has a limit. */
@@ -121,12 +120,9 @@ typedef struct strata_driver_compile {
     size_t call_bytes;
 } strata_driver_compile;
 
-STRATA_EXPORT_BEGIN
 /* Makes the call and waits for it. Warns once if it is slow (strata_device_warn). Fails: TIMEOUT after the device's
  * time limit, INTERRUPTED if the device's is_interrupted returns true. Then the call goes on in its thread and nobody
  * waits for it, device->given_up is set, and everything that the driver uses for the call, also the device itself, must
  * stay until the process ends. */
 strata_status strata_driver_compile_run(strata_device *device, const strata_driver_compile *what, strata_error *err);
-STRATA_EXPORT_END
-
 #endif

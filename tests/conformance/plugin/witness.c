@@ -4,7 +4,7 @@
  *
  * A *region* is memory that a call borrows: pages of their own, followed by one that nobody may access. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
-#include "plugin_witness.h"
+#include "tests/conformance/plugin/witness.h"
 
 #include <malloc.h>
 #include <signal.h>
