@@ -72,10 +72,6 @@ static void ring(struct strata_rpc_bell *b) {
     if (atomic_load(&b->sleepers)) syscall(SYS_futex, &b->rings, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-void strata_rpc_pipes_wake(strata_rpc_pipes *p) {
-    ring(p->own);
-}
-
 void strata_rpc_pipes_shut(strata_rpc_pipes *p, bool in_only) {
     atomic_store(&p->shut_in, true);
     if (!in_only) atomic_store(&p->shut_out, true);

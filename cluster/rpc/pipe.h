@@ -53,9 +53,8 @@ ssize_t strata_rpc_pipes_recv(strata_rpc_pipes *p, const struct iovec *parts, in
  * thread that receives, and the next bytes may come within microseconds. */
 short strata_rpc_pipes_wait(strata_rpc_pipes *p, short events, int ms, bool may_spin);
 
-/* Wakes all threads of this side that wait. Threads: any, as the two below. */
-void strata_rpc_pipes_wake(strata_rpc_pipes *p);
-/* Makes receiving return 0 and, unless `in_only`, sending fail, and wakes the threads that wait. */
+/* Makes receiving return 0 and, unless `in_only`, sending fail, and wakes the threads that wait. Threads: any, as the one
+ * below. */
 void strata_rpc_pipes_shut(strata_rpc_pipes *p, bool in_only);
 /* To be called when the other side has closed the connection's socket. What it had sent before is still received. */
 void strata_rpc_pipes_close(strata_rpc_pipes *p);

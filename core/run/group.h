@@ -48,7 +48,6 @@ void strata_group_set_trace(strata_group *group, strata_trace *trace, const int 
  * with UNSUPPORTED. */
 void strata_group_set_check(strata_group *group, int64_t every);
 
-int strata_group_n_replicas(const strata_group *group);
 strata_executable *strata_group_replica(const strata_group *group, int replica);
 int strata_group_n_slots(const strata_group *group);
 /* The number of exchanges of a step, in an order in which each replica has its own ones, and a replica's node of one. If the

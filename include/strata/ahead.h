@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compiles a model's training step for an accelerator that this machine does not have. strata_model_lower translates the step to
- * StableHLO, which the compiler of a PJRT plugin compiles for a topology of chips and estimates. `strata compile` uses it. */
+ * Compiles a model's training step for an accelerator that this machine does not have. strata_model_lower translates the step
+ * to StableHLO, which the compiler of a PJRT plugin compiles for a topology of chips and estimates. `strata compile` uses it.
+ * */
 #ifndef STRATA_AHEAD_H
 #define STRATA_AHEAD_H
 
@@ -19,9 +20,9 @@ extern "C" {
 STRATA_API STRATA_MUST_USE strata_status strata_model_lower(strata_model *model, int64_t batch, int n_replicas, bool fast,
                                                             char **out_text, size_t *out_n_bytes, strata_error *err);
 
-/* Opens a PJRT plugin and initializes it, so that a plugin that cannot be used is an error here. A name without a slash is searched
- * by the dynamic loader. The plugin stays in the process. Fails: UNAVAILABLE if the file or GetPjrtApi is missing, if the version
- * is too old or new (with both versions), or with the plugin's error. */
+/* Opens a PJRT plugin and initializes it, so that a plugin that cannot be used is an error here. A name without a slash is
+ * searched by the dynamic loader. The plugin stays in the process. Fails: UNAVAILABLE if the file or GetPjrtApi is missing, if
+ * the version is too old or new (with both versions), or with the plugin's error. */
 STRATA_API STRATA_MUST_USE strata_status strata_pjrt_open(const char *path, strata_error *err);
 
 /* Checks the text of a topology, a chip and the sides of a grid of one to three axes: "v5e:2x2". Some compilers end the process
@@ -29,8 +30,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_pjrt_open(const char *path, stra
 STRATA_API STRATA_MUST_USE strata_status strata_ahead_topology_check(const char *name, int *out_n_chips, strata_error *err);
 
 typedef struct strata_ahead_topology strata_ahead_topology;
-/* The topology `name`, as above, of the compiler of a PJRT plugin, whose path is borrowed as long as the topology is used. Fails: as strata_pjrt_open; INVALID where the name has another
- * form; TIMEOUT if the plugin hangs; otherwise with the plugin's error. */
+/* The topology `name`, as above, of the compiler of a PJRT plugin, whose path is borrowed as long as the topology is used.
+ * Fails: as strata_pjrt_open; INVALID where the name has another form; TIMEOUT if the plugin hangs; otherwise with the plugin's
+ * error. */
 STRATA_API STRATA_MUST_USE strata_status strata_ahead_topology_create(const char *plugin, const char *name,
                                                                       strata_ahead_topology **out_topology, strata_error *err);
 /* NULL is fine. */

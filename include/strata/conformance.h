@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The library libstrata_conformance: compares the ops of a device, or of a vendor's plugin, with the ops' references, over the rows of
- * the conformance suite. It is a static library, which contains what it needs of the library's inside; a program links it beside
- * libstrata's static library. `strata devices --check` and `strata plugin-check` use it.
+ * The library libstrata_conformance: compares the ops of a device, or of a vendor's plugin, with the ops' references, over the
+ * rows of the conformance suite. It is a static library, which contains what it needs of the library's inside; a program links
+ * it beside libstrata's static library. `strata devices --check` and `strata plugin-check` use it.
  *
  * A plugin may end the process or hang. So strata_check_run runs in a child process and writes messages to a pipe; the parent
  * process reads them and, after a crash, starts another child with the next unit (samples/strata/plugin_check.c). */

@@ -19,8 +19,8 @@ extern "C" {
 STRATA_API STRATA_MUST_USE strata_status strata_file_read(const char *path, size_t max_bytes, unsigned char **out_bytes,
                                                           size_t *out_n_bytes, strata_error *err);
 /* Writes a file of these bytes: first a temporary file in the same folder, which is synced and then renamed over `path`. An
- * existing file's permissions are kept, a symbolic link is followed. Fails: UNAVAILABLE when the folder is missing or not writable,
- * and for errors of the disk; INVALID when `path` is a folder or a device; OUT_OF_DISK; OUT_OF_MEMORY. */
+ * existing file's permissions are kept, a symbolic link is followed. Fails: UNAVAILABLE when the folder is missing or not
+ * writable, and for errors of the disk; INVALID when `path` is a folder or a device; OUT_OF_DISK; OUT_OF_MEMORY. */
 STRATA_API STRATA_MUST_USE strata_status strata_file_write(const char *path, const void *bytes, size_t n_bytes,
                                                            strata_error *err);
 /* Fails with the status that corresponds to the errno of a file operation, and the message "<path>: cannot <verb>:

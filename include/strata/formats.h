@@ -3,7 +3,8 @@
  * The files of other programs as arrays: IDX, CIFAR-10, NumPy, safetensors and pictures. dataset.h and preprocessing.h make
  * datasets of them; these functions show what is in a file.
  *
- * `name` is the file's name in messages. Files may be compressed with gzip or xz; their first bytes show it, not their names. */
+ * `name` is the file's name in messages. Files may be compressed with gzip or xz; their first bytes show it, not their names.
+ * */
 #ifndef STRATA_FORMATS_H
 #define STRATA_FORMATS_H
 
@@ -20,15 +21,15 @@ extern "C" {
  * shorter or damaged; the reader of the format then reports the damage. It is 0 for a pipe. */
 STRATA_API STRATA_MUST_USE strata_status strata_stream_peek_file(const char *path, void *out_head, size_t wanted, size_t *out_n,
                                                                  strata_error *err);
-/* Reads a whole file, expanded. The caller frees the bytes; *out_n_bytes does not count the NUL after them. Fails: UNAVAILABLE if the
- * file cannot be read; DATA if it is damaged or has more than max_bytes; OUT_OF_MEMORY. */
+/* Reads a whole file, expanded. The caller frees the bytes; *out_n_bytes does not count the NUL after them. Fails: UNAVAILABLE
+ * if the file cannot be read; DATA if it is damaged or has more than max_bytes; OUT_OF_MEMORY. */
 STRATA_API STRATA_MUST_USE strata_status strata_stream_read_file(const char *path, size_t max_bytes, unsigned char **out_bytes,
                                                                  size_t *out_n_bytes, strata_error *err);
 
 /* ---- IDX: the files of MNIST ---- */
 
-/* Reads an array of u8, i32 or f32 with 1 to 4 axes, which the caller finishes. Fails: DATA with the offset and the two numbers that
- * disagree; UNSUPPORTED for other types; UNAVAILABLE if the file cannot be read; OUT_OF_MEMORY. */
+/* Reads an array of u8, i32 or f32 with 1 to 4 axes, which the caller finishes. Fails: DATA with the offset and the two numbers
+ * that disagree; UNSUPPORTED for other types; UNAVAILABLE if the file cannot be read; OUT_OF_MEMORY. */
 STRATA_API STRATA_MUST_USE strata_status strata_idx_read(const char *path, strata_array *out_array, strata_error *err);
 
 /* ---- CIFAR-10: records of one label byte and three planes of 32x32 bytes (red, green, blue) ---- */
@@ -130,8 +131,8 @@ typedef struct strata_safetensors {
     unsigned char *owned;
 } strata_safetensors;
 
-/* Reads a whole file into memory and checks all of it; borrows `path`. Fails: DATA, with file, tensor and numbers, if it is damaged;
- * UNAVAILABLE if it cannot be read; OUT_OF_MEMORY. */
+/* Reads a whole file into memory and checks all of it; borrows `path`. Fails: DATA, with file, tensor and numbers, if it is
+ * damaged; UNAVAILABLE if it cannot be read; OUT_OF_MEMORY. */
 STRATA_API STRATA_MUST_USE strata_status strata_safetensors_read(const char *path, strata_safetensors *out_file,
                                                                  strata_error *err);
 STRATA_API void strata_safetensors_finish(strata_safetensors *file); /* NULL and a zeroed file are fine */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Strict JSON (RFC 8259): a reader with typed getters, whose messages name the position of an error, and a writer. Texts that
- * many parsers accept although they are wrong (duplicate keys, trailing text, invalid UTF-8, 01, 1e999, \\u0000, any nesting) are
- * refused. */
+ * many parsers accept although they are wrong (duplicate keys, trailing text, invalid UTF-8, 01, 1e999, \\u0000, any nesting)
+ * are refused. */
 #ifndef STRATA_JSON_H
 #define STRATA_JSON_H
 

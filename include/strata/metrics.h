@@ -43,8 +43,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_metric_value(const strata_metric
 typedef struct strata_scored {
     float score, is_class;
 } strata_scored;
-/* The exact AUC: the share of the pairs of an example of the class and an example of others in which the first has the higher score;
- * equal scores count half. NaN: there are no such pairs, or a score is NaN. Sorts the examples. */
+/* The exact AUC: the share of the pairs of an example of the class and an example of others in which the first has the higher
+ * score; equal scores count half. NaN: there are no such pairs, or a score is NaN. Sorts the examples. */
 STRATA_API double strata_auc(strata_scored *examples, int64_t n);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text that grows, and a search for the known word that is most similar to a mistyped one. Numbers in formats are written with a
- * decimal point, whatever the locale of the program is. */
+ * Text that grows, and a search for the known word that is most similar to a mistyped one. Numbers in formats are written with
+ * a decimal point, whatever the locale of the program is. */
 #ifndef STRATA_TEXT_H
 #define STRATA_TEXT_H
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Fails when a folder of the library links to, or includes a header of, a folder on its own level or a higher one, when the
-command or a sample includes another header than its own and the public ones or links a symbol that these do not declare, when a
+command or a sample includes another header than its own and the public ones or links a symbol that these do not declare, when
+nothing uses a function or variable of the library, when a
 file other than core/base/locale.c calls a function of the C library whose result depends on the program's locale, and when a
 file waits for a time of day or compares such times.
 
@@ -152,15 +153,15 @@ def declared(headers):
     return set(re.findall(r"\b(strata_\w+)(?=\(|\[|;)", text))
 
 
-def reaches_inside(source, build, defined):
-    """What the command and the samples include besides public headers and their own, and the symbols of the library that they link
-    and no public header declares."""
+def reaches_inside(source, build, defined, promised):
+    """What the command and the samples include besides public headers and their own, and the symbols of the library that they
+    link and no public header declares."""
     found = []
-    promised = declared(sorted((source / "include/strata").glob("*.h")))
     for path in sorted((source / "samples").rglob("*.[ch]")):
         for target in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
             if not (target.startswith("strata/") or target.startswith("sample_") or (path.parent / target).exists()):
-                found.append(f"{path.relative_to(source)} includes {target}: a program includes the public headers, strata/*.h, alone")
+                name = path.relative_to(source)
+                found.append(f"{name} includes {target}: a program includes the public headers, strata/*.h, alone")
     programs = sorted(build.glob("CMakeFiles/sample_*.dir"))
     for name, wanted in sorted(symbols(programs)[1].items()):
         if not (name.startswith("samples/") and (source / name).exists()):
@@ -168,6 +169,24 @@ def reaches_inside(source, build, defined):
         for symbol in sorted(wanted & defined.keys() - promised):
             found.append(f"{name} links {symbol}, which no public header declares")
     return found
+
+
+# model.c makes a function for each row of layers.def; a residual is begun and ended by two others.
+NEVER_USED = {"strata_model_add_residual"}
+
+
+def is_never_used(build, defined, promised):
+    """The symbols of the library that no other object of the build uses, and no public header declares: nothing needs them, or
+    their file alone does, and they should be static. A build without tests is not checked, since some are for tests."""
+    others = sorted(folder for folder in build.glob("CMakeFiles/*.dir") if any(folder.rglob("*.o")))
+    if not any(folder.name.startswith("test_model") for folder in others):
+        return []
+    used = NEVER_USED | promised
+    for folder in others:
+        for wanted in symbols([folder])[1].values():
+            used |= wanted
+    return [f"{name} defines {symbol}, which nothing else uses; delete it or make it static"
+            for symbol, name in sorted(defined.items()) if symbol not in used and not name.startswith(("data/", "shaders/"))]
 
 
 def main():
@@ -178,7 +197,8 @@ def main():
     needed = {name: wanted for name, wanted in needed.items() if (source / name).exists()}
     if len(needed) < 100:
         sys.exit(f"there are object files of only {len(needed)} sources in {' '.join(sys.argv[2:])}")
-    wrong = reaches_inside(source, build, defined)
+    promised = declared(sorted((source / "include/strata").glob("*.h")))
+    wrong = reaches_inside(source, build, defined, promised) + is_never_used(build, defined, promised)
     for path in sorted((source / "include/strata").glob("*.h")):
         name = f"strata/{path.name}"
         if name not in LEVEL_OF:
