@@ -25,7 +25,7 @@ for header in "$include"/strata/*.h; do echo "#include <strata/$(basename "$head
     sed 's/__attribute__(([a-z_]*))//g; s/[([].*//; s/ *$//; s/.*[^a-z0-9_]//' | sort -u >"$work/declared"
 [ "$(wc -l <"$work/declared")" -gt 400 ] || fail "only $(wc -l <"$work/declared") declarations were found in $include"
 
-nm -D --defined-only "$build/libstrata.so" | awk '{ print $3 }' | sort -u >"$work/exported"
+nm -D --defined-only "$build/libstrata.so" | awk '$3 ~ /^strata_/ { print $3 }' | sort -u >"$work/exported"
 missing=$(comm -23 "$work/declared" "$work/exported")
 [ -z "$missing" ] || fail "declared in include/strata and not exported:" $missing
 foreign=$(comm -13 "$work/declared" "$work/exported")
