@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The struct that describes a metric other than loss and accuracy. The device adds a few sums ("words") over the batches,
- * and the host computes the metric from them at the end. A new metric needs core/metric/<name>.c, a row in metrics.c and
+ * and the host computes the metric from them at the end. A new metric needs core/metric/<name>.c, a row in metrics.def and
  * a test. */
 #ifndef STRATA_CORE_METRIC_H
 #define STRATA_CORE_METRIC_H
@@ -64,8 +64,10 @@ strata_tensor *strata_metric_predictions(const strata_metric_case *c, strata_ten
 strata_tensor *strata_metric_answer_sums(const strata_loss *loss, const strata_loss_options *opts, strata_tensor *per_example,
                                          strata_tensor *outputs, strata_tensor *labels);
 
-extern const strata_metric_kind strata_metric_accuracy, strata_metric_top_k_accuracy, strata_metric_precision,
-    strata_metric_recall, strata_metric_auc, strata_metric_confusion_matrix, strata_metric_mae;
+#define STRATA_METRIC(name) extern const strata_metric_kind strata_metric_##name;
+#include "core/metric/metrics.def"
+
+#undef STRATA_METRIC
 /* loss.c: the loss itself, for each output of a model with several outputs. */
 extern const strata_metric_kind strata_metric_loss;
 
