@@ -119,13 +119,6 @@ STRATA_MUST_USE strata_status strata_labels_find(strata_preprocessing *p, const 
 
 /* ---- table.c: rows as datasets ---- */
 
-/* Lists the rows that have a value for each label. The caller frees the list. Fails: DATA if there are none. */
-STRATA_MUST_USE strata_status strata_labelled_rows(const strata_preprocessing *p, const strata_examples *examples,
-                                                   int64_t **out_rows, int64_t *out_n, strata_error *err);
-/* Computes means, deviations and vocabulary from these rows. */
-STRATA_MUST_USE strata_status strata_preprocessing_measure(strata_preprocessing *p, const strata_examples *examples,
-                                                           const int64_t *rows, int64_t n, strata_error *err);
-
 /* ---- core/data/split.c ---- */
 
 /* Writes the numbers 0..n-1 to `order`, shuffled by the seed. The first *out_first = n - round(n * fraction) of them are the
