@@ -13,7 +13,7 @@ strata_status strata_model_lower(strata_model *model, int64_t batch, int n_repli
     strata_step step;
     pjrt_module module = {0};
     const pjrt_lower_options options = {.n_replicas = n_replicas, .fast = fast};
-    STRATA_TRY(strata_model_build_step(model, STRATA_PROGRAM_TRAIN, 0, batch, &step, err));
+    STRATA_TRY(strata_model_build_step(model, STRATA_PROGRAM_TRAIN, batch, &step, err));
     const strata_status status =
         strata_pjrt_lower_graph(&step.output, step.output != NULL, step.updates, step.n_updates, options, &module, err);
     strata_graph_destroy(step.graph);
