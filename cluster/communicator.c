@@ -16,7 +16,7 @@
 #include "cluster/subset.h"
 #include "core/base/clock.h"
 #include "core/base/locale.h"
-#include "core/base/sha256.h"
+#include "strata/sha256.h"
 
 static const double CONNECT_SECONDS = 60, STALL_SECONDS = 300;
 

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "core/base/json.h"
-#include "core/base/sha256.h"
 #include "core/base/text.h"
 #include "core/compile/segments.h"
 #include "core/data/describe.h"
@@ -19,6 +18,7 @@
 #include "core/graph/variable.h"
 #include "core/op/element.h"
 #include "core/op/ops.h"
+#include "strata/sha256.h"
 #include "strata/version.h"
 #include "strategies/optimizer.h"
 

@@ -24,7 +24,8 @@ static void remove_blanks(char *text) {
     *to = '\0';
 }
 
-void strata_opencl_device_text(const opencl_functions *cl, cl_device_id device, cl_device_info what, char *out, size_t bytes) {
+/* Reads a text of a device or platform, "" if it has none; truncated to the size of the array. */
+static void device_text(const opencl_functions *cl, cl_device_id device, cl_device_info what, char *out, size_t bytes) {
     char text[1024];
     size_t n = 0;
     if (cl->GetDeviceInfo(device, what, sizeof text - 1, text, &n) != CL_SUCCESS) n = 0;
@@ -33,8 +34,7 @@ void strata_opencl_device_text(const opencl_functions *cl, cl_device_id device, 
     snprintf(out, bytes, "%.*s", (int)bytes - 1, text);
 }
 
-void strata_opencl_platform_text(const opencl_functions *cl, cl_platform_id platform, cl_platform_info what, char *out,
-                                 size_t bytes) {
+static void platform_text(const opencl_functions *cl, cl_platform_id platform, cl_platform_info what, char *out, size_t bytes) {
     char text[4096];
     size_t n = 0;
     if (cl->GetPlatformInfo(platform, what, sizeof text - 1, text, &n) != CL_SUCCESS) n = 0;
@@ -59,7 +59,7 @@ static strata_device_class device_class(cl_device_type type, bool unified) {
 static void find_obstacle(const opencl_functions *cl, cl_device_id device, char *reason, size_t bytes) {
     char version[128];
     int major = 0, minor = 0;
-    strata_opencl_device_text(cl, device, CL_DEVICE_VERSION, version, sizeof version);
+    device_text(cl, device, CL_DEVICE_VERSION, version, sizeof version);
     if (strata_scan(version, "OpenCL %d.%d", &major, &minor) != 2 || major < 1 || (major == 1 && minor < 2))
         snprintf(reason, bytes, "it speaks \"%s\"; OpenCL 1.2 or later is needed", version);
     else if (!device_number(cl, device, CL_DEVICE_AVAILABLE))
@@ -72,10 +72,10 @@ static void find_obstacle(const opencl_functions *cl, cl_device_id device, char 
 
 static void describe(const opencl_functions *cl, cl_platform_id platform, cl_device_id device, strata_device_info *info) {
     char platform_name[64], version[64];
-    strata_opencl_device_text(cl, device, CL_DEVICE_NAME, info->name, sizeof info->name);
-    strata_opencl_device_text(cl, device, CL_DEVICE_VENDOR, info->vendor, sizeof info->vendor);
-    strata_opencl_device_text(cl, device, CL_DRIVER_VERSION, version, sizeof version);
-    strata_opencl_platform_text(cl, platform, CL_PLATFORM_NAME, platform_name, sizeof platform_name);
+    device_text(cl, device, CL_DEVICE_NAME, info->name, sizeof info->name);
+    device_text(cl, device, CL_DEVICE_VENDOR, info->vendor, sizeof info->vendor);
+    device_text(cl, device, CL_DRIVER_VERSION, version, sizeof version);
+    platform_text(cl, platform, CL_PLATFORM_NAME, platform_name, sizeof platform_name);
     snprintf(info->driver, sizeof info->driver, "%s %s", platform_name, version);
     snprintf(info->backend, sizeof info->backend, "opencl");
 

@@ -46,11 +46,6 @@ typedef struct opencl_found {
 } opencl_found;
 strata_status strata_opencl_find(const opencl_functions *cl, const char *id, opencl_found *out_found, strata_error *err);
 
-/* Reads a text of a device or platform, "" if it has none; truncated to the size of the array. */
-void strata_opencl_device_text(const opencl_functions *cl, cl_device_id device, cl_device_info what, char *out, size_t bytes);
-void strata_opencl_platform_text(const opencl_functions *cl, cl_platform_id platform, cl_platform_info what, char *out,
-                                 size_t bytes);
-
 /* ---- device.c ---- */
 /* How inputs and outputs get from the host to the kernels and back. */
 typedef enum opencl_host_memory {

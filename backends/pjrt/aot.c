@@ -13,7 +13,13 @@
 /* The most ops without a time. Each of them counts as -1 s (strata_pjrt_read_costs), so a smaller sum is not an estimate. */
 enum { MOST_UNTIMED = 1000 };
 
-strata_status strata_pjrt_check_topology(const char *name, int *out_n_chips, strata_error *err) {
+struct strata_ahead_topology {
+    pjrt_plugin plugin;
+    pjrt_api_topology *topology;
+    int n_devices;
+};
+
+strata_status strata_ahead_topology_check(const char *name, int *out_n_chips, strata_error *err) {
     enum { MOST_CHIPS = 4096, MOST_AXES = 3 };
     int64_t n = 1;
     const char *at = name;
@@ -40,7 +46,12 @@ strata_status strata_pjrt_check_topology(const char *name, int *out_n_chips, str
     return STRATA_OK;
 }
 
-static strata_status create_topology(const char *name, pjrt_topology *topology, strata_error *err) {
+static void release(strata_ahead_topology *topology) {
+    if (topology->topology)
+        strata_pjrt_destroy(&topology->plugin, PJRT_FUNCTION_TopologyDescription_Destroy, topology->topology);
+}
+
+static strata_status create_topology(const char *name, strata_ahead_topology *topology, strata_error *err) {
     const pjrt_plugin *plugin = &topology->plugin;
     pjrt_topology_create_args args = {
         .head = {PJRT_SIZE(pjrt_topology_create_args, topology), NULL}, .name = name, .name_size = strlen(name)};
@@ -51,7 +62,7 @@ static strata_status create_topology(const char *name, pjrt_topology *topology, 
     const strata_status status =
         strata_pjrt_call(plugin, PJRT_FUNCTION_TopologyDescription_GetDeviceDescriptions, &devices, name, STRATA_INVALID, err);
     topology->n_devices = (int)devices.n_descriptions;
-    if (status) strata_pjrt_topology_destroy(topology);
+    if (status) release(topology);
     return status;
 }
 
@@ -59,7 +70,7 @@ enum { NAME_BYTES = 256 };
 
 typedef struct topology_call {
     char name[NAME_BYTES];
-    pjrt_topology topology;
+    strata_ahead_topology topology;
     strata_status status;
     strata_error err;
 } topology_call;
@@ -69,11 +80,11 @@ static void run_topology(void *user) {
     call->status = create_topology(call->name, &call->topology, &call->err);
 }
 
-strata_status strata_pjrt_topology_create(const pjrt_plugin *plugin, const char *name, pjrt_topology *out_topology,
-                                          strata_error *err) {
-    topology_call creating = {.topology = {.plugin = *plugin}};
-    *out_topology = (pjrt_topology){.plugin = *plugin};
-    STRATA_TRY(strata_pjrt_check_topology(name, NULL, err));
+strata_status strata_ahead_topology_create(const char *plugin, const char *name, strata_ahead_topology **out_topology,
+                                           strata_error *err) {
+    topology_call creating = {0};
+    STRATA_TRY(strata_pjrt_load(plugin, &creating.topology.plugin, err));
+    STRATA_TRY(strata_ahead_topology_check(name, NULL, err));
     if (strlen(name) >= sizeof creating.name)
         return strata_fail(err, STRATA_INVALID, "%s: the name of a target has %d bytes at most", name, NAME_BYTES - 1);
     strcpy(creating.name, name);
@@ -81,21 +92,30 @@ strata_status strata_pjrt_topology_create(const pjrt_plugin *plugin, const char 
         .what = {name, NULL, STRATA_DRIVER_OPEN}, .run = run_topology, .call = &creating, .bytes = sizeof creating};
     STRATA_TRY(strata_driver_call_within(&call, strata_driver_seconds(), NULL, NULL, err));
     if (creating.status) return strata_fail(err, creating.status, "%s", creating.err.message);
-    *out_topology = creating.topology;
+    *out_topology = malloc(sizeof **out_topology);
+    if (!*out_topology) {
+        release(&creating.topology);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
+    }
+    **out_topology = creating.topology;
     return STRATA_OK;
 }
 
-void strata_pjrt_topology_destroy(pjrt_topology *topology) {
-    if (topology->topology)
-        strata_pjrt_destroy(&topology->plugin, PJRT_FUNCTION_TopologyDescription_Destroy, topology->topology);
-    topology->topology = NULL;
+void strata_ahead_topology_destroy(strata_ahead_topology *topology) {
+    if (!topology) return;
+    release(topology);
+    free(topology);
+}
+
+int strata_ahead_topology_n_devices(const strata_ahead_topology *topology) {
+    return topology->n_devices;
 }
 
 static bool is_named(const pjrt_named_value *value, const char *name) {
     return value->name_size == strlen(name) && !memcmp(value->name, name, value->name_size);
 }
 
-void strata_pjrt_read_costs(const pjrt_cost_args *costs, pjrt_estimate *e) {
+void strata_pjrt_read_costs(const pjrt_cost_args *costs, strata_ahead_topology_estimate *e) {
     double seconds = NAN;
     const struct {
         const char *name;
@@ -114,8 +134,8 @@ void strata_pjrt_read_costs(const pjrt_cost_args *costs, pjrt_estimate *e) {
 }
 
 /* Requests the compiler's numbers. A plugin may lack any of them. */
-static strata_status request_estimate(const pjrt_plugin *plugin, pjrt_api_executable *executable, pjrt_estimate *e,
-                                      strata_error *err) {
+static strata_status request_estimate(const pjrt_plugin *plugin, pjrt_api_executable *executable,
+                                      strata_ahead_topology_estimate *e, strata_error *err) {
     pjrt_executable_number_args size = {.head = {PJRT_SIZE(pjrt_executable_number_args, number), NULL},
                                         .executable = executable};
     pjrt_memory_stats_args memory = {
@@ -141,8 +161,8 @@ static strata_status request_estimate(const pjrt_plugin *plugin, pjrt_api_execut
     return STRATA_OK;
 }
 
-static strata_status compile_ahead(const pjrt_topology *topology, char *text, size_t n_bytes, int n_replicas,
-                                   pjrt_estimate *out, strata_error *err) {
+static strata_status compile_ahead(const strata_ahead_topology *topology, char *text, size_t n_bytes, int n_replicas,
+                                   strata_ahead_topology_estimate *out, strata_error *err) {
     char options[PJRT_COMPILE_OPTIONS_BYTES];
     const pjrt_program_text program = {.head = {PJRT_SIZE(pjrt_program_text, format_size), NULL},
                                        .code = text,
@@ -161,11 +181,11 @@ static strata_status compile_ahead(const pjrt_topology *topology, char *text, si
 }
 
 typedef struct ahead_call {
-    pjrt_topology topology;
+    strata_ahead_topology topology;
     char *text;
     size_t n_bytes;
     int n_replicas;
-    pjrt_estimate estimate;
+    strata_ahead_topology_estimate estimate;
     strata_status status;
     strata_error err;
 } ahead_call;
@@ -175,9 +195,10 @@ static void run_ahead(void *user) {
     call->status = compile_ahead(&call->topology, call->text, call->n_bytes, call->n_replicas, &call->estimate, &call->err);
 }
 
-strata_status strata_pjrt_compile_ahead(const pjrt_topology *topology, const char *text, size_t n_bytes, int n_replicas,
-                                        double seconds, pjrt_estimate *out_estimate, strata_error *err) {
-    *out_estimate = (pjrt_estimate){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0};
+strata_status strata_ahead_topology_compile(const strata_ahead_topology *topology, const char *text, size_t n_bytes,
+                                            int n_replicas, double seconds, strata_ahead_topology_estimate *out_estimate,
+                                            strata_error *err) {
+    *out_estimate = (strata_ahead_topology_estimate){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0};
     ahead_call ahead = {.topology = *topology,
                         .text = malloc(n_bytes + 1), /* an abandoned call keeps it */
                         .n_bytes = n_bytes,

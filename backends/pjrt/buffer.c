@@ -120,7 +120,8 @@ static strata_status clear(pjrt_device *device, strata_buffer *buffer, int64_t o
     return STRATA_OK;
 }
 
-strata_status strata_pjrt_region_reserve(strata_buffer *buffer, strata_error *err) {
+/* Makes room for one more region, so that strata_pjrt_region_put cannot fail because memory runs out. */
+static strata_status region_reserve(strata_buffer *buffer, strata_error *err) {
     if (buffer->n_regions < buffer->capacity) return STRATA_OK;
     const int capacity = buffer->capacity ? 2 * buffer->capacity : 1;
     pjrt_region *regions = realloc(buffer->regions, (size_t)capacity * sizeof *regions);
@@ -147,7 +148,7 @@ strata_status strata_pjrt_region_get(pjrt_device *device, strata_buffer *buffer,
         STRATA_TRY(flush(device, buffer, region, err));
         drop(device, buffer, i);
     }
-    STRATA_TRY(strata_pjrt_region_reserve(buffer, err));
+    STRATA_TRY(region_reserve(buffer, err));
     STRATA_TRY(strata_pjrt_from_host(device, port, buffer->memory + port->offset, out_buffer, NULL, err));
     add(buffer, port, *out_buffer, false);
     return STRATA_OK;
@@ -156,7 +157,7 @@ strata_status strata_pjrt_region_get(pjrt_device *device, strata_buffer *buffer,
 strata_status strata_pjrt_region_put(pjrt_device *device, strata_buffer *buffer, const pjrt_port *port,
                                      pjrt_api_buffer *api_buffer, strata_error *err) {
     strata_status status = clear(device, buffer, port->offset, port->bytes, err);
-    if (!status) status = strata_pjrt_region_reserve(buffer, err);
+    if (!status) status = region_reserve(buffer, err);
     if (status)
         strata_pjrt_destroy(&device->plugin, PJRT_FUNCTION_Buffer_Destroy, api_buffer);
     else

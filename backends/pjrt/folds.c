@@ -54,7 +54,7 @@ hlo_value strata_pjrt_reduce_mean(pjrt_lowering *l, const strata_tensor *node, c
 }
 
 /* The smallest index along the axis at which x is the maximum or NaN. */
-hlo_value strata_pjrt_first_largest(hlo *h, hlo_value x, int axis) {
+static hlo_value first_largest(hlo *h, hlo_value x, int axis) {
     const bool is_float = strata_dtype_is_float((strata_dtype)x.type);
     int axes[STRATA_MAX_RANK];
     if (x.type == HLO_I1) x = strata_hlo_convert(h, x, HLO_I32);
@@ -71,8 +71,8 @@ hlo_value strata_pjrt_first_largest(hlo *h, hlo_value x, int axis) {
 hlo_value strata_pjrt_argmax(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
     const int64_t axis = strata_pjrt_int(node, "axis");
-    return strata_pjrt_first_largest(strata_pjrt_text_of(l), strata_pjrt_number(l, node, 0),
-                                     (int)(axis < 0 ? axis + node->inputs[0]->shape.rank : axis));
+    return first_largest(strata_pjrt_text_of(l), strata_pjrt_number(l, node, 0),
+                         (int)(axis < 0 ? axis + node->inputs[0]->shape.rank : axis));
 }
 
 /* ---- softmax ---- */
@@ -207,8 +207,7 @@ hlo_value strata_pjrt_classification_sums(pjrt_lowering *l, const strata_tensor 
     enum { LOSSES, OUTPUTS, CLASSES };
     hlo *h = strata_pjrt_text_of(l);
     const hlo_value labels = strata_pjrt_operand(l, node, CLASSES);
-    const hlo_value best =
-        strata_hlo_convert(h, strata_pjrt_first_largest(h, strata_pjrt_operand(l, node, OUTPUTS), 1), labels.type);
+    const hlo_value best = strata_hlo_convert(h, first_largest(h, strata_pjrt_operand(l, node, OUTPUTS), 1), labels.type);
     return pair(h, count_all(h, strata_pjrt_operand(l, node, LOSSES)), count_all(h, strata_hlo_compare(h, "EQ", best, labels)));
 }
 

@@ -12,7 +12,6 @@
 #define STRATA_BACKENDS_PJRT_LOWER_H
 
 #include "backends/pjrt/hlo.h"
-#include "core/base/export.h"
 #include "core/compile/piece.h"
 
 typedef struct pjrt_port {
@@ -46,10 +45,7 @@ bool strata_pjrt_lowers(const strata_tensor *node, const char **reason);
 /* Fails: UNSUPPORTED with the node and the reason; OUT_OF_MEMORY. The caller finishes the module. */
 STRATA_MUST_USE strata_status strata_pjrt_lower(const strata_piece *piece, pjrt_lower_options options, pjrt_module *out_module,
                                                 strata_error *err);
-STRATA_EXPORT_BEGIN
 void strata_pjrt_module_finish(pjrt_module *module);
-STRATA_EXPORT_END
-
 /* ---- for the lowerings ---- */
 
 typedef struct pjrt_lowering pjrt_lowering;

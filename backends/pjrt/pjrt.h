@@ -69,8 +69,6 @@ strata_status strata_pjrt_download(strata_device *device, strata_buffer *buffer,
 /* Returns the plugin's buffer of the port's part of the buffer, and creates it if needed. The strata_buffer owns it. */
 strata_status strata_pjrt_region_get(pjrt_device *device, strata_buffer *buffer, const pjrt_port *port,
                                      pjrt_api_buffer **out_buffer, strata_error *err);
-/* Makes room for one more region, so that strata_pjrt_region_put cannot fail because memory runs out. */
-strata_status strata_pjrt_region_reserve(strata_buffer *buffer, strata_error *err);
 /* Makes api_buffer the content of the port's part of the buffer. The strata_buffer takes api_buffer, even on failure. */
 strata_status strata_pjrt_region_put(pjrt_device *device, strata_buffer *buffer, const pjrt_port *port,
                                      pjrt_api_buffer *api_buffer, strata_error *err);

@@ -12,6 +12,7 @@
 
 #include "core/base/elf.h"
 #include "core/run/driver.h"
+#include "strata/ahead.h"
 
 enum { MOST_MESSAGE = 400 };
 
@@ -177,6 +178,11 @@ strata_status strata_pjrt_load(const char *path, pjrt_plugin *out_plugin, strata
     if (loading.status) return strata_fail(err, loading.status, "%s", loading.err.message);
     *out_plugin = (pjrt_plugin){.api = loading.plugin.api, .path = path};
     return STRATA_OK;
+}
+
+strata_status strata_pjrt_open(const char *path, strata_error *err) {
+    pjrt_plugin plugin;
+    return strata_pjrt_load(path, &plugin, err);
 }
 
 /* ---- compile options ---- */

@@ -5,11 +5,8 @@
 #define STRATA_BACKENDS_PJRT_PLUGIN_H
 
 #include "backends/pjrt/api.h"
-#include "core/base/export.h"
 #include "strata/device.h"
 #include "strata/status.h"
-
-STRATA_EXPORT_BEGIN
 
 /* It may be copied: it owns nothing. The plugin itself stays in the process, since plugins cannot be unloaded. */
 typedef struct pjrt_plugin {
@@ -41,7 +38,5 @@ STRATA_MUST_USE strata_status strata_pjrt_await(const pjrt_plugin *plugin, pjrt_
 /* Writes the bytes of a CompileOptionsProto for replicas of one program and returns their number. */
 enum { PJRT_COMPILE_OPTIONS_BYTES = 32 };
 size_t strata_pjrt_compile_options(int n_replicas, char out[PJRT_COMPILE_OPTIONS_BYTES]);
-
-STRATA_EXPORT_END
 
 #endif

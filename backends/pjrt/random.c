@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random numbers: Philox-4x32-10 in integer arithmetic (core/base/philox.h), so that the bits are those of every other
+ * Random numbers: Philox-4x32-10 in integer arithmetic (include/strata/philox.h), so that the bits are those of every other
  * device. StableHLO does not define the bits of its own generator. */
 #include "backends/pjrt/rows.h"
 #include "core/graph/graph.h"

@@ -45,8 +45,4 @@ pjrt_node strata_pjrt_assign, strata_pjrt_assign_add, strata_pjrt_moving_average
     strata_pjrt_rmsprop, strata_pjrt_adagrad, strata_pjrt_lamb, strata_pjrt_all_reduce;
 const char *strata_pjrt_refuse_some_replicas(const strata_tensor *node);
 
-/* Finds the largest element along an axis, the first one of equals; NaN is larger than all numbers. Returns its index
- * (i32) in the shape of x without the axis. */
-hlo_value strata_pjrt_first_largest(hlo *h, hlo_value x, int axis);
-
 #endif

@@ -5,9 +5,6 @@
 #define STRATA_BACKENDS_PJRT_WHOLE_H
 
 #include "backends/pjrt/lower.h"
-#include "core/base/export.h"
-
-STRATA_EXPORT_BEGIN
 
 /* Translates the graph after the same passes that strata_executable_create runs. Communication among options.n_replicas
  * replicas is part of the program. Fails: as strata_pjrt_lower. The caller finishes the module. The arenas of its ports
@@ -15,7 +12,5 @@ STRATA_EXPORT_BEGIN
 STRATA_MUST_USE strata_status strata_pjrt_lower_graph(strata_tensor *const *outputs, int n_outputs,
                                                       strata_tensor *const *updates, int n_updates, pjrt_lower_options options,
                                                       pjrt_module *out_module, strata_error *err);
-
-STRATA_EXPORT_END
 
 #endif

@@ -5,7 +5,6 @@
 #ifndef STRATA_BACKENDS_PLUGIN_H
 #define STRATA_BACKENDS_PLUGIN_H
 
-#include "core/base/export.h"
 #include "core/run/device.h"
 #include "strata/plugin.h"
 
@@ -40,12 +39,9 @@ strata_status strata_bridge_add_rows(plugin *loaded, strata_device_list *list, s
 /* Converts a plugin's status; a number that plugin.h does not define becomes INTERNAL. */
 strata_status strata_bridge_status(strata_plugin_status status);
 
-STRATA_EXPORT_BEGIN
 /* The rows of the devices of one loaded plugin, whose file and options are `text` (strata_plugin_load). The caller frees them
  * with strata_devices_free. */
 strata_status strata_bridge_rows(const char *text, strata_device_info **out_rows, int *out_n, strata_error *err);
-STRATA_EXPORT_END
-
 /* Copies a struct whose first member is its size. Bytes after the end of `source` are 0 in `target`; bytes that do not
  * fit into `target` are not copied. */
 void strata_bridge_copy_struct(void *target, size_t target_bytes, const void *source);

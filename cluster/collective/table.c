@@ -41,7 +41,9 @@ static bool read_row(const char *line, strata_table_row *out) {
     return true;
 }
 
-void strata_table_read(const char *path, strata_algorithm_table *out_table) {
+/* Reads the rows of the file at `path` (NULL: the user's file; "": no file). If the file does not exist, the table has no
+ * rows. */
+static void read_table(const char *path, strata_algorithm_table *out_table) {
     char file[STRATA_TABLE_PATH], line[128];
     out_table->n = 0;
     find_file(path, file);
@@ -62,7 +64,7 @@ int strata_table_find(const strata_algorithm_table *table, const char *transport
 strata_status strata_table_share(strata_communicator *comm, const char *path, strata_error *err) {
     strata_algorithm_table *table = calloc(1, sizeof *table);
     if (!table) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a table of algorithms");
-    if (comm->rank == 0) strata_table_read(path, table);
+    if (comm->rank == 0) read_table(path, table);
     strata_status status = strata_communicator_broadcast(comm, &table->n, sizeof table->n, STRATA_DTYPE_U8, 0, err);
     if (!status && table->n > STRATA_TABLE_ROWS) status = strata_fail(err, STRATA_INVALID, "rank 0's table has too many rows");
     if (!status && table->n)
@@ -129,7 +131,7 @@ strata_status strata_algorithm_table_save(const char *path, const strata_algorit
     }
     strata_algorithm_table *others = malloc(sizeof *others);
     if (!others) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a table of algorithms");
-    strata_table_read(file, others);
+    read_table(file, others);
     make_folders(file);
     snprintf(temporary, sizeof temporary, "%s.%ld", file, (long)getpid());
     FILE *out = fopen(temporary, "w");

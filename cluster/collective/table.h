@@ -23,9 +23,6 @@ typedef struct strata_algorithm_table {
     strata_table_row rows[STRATA_TABLE_ROWS];
 } strata_algorithm_table;
 
-/* Reads the rows of the file at `path` (NULL: the user's file; "": no file). If the file does not exist, the table has no
- * rows. */
-void strata_table_read(const char *path, strata_algorithm_table *out_table);
 /* The algorithm for n_bytes; -1: the table has no row for it. */
 int strata_table_find(const strata_algorithm_table *table, const char *transport, int ranks, size_t n_bytes);
 /* Sends rank 0's table to every rank; the tables of other ranks are ignored. Called by all ranks. */

@@ -10,7 +10,7 @@
 
 /* A launcher that may run inside another launcher's job comes first: torchrun and mpirun within a Slurm step, all of them in a
  * pod. The variables of a TPU's pods have more information than those of the indexed job to which the pods belong. */
-const strata_resolver *const strata_resolvers[] = {
+static const strata_resolver *const by_priority[] = {
     &strata_resolver_explicit, &strata_resolver_tf_config,  &strata_resolver_torchrun,
     &strata_resolver_open_mpi, &strata_resolver_mpich,      &strata_resolver_slurm,
     &strata_resolver_tpu,      &strata_resolver_kubernetes, NULL};
@@ -193,8 +193,8 @@ static strata_status check_task(const strata_cluster_options *opts, const strata
 }
 
 static const strata_resolver *who_speaks(const strata_cluster_options *opts) {
-    for (int i = 0; strata_resolvers[i]; i++)
-        if (strata_resolvers[i]->present(opts)) return strata_resolvers[i];
+    for (int i = 0; by_priority[i]; i++)
+        if (by_priority[i]->present(opts)) return by_priority[i];
     return NULL;
 }
 

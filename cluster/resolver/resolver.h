@@ -22,7 +22,6 @@ typedef struct strata_resolver {
 
 extern const strata_resolver strata_resolver_explicit, strata_resolver_tf_config, strata_resolver_torchrun,
     strata_resolver_open_mpi, strata_resolver_mpich, strata_resolver_slurm, strata_resolver_tpu, strata_resolver_kubernetes;
-extern const strata_resolver *const strata_resolvers[]; /* in the order in which they are tried; ends with NULL */
 
 /* ---- functions for resolvers (values.c) ---- */
 

@@ -5,16 +5,11 @@
 #ifndef STRATA_CORE_BASE_ELF_H
 #define STRATA_CORE_BASE_ELF_H
 
-#include "core/base/export.h"
 #include "strata/status.h"
-
-STRATA_EXPORT_BEGIN
 
 /* Fails: INVALID where the file is an ELF file that this process cannot load: for another processor or word size, no shared
  * object, or shorter than its header says. The message does not name the file. A file that is no ELF file, or that cannot be
  * read, passes, since the loader reports it. */
 STRATA_MUST_USE strata_status strata_elf_check(const char *path, strata_error *err);
-
-STRATA_EXPORT_END
 
 #endif

@@ -1,26 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads and writes whole files. Reading has a limit. Writing is atomic: a reader sees the old file or the new one, and
- * never a part.
- * Parsers of the bytes are in core/data/ and core/base/json.h. */
+ * Writes a file in parts, and reads it back before it gets its name. The public header, strata/file.h, has reading and writing
+ * in one call. Parsers of the bytes are in core/data/ and core/base/json.h. */
 #ifndef STRATA_CORE_FILE_H
 #define STRATA_CORE_FILE_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "core/base/export.h"
-#include "strata/status.h"
-
-/* 2^power bytes. If addresses have fewer bits: half of the address space, which is the most that one array can have. */
-#define STRATA_BYTES_LIMIT(power) ((power) < 8 * sizeof(size_t) - 1 ? (size_t)(UINT64_C(1) << (power)) : SIZE_MAX / 2)
-
-STRATA_EXPORT_BEGIN
-
-/* Reads all of `path` into memory that the caller frees; a NUL follows the last byte and isn't counted.
- * Fails: UNAVAILABLE when it can't be opened or read, DATA when it is a folder or longer than max_bytes, OUT_OF_MEMORY. */
-STRATA_MUST_USE strata_status strata_file_read(const char *path, size_t max_bytes, unsigned char **out_bytes,
-                                               size_t *out_n_bytes, strata_error *err);
+#include "strata/file.h"
 
 /* One file being written. The bytes go to a temporary file in the same folder; commit syncs it, renames it over `path` and
  * syncs the folder. Until commit has succeeded, `path` is what it was before; destroy without commit removes the temporary
@@ -46,15 +31,8 @@ STRATA_MUST_USE strata_status strata_file_writer_commit_checked(strata_file_writ
                                                                 strata_error *err);
 void strata_file_writer_destroy(strata_file_writer *writer);
 
-/* All of the above in one call. */
-STRATA_MUST_USE strata_status strata_file_write(const char *path, const void *bytes, size_t n_bytes, strata_error *err);
+/* All of the above in one call, as strata_file_write. */
 STRATA_MUST_USE strata_status strata_file_write_checked(const char *path, const void *bytes, size_t n_bytes,
                                                         const strata_file_check *check, strata_error *err);
-
-/* Fails with the status that corresponds to the errno of a file operation, and the message "<path>: cannot <verb>:
- * <reason>". */
-strata_status strata_file_fail(strata_error *err, int error_number, const char *path, const char *verb);
-
-STRATA_EXPORT_END
 
 #endif

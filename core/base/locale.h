@@ -12,10 +12,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "core/base/export.h"
 #include "strata/status.h"
-
-STRATA_EXPORT_BEGIN
 
 /* As snprintf, vsnprintf, fprintf, sscanf and strtod. out_end may be NULL. */
 int strata_format(char *out, size_t room, const char *format, ...) STRATA_PRINTF(3, 4);
@@ -25,8 +22,6 @@ int strata_scan(const char *text, const char *format, ...) __attribute__((format
 double strata_scan_number(const char *text, char **out_end);
 /* As strerror, in English. */
 const char *strata_errno_text(int error_number);
-
-STRATA_EXPORT_END
 
 /* For calls of other libraries that format or read numbers: between the two calls, the thread has the locale "C". */
 typedef struct strata_c_locale {

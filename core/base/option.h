@@ -6,21 +6,11 @@
 #ifndef STRATA_CORE_OPTION_H
 #define STRATA_CORE_OPTION_H
 
-#include "core/base/export.h"
 #include "strata/optimizers.h"
 #include "strata/option.h"
 
 struct strata_json;
 struct strata_json_writer;
-
-STRATA_EXPORT_BEGIN
-/* Whether a number is given: it is not 0, or it is STRATA_ZERO. */
-bool strata_number_is_given(double value);
-/* The number, or `otherwise` if it is not given. */
-double strata_number_or(double value, double otherwise);
-/* The number as messages and files show it: 0 for STRATA_ZERO, whose text would be "-0". */
-double strata_number_shown(double value);
-STRATA_EXPORT_END
 
 /* Reads the number `key` in least..most. A 0 that is written is stored as STRATA_ZERO; without the key, which only an optional
  * one may lack, *out is unchanged. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * SHA-256 through OpenSSL's EVP interface. */
-#include "core/base/sha256.h"
+#include "strata/sha256.h"
 
 #include <openssl/evp.h>
 #include <stdio.h>

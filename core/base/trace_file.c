@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/base/trace_file.h"
+#include "strata/trace_file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -462,10 +462,3 @@ void strata_description_finish(strata_description *description) {
     strata_graph_destroy(description->memory);
     *description = (strata_description){0};
 }
-
-const strata_plugin_attribute *strata_description_attribute(const strata_plugin_node *node, const char *name,
-                                                            strata_plugin_attribute_type type) {
-    for (int i = 0; i < node->n_attributes; i++)
-        if (node->attributes[i]->type == type && !strcmp(node->attributes[i]->name, name)) return node->attributes[i];
-    return NULL;
-}

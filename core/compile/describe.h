@@ -31,8 +31,4 @@ STRATA_MUST_USE strata_status strata_describe_node(const strata_tensor *node, st
 STRATA_MUST_USE strata_status strata_description_own(strata_description *description, strata_error *err);
 void strata_description_finish(strata_description *description); /* a zeroed struct is fine */
 
-/* The attribute of a node by name; NULL: it has none of that name and type. */
-const strata_plugin_attribute *strata_description_attribute(const strata_plugin_node *node, const char *name,
-                                                            strata_plugin_attribute_type type);
-
 #endif

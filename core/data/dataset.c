@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "core/base/option.h"
-#include "core/base/philox.h"
 #include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/format/idx.h"
@@ -18,6 +17,7 @@
 #include "core/data/set/digits.h"
 #include "core/data/set/mnist.h"
 #include "core/data/stage/stage.h"
+#include "strata/philox.h"
 
 struct strata_order {
     int64_t n;
@@ -700,3 +700,7 @@ static strata_status table_shard_files(const strata_dataset *dataset, int64_t n,
 
 const strata_stage strata_stage_table = {
     .name = "arrays", .at = table_at, .destroy = destroy_table, .shard_files = table_shard_files};
+
+const strata_dataset *strata_dataset_further(const strata_dataset *dataset, int index) {
+    return index < dataset->n_more ? dataset->more[index] : NULL;
+}

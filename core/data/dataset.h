@@ -4,21 +4,14 @@
 #ifndef STRATA_CORE_DATA_DATASET_H
 #define STRATA_CORE_DATA_DATASET_H
 
-#include "core/base/export.h"
 #include "strata/dataset.h"
 
-STRATA_EXPORT_BEGIN
-
-/* Sets the line that strata_dataset_source returns; copied. */
-STRATA_MUST_USE strata_status strata_dataset_set_source(strata_dataset *dataset, const char *source, strata_error *err);
 /* Sets the names of the classes; copied. The dataset then has at least n_names classes. */
 STRATA_MUST_USE strata_status strata_dataset_set_class_names(strata_dataset *dataset, const char *const *names, int n_names,
                                                              strata_error *err);
 /* Sets a name for each element, for example its file; [n], copied. For at most 2^31 - 1 elements. */
 STRATA_MUST_USE strata_status strata_dataset_set_element_names(strata_dataset *dataset, const char *const *names,
                                                                strata_error *err);
-/* The name of an element; NULL: the elements have no names. It lives as long as the dataset. */
-const char *strata_dataset_element_name(const strata_dataset *dataset, int64_t index);
 /* Sets which elements are from which file: file f has the elements ends[f - 1] .. ends[f] - 1, where ends[-1] is 0. Copied. */
 STRATA_MUST_USE strata_status strata_dataset_set_files(strata_dataset *dataset, const int64_t *ends, int64_t n_files,
                                                        strata_error *err);
@@ -34,7 +27,5 @@ STRATA_MUST_USE strata_status strata_split_check(const char *split, bool *out_tr
 
 /* Fails with DATA, naming the first wrong weight, unless all weights are at least 0 and finite. */
 STRATA_MUST_USE strata_status strata_weights_check(const float *weights, int64_t n, strata_error *err);
-
-STRATA_EXPORT_END
 
 #endif

@@ -9,8 +9,8 @@
 #include <stdio.h>
 
 #include "core/base/locale.h"
-#include "core/base/sha256.h"
 #include "core/data/stage/stage.h"
+#include "strata/sha256.h"
 
 /* SAMPLES elements are written with the first SHOWN values of each part. */
 enum { SAMPLES = 32, SHOWN = 6, HASH_DIGITS = 16 };

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "core/base/file.h"
-#include "core/base/trace_file.h"
 #include "core/events/events.h"
 #include "core/events/protobuf.h"
+#include "strata/trace_file.h"
 
 /* The properties of a slice other than its times. The values are their numbers in the metadata of a plane. */
 enum { STAT_STEP = 1, STAT_OP, STAT_GFLOPS, STAT_GBYTES };

@@ -53,14 +53,14 @@ void strata_proto_float(strata_text *message, int field, float value) {
     add_little_endian(message, bits, 4);
 }
 
-void strata_proto_bytes(strata_text *message, int field, const void *bytes, size_t n_bytes) {
+static void add_bytes(strata_text *message, int field, const void *bytes, size_t n_bytes) {
     add_key(message, field, LENGTH);
     add_varint(message, n_bytes);
     if (n_bytes) strata_text_add_bytes(message, bytes, n_bytes);
 }
 
 void strata_proto_string(strata_text *message, int field, const char *value) {
-    strata_proto_bytes(message, field, value, strlen(value));
+    add_bytes(message, field, value, strlen(value));
 }
 
 void strata_proto_doubles(strata_text *message, int field, const double *values, int n) {
@@ -70,7 +70,7 @@ void strata_proto_doubles(strata_text *message, int field, const double *values,
 }
 
 void strata_proto_message(strata_text *message, int field, strata_text *inner) {
-    strata_proto_bytes(message, field, inner->bytes, inner->n_bytes);
+    add_bytes(message, field, inner->bytes, inner->n_bytes);
     message->failed |= inner->failed;
     strata_text_finish(inner);
 }

@@ -16,7 +16,6 @@ void strata_proto_double(strata_text *message, int field, double value);
 void strata_proto_float(strata_text *message, int field, float value);
 /* For fields of the types string and bytes. */
 void strata_proto_string(strata_text *message, int field, const char *value);
-void strata_proto_bytes(strata_text *message, int field, const void *bytes, size_t n_bytes);
 /* For a field of the type repeated double, packed. */
 void strata_proto_doubles(strata_text *message, int field, const double *values, int n);
 /* Adds a message as a field, and finishes `inner`. */

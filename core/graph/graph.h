@@ -6,7 +6,6 @@
 
 #include <stdatomic.h>
 
-#include "core/base/export.h"
 #include "core/graph/op.h"
 #include "strata/graph.h"
 
@@ -53,14 +52,11 @@ char *strata_graph_strdup(strata_graph *graph, const char *text);
 /* Retains `parent` until `graph` is destroyed, since attributes of `graph` point into the memory of `parent`. */
 void strata_graph_retain(strata_graph *graph, strata_graph *parent);
 
-STRATA_EXPORT_BEGIN
 /* Adds a node. Checks that no input is NULL or poisoned and that all are of one graph, copies `attrs` (op->attrs_bytes), and
  * calls the op's shape rule. On any failure it returns the graph's poison, or NULL if every input is NULL. `graph` may be NULL
  * if n_inputs > 0. */
 strata_tensor *strata_node(strata_graph *graph, const strata_op *op, int n_inputs, strata_tensor *const *inputs,
                            const void *attrs);
-STRATA_EXPORT_END
-
 /* Records a building error of `op` (NULL: none) unless there is one already, and returns the graph's poison. */
 strata_tensor *strata_graph_poison(strata_graph *graph, const strata_op *op, strata_status status, const char *format, ...)
     STRATA_PRINTF(4, 5);

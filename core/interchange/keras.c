@@ -24,8 +24,10 @@ static strata_status class_of(const strata_json *layer, const char **out, strata
     return strata_json_get_string(layer, "class_name", STRATA_JSON_REQUIRED, out, err);
 }
 
-strata_status strata_keras_config_of(const strata_json *layer, const keras_layer *own, strata_json *config, strata_json *inner,
-                                     strata_json *inner_config, const strata_json **out, strata_error *err) {
+/* Finds the layer's config, or, for a Bidirectional, that of the layer inside. The values point to their parents, so
+ * *inner and *config must live as long as they are used. */
+static strata_status config_of(const strata_json *layer, const keras_layer *own, strata_json *config, strata_json *inner,
+                               strata_json *inner_config, const strata_json **out, strata_error *err) {
     STRATA_TRY(strata_json_get(layer, "config", config, err));
     STRATA_TRY(strata_json_expect(config, STRATA_JSON_OBJECT, err));
     *out = config;
@@ -231,7 +233,7 @@ static strata_status write_layer(reader *r, const strata_json *layer, const kera
     const strata_json *options;
     strata_keras_field field;
     const char *merge = "concat";
-    STRATA_TRY(strata_keras_config_of(layer, own, &config, &inner, &inner_config, &options, r->err));
+    STRATA_TRY(config_of(layer, own, &config, &inner, &inner_config, &options, r->err));
     strata_json_key(&r->w, "layer");
     strata_json_write_string(&r->w, own->row.kind);
     strata_json_key(&r->w, "name");
@@ -256,7 +258,7 @@ static strata_status follow_mask(const reader *r, const strata_json *layer, kera
     if (own->input) return STRATA_OK;
     own->mask = mask;
     if (own->dropped) return STRATA_OK;
-    STRATA_TRY(strata_keras_config_of(layer, own, &config, &inner, &inner_config, &options, r->err));
+    STRATA_TRY(config_of(layer, own, &config, &inner, &inner_config, &options, r->err));
     STRATA_TRY(strata_json_get_bool(options, "mask_zero", STRATA_JSON_OPTIONAL, &begins, r->err));
     STRATA_TRY(strata_json_get_bool(options, "return_sequences", STRATA_JSON_OPTIONAL, &sequences, r->err));
     STRATA_TRY(strata_json_get_bool(options, "go_backwards", STRATA_JSON_OPTIONAL, &backwards, r->err));

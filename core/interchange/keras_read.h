@@ -56,11 +56,6 @@ STRATA_MUST_USE strata_status strata_keras_fail_in_layer(const strata_keras_read
                                                          strata_status status);
 /* keras.c: makes the model of config.json without its weights, and fills r->layers. */
 STRATA_MUST_USE strata_status strata_keras_make_model(strata_keras_reader *r, strata_model **out);
-/* Finds the layer's config, or, for a Bidirectional, that of the layer inside. The values point to their parents, so
- * *inner and *config must live as long as they are used. */
-STRATA_MUST_USE strata_status strata_keras_config_of(const strata_json *layer, const strata_keras_read_layer *own,
-                                                     strata_json *config, strata_json *inner, strata_json *inner_config,
-                                                     const strata_json **out, strata_error *err);
 /* Whether "axis" is the last axis of the layer's input, or of each of its inputs: for example 3 if they have four axes. */
 bool strata_keras_is_last_axis(const strata_json *layer, const strata_json *value);
 

@@ -154,8 +154,6 @@ const StrataOnnx__Node *strata_onnx_only_taker(const strata_onnx_import *im, con
 bool strata_onnx_is_taken(const strata_onnx_import *im, int i);
 /* Makes this value the output of another, later node, which is then skipped. */
 STRATA_MUST_USE strata_status strata_onnx_output_ahead(strata_onnx_import *im, const StrataOnnx__Node *node, int value);
-/* The tensor of a value that is not constant. */
-strata_tensor *strata_onnx_tensor(const strata_onnx_import *im, int value);
 const StrataOnnx__Attribute *strata_onnx_attribute(const strata_onnx_import *im, const char *name);
 int64_t strata_onnx_int(const strata_onnx_import *im, const char *name, int64_t otherwise);
 double strata_onnx_float(const strata_onnx_import *im, const char *name, double otherwise);
@@ -241,9 +239,6 @@ STRATA_ONNX_NODE(group_norm)
 STRATA_ONNX_NODE(recurrent)
 #undef STRATA_ONNX_NODE
 
-/* For tests: imports all nodes, and returns the importer, whose graph and weights the test reads. */
-STRATA_MUST_USE strata_status strata_onnx_open(const char *path, const void *bytes, size_t n_bytes, bool whole,
-                                               strata_onnx_import **out, strata_error *err);
 /* Imports all nodes with these arrays as the inputs, so that each value is a constant. */
 STRATA_MUST_USE strata_status strata_onnx_open_given(const char *path, const void *bytes, size_t n_bytes,
                                                      const strata_onnx_given_list *given, strata_onnx_import **out,

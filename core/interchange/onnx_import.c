@@ -422,8 +422,9 @@ static strata_status open_file(const char *path, const void *bytes, size_t n_byt
     return STRATA_OK;
 }
 
-strata_status strata_onnx_open(const char *path, const void *bytes, size_t n_bytes, bool whole, strata_onnx_import **out,
-                               strata_error *err) {
+/* Imports all nodes, and returns the importer. */
+static strata_status open_import(const char *path, const void *bytes, size_t n_bytes, bool whole, strata_onnx_import **out,
+                                 strata_error *err) {
     return open_file(path, bytes, n_bytes, whole, NULL, out, err);
 }
 
@@ -551,7 +552,7 @@ static strata_status finish(strata_onnx_import *im) {
 static strata_status parse(const char *path, const void *bytes, size_t n_bytes, bool whole, strata_model **out_model,
                            strata_error *err) {
     strata_onnx_import *im = NULL;
-    strata_status status = strata_onnx_open(path, bytes, n_bytes, whole, &im, err);
+    strata_status status = open_import(path, bytes, n_bytes, whole, &im, err);
     if (!status) {
         im->err = err;
         status = finish(im);
@@ -573,8 +574,7 @@ strata_status strata_model_parse_onnx(const char *path, const void *bytes, size_
     if (!status) return STRATA_OK;
     if (!opts.whole) strata_onnx_name_batch(reason.message);
     /* Many graphs that cannot be read have no batch. Reading the nodes without one shows whether this is so. */
-    const bool helps =
-        !opts.whole && status != STRATA_OUT_OF_MEMORY && !strata_onnx_open(path, bytes, n_bytes, true, &whole, NULL);
+    const bool helps = !opts.whole && status != STRATA_OUT_OF_MEMORY && !open_import(path, bytes, n_bytes, true, &whole, NULL);
     strata_onnx_close(whole);
     return strata_fail(err, status, "%s: %s%s", path ? path : "ONNX", reason.message,
                        helps ? "; without a batch it can be read: give --whole (in Python whole=True)" : "");

@@ -155,7 +155,8 @@ strata_status strata_onnx_give(strata_onnx_import *im, int value) {
     return strata_onnx_output(im, 0, value);
 }
 
-strata_tensor *strata_onnx_tensor(const strata_onnx_import *im, int value) {
+/* The tensor of a value that is not constant. */
+static strata_tensor *tensor_of(const strata_onnx_import *im, int value) {
     return im->folding ? im->values[value].folded : im->values[value].tensor;
 }
 
@@ -172,7 +173,7 @@ bool strata_onnx_is_finite(const strata_array *array) {
 
 strata_shape strata_onnx_shape(const strata_onnx_import *im, int value) {
     const strata_onnx_value *v = &im->values[value];
-    const strata_shape stored = v->constant ? v->array.shape : strata_tensor_shape(strata_onnx_tensor(im, value));
+    const strata_shape stored = v->constant ? v->array.shape : strata_tensor_shape(tensor_of(im, value));
     if (!v->behind || stored.rank < 3) return stored;
     strata_shape meant = stored;
     meant.dims[1] = stored.dims[stored.rank - 1];
@@ -182,7 +183,7 @@ strata_shape strata_onnx_shape(const strata_onnx_import *im, int value) {
 
 strata_dtype strata_onnx_dtype(const strata_onnx_import *im, int value) {
     const strata_onnx_value *v = &im->values[value];
-    return v->constant ? v->array.dtype : strata_tensor_dtype(strata_onnx_tensor(im, value));
+    return v->constant ? v->array.dtype : strata_tensor_dtype(tensor_of(im, value));
 }
 
 /* ---- constants ---- */
@@ -499,7 +500,7 @@ strata_status strata_onnx_permute(strata_onnx_import *im, int value, const int *
     }
     *out = undone(im, value, axes);
     if (*out >= 0) return STRATA_OK;
-    opts.numbers.n = strata_tensor_shape(strata_onnx_tensor(im, value)).rank;
+    opts.numbers.n = strata_tensor_shape(tensor_of(im, value)).rank;
     for (int d = 0; d < opts.numbers.n; d++) opts.numbers.values[d] = axes[d];
     return strata_onnx_op(im, &opts, &value, 1, false, out);
 }
@@ -509,7 +510,7 @@ static strata_status reorder(strata_onnx_import *im, int value, bool behind, int
     int axes[STRATA_MAX_RANK] = {0};
     *out = value;
     if (v->behind == behind) return STRATA_OK;
-    const int rank = v->constant ? v->array.shape.rank : strata_tensor_shape(strata_onnx_tensor(im, value)).rank;
+    const int rank = v->constant ? v->array.shape.rank : strata_tensor_shape(tensor_of(im, value)).rank;
     if (rank < 3) { /* (N, C) is the same in both orders of axes */
         if (!v->constant) im->values[value].behind = behind;
         return STRATA_OK;

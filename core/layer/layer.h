@@ -5,7 +5,6 @@
 #ifndef STRATA_CORE_LAYER_H
 #define STRATA_CORE_LAYER_H
 
-#include "core/base/export.h"
 #include "core/base/option.h"
 #include "core/layer/initializer.h"
 #include "strata/layers.h"
@@ -75,12 +74,9 @@ typedef struct strata_layer_kind {
     const strata_layer_definition *own;
 } strata_layer_kind;
 
-STRATA_EXPORT_BEGIN
 /* Every kind, in the order of layers.def. */
 extern const strata_layer_kind *const strata_layer_kinds[];
 extern const int strata_n_layer_kinds;
-STRATA_EXPORT_END
-
 /* A user's activation function, in a list. activation.c finds it by the graph of x. */
 typedef struct strata_own_activation {
     const char *name;

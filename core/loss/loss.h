@@ -74,7 +74,9 @@ strata_tensor *strata_loss_smooth(strata_tensor *labels, double smoothing, int64
     { "label_smoothing", STRATA_OPTION_NUMBER, offsetof(strata_loss_options, label_smoothing), 0, 1, false }
 STRATA_MUST_USE strata_status strata_loss_check_smoothing(strata_loss_options *opts, strata_error *err);
 
-extern const strata_loss strata_loss_sparse_categorical_crossentropy, strata_loss_categorical_crossentropy,
-    strata_loss_binary_crossentropy, strata_loss_mse, strata_loss_mae, strata_loss_huber;
+#define STRATA_LOSS(name) extern const strata_loss strata_loss_##name;
+#include "core/loss/losses.def"
+
+#undef STRATA_LOSS
 
 #endif

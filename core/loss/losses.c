@@ -6,12 +6,12 @@
 #include "core/graph/graph.h"
 #include "core/loss/loss.h"
 
-static const strata_loss *const losses[] = {&strata_loss_sparse_categorical_crossentropy,
-                                            &strata_loss_categorical_crossentropy,
-                                            &strata_loss_binary_crossentropy,
-                                            &strata_loss_mse,
-                                            &strata_loss_mae,
-                                            &strata_loss_huber};
+static const strata_loss *const losses[] = {
+#define STRATA_LOSS(name) &strata_loss_##name,
+#include "core/loss/losses.def"
+
+#undef STRATA_LOSS
+};
 enum { N_LOSSES = sizeof losses / sizeof *losses };
 
 strata_status strata_loss_find(const char *name, const strata_loss **out_loss, strata_error *err) {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The struct that describes a metric other than loss and accuracy. The device adds a few sums ("words") over the batches,
- * and the host computes the metric from them at the end. A new metric needs core/metric/<name>.c, a row in metrics.c and
+ * and the host computes the metric from them at the end. A new metric needs core/metric/<name>.c, a row in metrics.def and
  * a test. */
 #ifndef STRATA_CORE_METRIC_H
 #define STRATA_CORE_METRIC_H
 
-#include "core/base/export.h"
 #include "core/loss/loss.h"
 #include "strata/metrics.h"
 
@@ -28,11 +27,6 @@ typedef struct strata_metric_words {
     /* Computes the sums (n) f32 of a batch from outputs (B, ...) and labels in the form that the loss takes. */
     strata_tensor *(*build)(const strata_metric_case *c, strata_tensor *outputs, strata_tensor *labels);
 } strata_metric_words;
-
-/* The prediction of an example, and whether its label is the class that is predicted. */
-typedef struct strata_scored {
-    float score, is_class;
-} strata_scored;
 
 typedef struct strata_metric_kind {
     /* The name, with %d in place of a number: "top_%d_accuracy". */
@@ -65,19 +59,15 @@ extern const strata_metric_words strata_metric_confusion_words;
 /* The predictions (B, n) that the loss computes from the outputs. */
 strata_tensor *strata_metric_predictions(const strata_metric_case *c, strata_tensor *outputs);
 
-STRATA_EXPORT_BEGIN
-/* auc.c: the share of the pairs of an example of the class and an example of others in which the first has the higher score;
- * equal scores count half. NaN: there are no such pairs, or a score is NaN. Sorts the examples. */
-double strata_auc(strata_scored *examples, int64_t n);
-STRATA_EXPORT_END
-
 /* accuracy.c: the sum of the examples' losses and the number of correct predictions, (2) f32. The number is 0 if the loss
  * is not for classification. */
 strata_tensor *strata_metric_answer_sums(const strata_loss *loss, const strata_loss_options *opts, strata_tensor *per_example,
                                          strata_tensor *outputs, strata_tensor *labels);
 
-extern const strata_metric_kind strata_metric_accuracy, strata_metric_top_k_accuracy, strata_metric_precision,
-    strata_metric_recall, strata_metric_auc, strata_metric_confusion_matrix, strata_metric_mae;
+#define STRATA_METRIC(name) extern const strata_metric_kind strata_metric_##name;
+#include "core/metric/metrics.def"
+
+#undef STRATA_METRIC
 /* loss.c: the loss itself, for each output of a model with several outputs. */
 extern const strata_metric_kind strata_metric_loss;
 

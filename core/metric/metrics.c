@@ -8,8 +8,11 @@
 #include "core/metric/metric.h"
 
 static const strata_metric_kind *const kinds[] = {
-    &strata_metric_accuracy, &strata_metric_top_k_accuracy,   &strata_metric_precision, &strata_metric_recall,
-    &strata_metric_auc,      &strata_metric_confusion_matrix, &strata_metric_mae};
+#define STRATA_METRIC(name) &strata_metric_##name,
+#include "core/metric/metrics.def"
+
+#undef STRATA_METRIC
+};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 /* Whether `name` is the pattern with a number of 1 to 4 digits in place of its %d. */

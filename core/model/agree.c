@@ -16,10 +16,10 @@
 
 #include "core/base/json.h"
 #include "core/base/locale.h"
-#include "core/base/sha256.h"
 #include "core/base/text.h"
 #include "core/data/describe.h"
 #include "core/data/stage/stage.h"
+#include "strata/sha256.h"
 #include "strata/version.h"
 
 #define NOTE_PREFIX "strata." /* of the keys of notes */

@@ -53,9 +53,7 @@ STRATA_MUST_USE strata_status strata_checkpoint_take(strata_model *model, int ep
                                                      strata_callback_states *callbacks, strata_checkpoint **out_checkpoint,
                                                      strata_error *err);
 /* The name of the tensor with a slot of the optimizer, (flat_size): "checkpoint/slot_0". */
-STRATA_EXPORT_BEGIN
 const char *strata_checkpoint_slot_name(int slot);
-STRATA_EXPORT_END
 void strata_checkpoint_destroy(strata_checkpoint *checkpoint); /* NULL is fine */
 /* The number of updates that were made. */
 int64_t strata_checkpoint_steps(const strata_checkpoint *checkpoint);
@@ -106,9 +104,6 @@ STRATA_MUST_USE strata_status strata_checkpoint_folder_find(const char *folder, 
 /* As strata_model_load_checkpoint. *out_over: the file is the last checkpoint of a training that has ended. */
 STRATA_MUST_USE strata_status strata_checkpoint_load(strata_model *model, const char *path, int *out_epochs, bool *out_over,
                                                      strata_error *err);
-/* Writes a model file with additional tensors. */
-STRATA_MUST_USE strata_status strata_model_write(strata_model *model, const char *path, const strata_named_array *extra,
-                                                 int n_extra, strata_error *err);
 /* Reads the parameters and states of a file, which must be those of the model. out: (all_size). */
 STRATA_MUST_USE strata_status strata_model_take_parameters(const strata_model *model, const strata_safetensors *file,
                                                            float *out, strata_error *err);

@@ -54,7 +54,8 @@ static bool same_elements(strata_shape data, strata_shape model) {
     return strata_shape_equal(data, model);
 }
 
-int64_t strata_output_n_classes(const strata_output_spec *output) {
+/* Integer labels must be below this number; 0: the labels are numbers. */
+static int64_t n_classes_of(const strata_output_spec *output) {
     const strata_answers answers = output->loss->answers;
     if (answers == STRATA_ANSWERS_CLASS || answers == STRATA_ANSWERS_DISTRIBUTION) return output->shape.dims[0];
     return answers == STRATA_ANSWERS_BINARY ? 2 : 0;
@@ -88,7 +89,7 @@ static strata_status check_labels(const strata_output_spec *output, const strata
                                   strata_error *err) {
     const strata_dtype given = part_dtype(dataset, part), wanted = strata_loss_label_dtype(output->loss);
     const strata_shape shape = part_shape(dataset, part), wanted_shape = label_shape(output);
-    const int64_t classes = strata_output_n_classes(output);
+    const int64_t classes = n_classes_of(output);
     if (given != wanted && given != STRATA_DTYPE_I32) /* integers are accepted as numbers, too */
         return strata_fail(err, STRATA_DATA, "%s: the labels are %s; %s takes %s", verb, strata_dtype_name(given),
                            output->loss->name, strata_dtype_name(wanted));
@@ -190,7 +191,7 @@ void strata_model_batch_parts(const strata_model *model, const strata_dataset *d
     for (int i = 0; i < opts->n_targets; i++) {
         const strata_output_spec *output = &model->outputs[i];
         const strata_shape one = are_classes(output, dataset, feed->targets[i]) ? STRATA_SHAPE() : label_shape(output);
-        opts->targets[i] = (strata_batch_part){feed->targets[i], one, strata_output_n_classes(output)};
+        opts->targets[i] = (strata_batch_part){feed->targets[i], one, n_classes_of(output)};
     }
 }
 
@@ -204,7 +205,7 @@ strata_status strata_model_check_class_weights(const strata_model *model, const 
             model->n_outputs);
     const int64_t size = strata_shape_elements(label_shape(output));
     const bool one_hot = output->loss->answers == STRATA_ANSWERS_DISTRIBUTION;
-    const int64_t classes = one_hot ? size : strata_output_n_classes(output);
+    const int64_t classes = one_hot ? size : n_classes_of(output);
     if (!classes || (!one_hot && size != 1))
         return strata_fail(err, STRATA_INVALID, "class weights: %s with outputs of %s has no one class an example",
                            output->loss->name, strata_shape_text(output->shape).text);

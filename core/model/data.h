@@ -21,8 +21,6 @@ void strata_model_weigh_classes(const strata_output_spec *output, const double *
 /* The bytes of an example in an input of the model, and of its labels for an output. */
 size_t strata_input_bytes(const strata_input_spec *input);
 size_t strata_label_bytes(const strata_output_spec *output);
-/* Integer labels must be below this number; 0: the labels are numbers. */
-int64_t strata_output_n_classes(const strata_output_spec *output);
 /* Sets the parts of the elements from which batches are made. targets: also the parts with labels. */
 void strata_model_batch_parts(const strata_model *model, const strata_dataset *dataset, const strata_model_feed *feed,
                               bool targets, strata_batches_options *opts);

@@ -34,7 +34,7 @@ static strata_status read_back(const char *path, void *context, strata_error *er
     return status;
 }
 
-static strata_status write_file(strata_model *model, const char *path, float *values, strata_named_array *tensors, int n_extra,
+static strata_status write_file(strata_model *model, const char *path, float *values, strata_named_array *tensors,
                                 const char *json, strata_error *err) {
     STRATA_TRY(strata_model_read_all(model, values, err));
     for (int i = 0; i < model->parameters.n; i++) {
@@ -49,22 +49,20 @@ static strata_status write_file(strata_model *model, const char *path, float *va
         metadata[i + 1] = (strata_metadata){model->notes.items[i].key, model->notes.items[i].text};
     written w = {model, values};
     strata_status status =
-        strata_safetensors_write_checked(path, tensors, (size_t)(model->parameters.n + n_extra), metadata,
-                                         (size_t)model->notes.n + 1, &(strata_file_check){read_back, &w}, err);
+        strata_safetensors_write_checked(path, tensors, (size_t)model->parameters.n, metadata, (size_t)model->notes.n + 1,
+                                         &(strata_file_check){read_back, &w}, err);
     free(metadata);
     return status;
 }
 
-strata_status strata_model_write(strata_model *model, const char *path, const strata_named_array *extra, int n_extra,
-                                 strata_error *err) {
+static strata_status write_model(strata_model *model, const char *path, strata_error *err) {
     char *json = NULL;
     STRATA_TRY(strata_model_to_json(model, &json, err));
     float *values = malloc((size_t)strata_model_all_size(model) * sizeof *values);
-    strata_named_array *tensors = calloc((size_t)(model->parameters.n + n_extra), sizeof *tensors);
+    strata_named_array *tensors = calloc((size_t)model->parameters.n + 1, sizeof *tensors);
     strata_status status = STRATA_OK;
     if (!values || !tensors) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "save: no host memory");
-    if (!status && n_extra) memcpy(tensors + model->parameters.n, extra, (size_t)n_extra * sizeof *extra);
-    if (!status) status = write_file(model, path, values, tensors, n_extra, json, err);
+    if (!status) status = write_file(model, path, values, tensors, json, err);
     free(tensors);
     free(values);
     free(json);
@@ -75,7 +73,7 @@ strata_status strata_model_save(strata_model *model, const char *path, strata_er
     STRATA_TRY(strata_model_check_readable(model, "save", err));
     const strata_trainer *trainer = model->strategy ? model->strategy->trainer : NULL;
     if (trainer && trainer->settle) STRATA_TRY(trainer->settle(model, true, err));
-    return strata_model_write(model, path, NULL, 0, err);
+    return write_model(model, path, err);
 }
 
 /* Checks that the file has every parameter with its shape, and no other tensors except those of a checkpoint. */

@@ -73,7 +73,7 @@ int64_t strata_step_gradient_place(const builder *b, int part) {
     return place;
 }
 
-int64_t strata_step_uses_place(const builder *b, int part) {
+static int64_t uses_place(const builder *b, int part) {
     const strata_parameter_set *set = &b->model->parameters;
     const int block = set->parts[part].block;
     int64_t place = b->places[block].n_gradients;
@@ -85,7 +85,7 @@ int64_t strata_step_uses_place(const builder *b, int part) {
 strata_tensor *strata_step_used_rows(const builder *b, int part, strata_tensor *gradients) {
     const int64_t n = b->model->parameters.parts[part].shape.dims[0];
     strata_tensor *zero = strata_scalar(b->graph, STRATA_DTYPE_F32, 0), *none = strata_scalar(b->graph, STRATA_DTYPE_I32, -1);
-    strata_tensor *uses = strata_step_part(gradients, strata_step_uses_place(b, part), n);
+    strata_tensor *uses = strata_step_part(gradients, uses_place(b, part), n);
     return strata_where(strata_greater(uses, zero), strata_arange(b->graph, n), none);
 }
 
@@ -163,7 +163,7 @@ static strata_tensor *bucket_gradients(const builder *b, const bucket *range, st
             const strata_parameter_part *part = &set->parts[i];
             if (!counts_uses(b, i)) continue;
             strata_tensor *x = strata_parameter_rows_of(part, b->context.rows[part->parameter].x);
-            offsets[n + n_uses] = strata_step_uses_place(b, i);
+            offsets[n + n_uses] = uses_place(b, i);
             gradients[n + n_uses++] = count_uses(x, part->shape.dims[0]);
         }
         flat = strata_pack(gradients, offsets, n + n_uses, range->end - range->begin);

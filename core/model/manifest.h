@@ -24,11 +24,8 @@
 #ifndef STRATA_CORE_MODEL_MANIFEST_H
 #define STRATA_CORE_MODEL_MANIFEST_H
 
-#include "core/base/export.h"
-#include "core/base/sha256.h"
+#include "strata/sha256.h"
 #include "strata/tensor.h"
-
-STRATA_EXPORT_BEGIN
 
 #define STRATA_MANIFEST_NAME "manifest.json"
 enum { STRATA_MANIFEST_VERSION = 1, STRATA_MANIFEST_MAX_BYTES = 64 << 20 };
@@ -115,7 +112,5 @@ void strata_manifest_close(strata_manifest_reader *reader); /* a zeroed one is f
  * is no such tensor, if its dtype or shape is another, or if a file does not have the piece. */
 STRATA_MUST_USE strata_status strata_manifest_copy(strata_manifest_reader *reader, const char *name, strata_dtype dtype,
                                                    strata_shape shape, void *out_data, strata_error *err);
-
-STRATA_EXPORT_END
 
 #endif

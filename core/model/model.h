@@ -8,7 +8,6 @@
 #ifndef STRATA_CORE_MODEL_H
 #define STRATA_CORE_MODEL_H
 
-#include "core/base/export.h"
 #include "core/base/json.h"
 #include "core/data/batches.h"
 #include "core/data/format/safetensors.h"
@@ -455,12 +454,10 @@ STRATA_MUST_USE strata_status strata_model_divide(strata_model *model, strata_mo
 STRATA_MUST_USE strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch,
                                                        strata_batch_form form, strata_model_program **out_program,
                                                        strata_error *err);
-STRATA_EXPORT_BEGIN
 /* Builds the graph of the first replica's step of that program without compiling it, for callers that compile it for another
  * device. The caller destroys step->graph. */
 STRATA_MUST_USE strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int64_t batch,
                                                       strata_step *out_step, strata_error *err);
-STRATA_EXPORT_END
 /* Returns the memory of a part's inputs, [n_inputs], and labels, [n_outputs] (NULL: not needed), in a slot. The memory of an
  * input that no node of the program uses is NULL. */
 void strata_model_slots(const strata_model *model, const strata_program_part *part, int slot, void **out_inputs,

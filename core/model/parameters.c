@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/sha256.h"
 #include "core/model/data.h"
 #include "core/model/own.h"
 #include "core/model/shards.h"
+#include "strata/sha256.h"
 
 static int64_t float_bytes(int64_t elements) {
     return elements * (int64_t)sizeof(float);

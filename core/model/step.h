@@ -74,7 +74,6 @@ void strata_step_place_gradients(strata_step_builder *b);
 /* The index of the first element of the part's gradient within its block's gradients, and the index of the part's counts of how
  * often each row is used. */
 int64_t strata_step_gradient_place(const strata_step_builder *b, int part);
-int64_t strata_step_uses_place(const strata_step_builder *b, int part);
 /* The indices of all rows of a sparse parameter's part, with -1 for rows that the batch does not use. gradients: those of its
  * block, followed by the counts. */
 strata_tensor *strata_step_used_rows(const strata_step_builder *b, int part, strata_tensor *gradients);

@@ -4,7 +4,6 @@
 #ifndef STRATA_CORE_MODEL_TRAINING_H
 #define STRATA_CORE_MODEL_TRAINING_H
 
-#include "core/base/export.h"
 #include "strata/model.h"
 
 /* The key of the description in the metadata of a checkpoint. */
@@ -20,12 +19,5 @@ STRATA_MUST_USE strata_status strata_training_of(strata_model *model, const char
 /* Fails with DATA, naming the first difference, if the fit that has begun cannot continue the training whose checkpoint was
  * loaded. Another batch can, also within an epoch, since examples are counted. */
 STRATA_MUST_USE strata_status strata_training_compare(strata_model *model, strata_error *err);
-
-STRATA_EXPORT_BEGIN
-
-/* The batch of the training whose checkpoint was loaded, until a fit has begun; 0: none was loaded, or it is not known. */
-int64_t strata_training_batch_before(const strata_model *model);
-
-STRATA_EXPORT_END
 
 #endif

@@ -319,7 +319,10 @@ const char *strata_output_activation(const strata_output_spec *output) {
 
 strata_model_port strata_model_input_port(const strata_model *model, int index) {
     const strata_input_spec *input = &model->inputs[index];
-    return (strata_model_port){model->functional ? model->values[input->value]->name : "x", input->shape, input->dtype};
+    return (strata_model_port){.name = model->functional ? model->values[input->value]->name : "x",
+                               .shape = input->shape,
+                               .dtype = input->dtype,
+                               .n_tokens = input->n_tokens};
 }
 
 int strata_model_n_outputs(const strata_model *model) {
@@ -327,5 +330,11 @@ int strata_model_n_outputs(const strata_model *model) {
 }
 
 strata_model_port strata_model_output_port(const strata_model *model, int index) {
-    return (strata_model_port){strata_output_name(model, index), model->outputs[index].shape, STRATA_DTYPE_F32};
+    const strata_output_spec *output = &model->outputs[index];
+    return (strata_model_port){.name = strata_output_name(model, index),
+                               .shape = output->shape,
+                               .dtype = STRATA_DTYPE_F32,
+                               .ending = output->ending,
+                               .has_loss = output->loss != NULL,
+                               .answers = output->loss ? output->loss->answers : STRATA_ANSWERS_NONE};
 }

@@ -22,14 +22,6 @@ strata_tensor *strata_wide(strata_tensor *x) {
     return strata_cast(x, STRATA_DTYPE_F32);
 }
 
-strata_tensor *strata_row_of(strata_tensor *x, int64_t index) {
-    int64_t begin[STRATA_MAX_RANK] = {index}, size[STRATA_MAX_RANK];
-    strata_shape row = {.rank = x->shape.rank - 1};
-    for (int d = 0; d < x->shape.rank; d++) size[d] = d ? x->shape.dims[d] : 1;
-    for (int d = 0; d < row.rank; d++) row.dims[d] = x->shape.dims[d + 1];
-    return strata_reshape(strata_slice(x, begin, size), row);
-}
-
 /* ---- taps ---- */
 
 bool strata_taps_init(strata_taps *taps, const strata_window *window, strata_shape image) {

@@ -20,8 +20,6 @@ enum {
 strata_tensor *strata_filled(strata_graph *graph, strata_dtype dtype, strata_shape shape, double value);
 /* x converted to f32. */
 strata_tensor *strata_wide(strata_tensor *x);
-/* Element or row `index` of x along its first axis, without that axis. */
-strata_tensor *strata_row_of(strata_tensor *x, int64_t index);
 
 /* A window over an image, divided into its taps. Tap (kh,kw) of all outputs is a tensor (N,OH,OW,C). */
 typedef struct strata_taps {

@@ -43,7 +43,9 @@ strata_random_sequence strata_random_sequence_of(const int32_t *state, int64_t s
     };
 }
 
-strata_philox_block strata_random_quad(const strata_random_sequence *sequence, uint64_t element) {
+/* Computes the four words that contain the element's word, which is words[element % 4]. `element` is numbered in the
+ * whole tensor. */
+static strata_philox_block random_quad(const strata_random_sequence *sequence, uint64_t element) {
     uint64_t quad = element / 4;
     strata_philox_block counter = {{(uint32_t)quad, (uint32_t)(quad >> 32), sequence->stream, sequence->step}};
     return strata_philox(counter, sequence->key[0], sequence->key[1]);
@@ -51,7 +53,7 @@ strata_philox_block strata_random_quad(const strata_random_sequence *sequence, u
 
 double strata_random_uniform_at(const strata_random_sequence *sequence, int64_t index) {
     uint64_t element = sequence->first + (uint64_t)index;
-    return strata_uniform_from_word(strata_random_quad(sequence, element).words[element % 4]);
+    return strata_uniform_from_word(random_quad(sequence, element).words[element % 4]);
 }
 
 strata_status strata_random_grid(strata_launch *launch, strata_shape shape, int64_t stream, strata_error *err) {
@@ -101,7 +103,7 @@ static strata_status uniform_reference(const strata_op_call *call, strata_error 
 static double normal_at(const strata_random_sequence *sequence, int64_t index) {
     const double two_pi = 6.283185307179586476925;
     uint64_t element = sequence->first + (uint64_t)index;
-    const strata_philox_block quad = strata_random_quad(sequence, element);
+    const strata_philox_block quad = random_quad(sequence, element);
     const uint32_t *pair = quad.words + element % 4 / 2 * 2;
     double radius = sqrt(-2 * log(strata_uniform_from_word(pair[0]) + 0x1p-24));
     double angle = two_pi * strata_uniform_from_word(pair[1]);

@@ -4,8 +4,8 @@
 #ifndef STRATA_CORE_OP_RANDOM_H
 #define STRATA_CORE_OP_RANDOM_H
 
-#include "core/base/philox.h"
 #include "core/graph/launch.h"
+#include "strata/philox.h"
 
 /* A sequence of random numbers. Words of the state tensor and the op's stream identify it. */
 typedef struct strata_random_sequence {
@@ -20,9 +20,6 @@ typedef struct strata_random_sequence {
 /* The shape rule for the operand `state` and the attribute `stream`. */
 STRATA_MUST_USE strata_status strata_check_random(const strata_tensor *state, int64_t stream, strata_error *err);
 strata_random_sequence strata_random_sequence_of(const int32_t *state, int64_t stream, strata_shape shape);
-/* Computes the four words that contain the element's word, which is words[element % 4]. `element` is numbered in the
- * whole tensor. */
-strata_philox_block strata_random_quad(const strata_random_sequence *sequence, uint64_t element);
 /* The uniform number of element `index` of this part. */
 double strata_random_uniform_at(const strata_random_sequence *sequence, int64_t index);
 

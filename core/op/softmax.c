@@ -64,7 +64,8 @@ strata_tensor *strata_sum_of_rows(strata_tensor *x) {
     return strata_reduce_sum(x, (int[]){-1}, 1, true);
 }
 
-strata_tensor *strata_less_most_of_rows(strata_tensor *x) {
+/* x minus the largest element of its row. Compositions use it so that exp does not overflow. */
+static strata_tensor *less_most_of_rows(strata_tensor *x) {
     return strata_sub(x, strata_reduce_max(x, (int[]){-1}, 1, true));
 }
 
@@ -124,7 +125,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
 }
 
 static strata_tensor *compose(strata_tensor *node) {
-    strata_tensor *x = strata_less_most_of_rows(node->inputs[0]), *e = strata_exp(x), *sum = strata_sum_of_rows(e);
+    strata_tensor *x = less_most_of_rows(node->inputs[0]), *e = strata_exp(x), *sum = strata_sum_of_rows(e);
     return is_log(node) ? strata_sub(x, strata_log(sum)) : strata_div(e, sum);
 }
 

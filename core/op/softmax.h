@@ -27,7 +27,5 @@ STRATA_MUST_USE strata_status strata_check_per_row(const strata_tensor *x, const
 strata_shape strata_shape_of_rows(strata_shape shape);
 /* The sum over the last axis, which is kept with size 1. */
 strata_tensor *strata_sum_of_rows(strata_tensor *x);
-/* x minus the largest element of its row. Compositions use it so that exp does not overflow. */
-strata_tensor *strata_less_most_of_rows(strata_tensor *x);
 
 #endif

@@ -101,8 +101,10 @@ STRATA_MUST_USE strata_status strata_schedule_check(strata_schedule *schedule, s
 STRATA_MUST_USE strata_status strata_schedule_find(const char *name, const char **out_name, const strata_option **out_options,
                                                    strata_error *err);
 
-extern const strata_optimizer_kind strata_optimizer_sgd, strata_optimizer_adam, strata_optimizer_adamw,
-    strata_optimizer_rmsprop, strata_optimizer_adagrad, strata_optimizer_lars, strata_optimizer_lamb;
+#define STRATA_OPTIMIZER(name) extern const strata_optimizer_kind strata_optimizer_##name;
+#include "core/optimizer/optimizers.def"
+
+#undef STRATA_OPTIMIZER
 
 /* Set a setting that is not given to `otherwise`, and check that it is at least 0; _share: and below 1. */
 STRATA_MUST_USE strata_status strata_optimizer_choose(const char *kind, const char *name, double otherwise, double *value,

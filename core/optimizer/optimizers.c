@@ -7,8 +7,11 @@
 #include "core/optimizer/optimizer.h"
 
 static const strata_optimizer_kind *const kinds[] = {
-    &strata_optimizer_sgd,     &strata_optimizer_adam, &strata_optimizer_adamw, &strata_optimizer_rmsprop,
-    &strata_optimizer_adagrad, &strata_optimizer_lars, &strata_optimizer_lamb};
+#define STRATA_OPTIMIZER(name) &strata_optimizer_##name,
+#include "core/optimizer/optimizers.def"
+
+#undef STRATA_OPTIMIZER
+};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 strata_status strata_optimizer_find(const char *name, const strata_optimizer_kind **out_kind, strata_error *err) {

@@ -67,14 +67,15 @@ void strata_driver_hangs(void) {
     atomic_store(&some_call_hangs, true);
 }
 
-bool strata_driver_failed(const strata_error *why) {
+/* Calls on_failure. Returns false if there is none. */
+static bool is_driver_failure(const strata_error *why) {
     const strata_driver_options now = get_options();
     if (now.on_failure) now.on_failure(why->status, why->message, now.user);
     return now.on_failure != NULL;
 }
 
 void strata_driver_report(const strata_device *device, const strata_error *why) {
-    if (!strata_driver_failed(why)) strata_device_warn(device, "%s", why->message);
+    if (!is_driver_failure(why)) strata_device_warn(device, "%s", why->message);
 }
 
 /* ---- messages ---- */
@@ -130,7 +131,7 @@ static void report_exit(void) {
     strata_fail(&why, STRATA_DEVICE_LOST,
                 "%s: %s ended the process: it called exit in its call to %s, which a driver must not do", call.subject,
                 text_of(call.driver).text, works[call.work].does);
-    strata_driver_failed(&why);
+    is_driver_failure(&why);
 }
 
 static void register_exit(void) {

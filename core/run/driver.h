@@ -14,7 +14,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "core/base/export.h"
 #include "strata/device.h"
 
 /* What a call does. Each kind has a limit. */
@@ -78,8 +77,6 @@ void strata_driver_watch_stop(strata_device *device);
 
 /* The seconds that loading, listing, opening or closing may take. */
 double strata_driver_seconds(void);
-/* Calls on_failure. Returns false if there is none. */
-bool strata_driver_failed(const strata_error *why);
 /* Reports by on_failure, or else by the device's on_warning, what no function can return. */
 void strata_driver_report(const strata_device *device, const strata_error *why);
 /* From now on strata_drivers_hang returns true. */
@@ -103,9 +100,6 @@ typedef struct strata_driver_call {
 /* The most seconds that a driver may take to compile a program of n kernels; 0: a whole program. */
 double strata_driver_compile_seconds(const strata_device *device, int n_kernels);
 
-/* Makes the call and waits for it. gives_up(user, seconds) is called about 20 times a second; if it returns true, the call is
- * abandoned. Returns whether the call has returned. */
-bool strata_driver_call_run(const strata_driver_call *call, bool (*gives_up)(void *user, double seconds), void *user);
 /* The same with a limit in seconds and an optional is_interrupted(user). Fails: TIMEOUT, INTERRUPTED. */
 strata_status strata_driver_call_within(const strata_driver_call *call, double seconds, bool (*is_interrupted)(void *user),
                                         void *user, strata_error *err);
@@ -121,12 +115,9 @@ typedef struct strata_driver_compile {
     size_t call_bytes;
 } strata_driver_compile;
 
-STRATA_EXPORT_BEGIN
 /* Makes the call and waits for it. Warns once if it is slow (strata_device_warn). Fails: TIMEOUT after the device's
  * time limit, INTERRUPTED if the device's is_interrupted returns true. Then the call goes on in its thread and nobody
  * waits for it, device->given_up is set, and everything that the driver uses for the call, also the device itself, must
  * stay until the process ends. */
 strata_status strata_driver_compile_run(strata_device *device, const strata_driver_compile *what, strata_error *err);
-STRATA_EXPORT_END
-
 #endif

@@ -127,7 +127,9 @@ static bool makes_threads(void) {
     return !set || strcmp(set, "0") != 0;
 }
 
-bool strata_driver_call_run(const strata_driver_call *what, bool (*gives_up)(void *user, double seconds), void *user) {
+/* Makes the call and waits for it. gives_up(user, seconds) is called about 20 times a second; if it returns true, the call is
+ * abandoned. Returns whether the call has returned. */
+static bool run_call(const strata_driver_call *what, bool (*gives_up)(void *user, double seconds), void *user) {
     pthread_t thread;
     made_call *c = makes_threads() ? create(what) : NULL;
     if (!c || !start(c, &thread)) { /* without memory or a thread, make the call here, without limits */
@@ -164,7 +166,7 @@ static bool is_exhausted(void *user, double seconds) {
 strata_status strata_driver_call_within(const strata_driver_call *what, double seconds, bool (*is_interrupted)(void *user),
                                         void *user, strata_error *err) {
     patience p = {.most = seconds, .is_interrupted = is_interrupted, .user = user};
-    if (strata_driver_call_run(what, is_exhausted, &p)) return STRATA_OK;
+    if (run_call(what, is_exhausted, &p)) return STRATA_OK;
     if (p.interrupted)
         return strata_fail(err, STRATA_INTERRUPTED, "%s: interrupted while its driver was called", what->what.subject);
     return strata_driver_fail_hung(what->what, seconds, err);
@@ -224,6 +226,6 @@ strata_status strata_driver_compile_run(strata_device *device, const strata_driv
                                      .run = what->run,
                                      .call = what->call,
                                      .bytes = what->call_bytes};
-    if (strata_driver_call_run(&call, is_given_up, &c)) return STRATA_OK;
+    if (run_call(&call, is_given_up, &c)) return STRATA_OK;
     return strata_fail(err, fail_abandoned(&c), "%s", device->given_up.message);
 }

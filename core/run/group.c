@@ -470,10 +470,6 @@ void strata_group_destroy(strata_group *group) {
     free(group);
 }
 
-int strata_group_n_replicas(const strata_group *group) {
-    return group->n_replicas;
-}
-
 strata_executable *strata_group_replica(const strata_group *group, int replica) {
     return replica >= 0 && replica < group->n_replicas ? group->members[replica].executable : NULL;
 }

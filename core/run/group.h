@@ -51,7 +51,6 @@ void strata_group_set_check(strata_group *group, int64_t every);
 /* Calls `receive` with each sum that no device of the group and no other worker receives; NULL: it is dropped. */
 void strata_group_set_receiver(strata_group *group, strata_receive *receive, void *user);
 
-int strata_group_n_replicas(const strata_group *group);
 strata_executable *strata_group_replica(const strata_group *group, int replica);
 int strata_group_n_slots(const strata_group *group);
 /* The number of exchanges of a step, in an order in which each replica has its own ones, and a replica's node of one. If the

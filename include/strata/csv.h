@@ -103,6 +103,39 @@ typedef struct strata_csv_options {
     strata_csv_dialect dialect;
 } strata_csv_options;
 
+/* How numbers are written. */
+typedef struct strata_number_format {
+    /* The character before the fraction: '.' or ','. */
+    char decimal;
+    /* The character between groups of three digits: ',' or '.'. 0: neither of them is. Spaces and apostrophes between groups
+     * are read in any format, since they have no other meaning. */
+    char thousands;
+} strata_number_format;
+/* Parses a finite decimal number. Returns false if the cell is not a number in this format. Spaces before and after it are
+ * allowed. Digits may be in groups of three. A currency ($, €, £, ¥, ₹) may stand before or after the number, and % after it;
+ * both are ignored, so "50 %" is 50. The program's locale is not used. */
+STRATA_API bool strata_cell_number(const char *cell, strata_number_format format, double *out);
+
+/* How the cells of one table are read. */
+typedef struct strata_table_reading {
+    strata_number_format numbers;
+    /* The order of dates that the user gave; FOUND: that of each column. */
+    strata_date_order dates;
+} strata_table_reading;
+/* What strata_reading_find found. */
+typedef struct strata_reading_facts {
+    /* Numbers of the table depend on the decimal character; some have a fraction, some have groups of digits. */
+    bool decided, has_fractions, has_groups;
+    /* A cell that is another number with the other decimal character, if only the separator decided; NULL otherwise. */
+    const char *doubt;
+} strata_reading_facts;
+/* Finds how the numbers of a table's columns `indices` are written, from the cells that have one meaning only, from columns in
+ * which only larger numbers have groups, and from the separator. facts: NULL: not needed. Fails: DATA if columns contradict
+ * each other. */
+STRATA_API STRATA_MUST_USE strata_status strata_reading_find(const strata_csv *csv, const int *indices, int n,
+                                                             strata_table_reading *out, strata_reading_facts *facts,
+                                                             strata_error *err);
+
 #ifdef __cplusplus
 }
 #endif

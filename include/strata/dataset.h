@@ -153,6 +153,15 @@ STRATA_API void strata_dataset_fetch(const strata_dataset *dataset, const strata
 STRATA_API void strata_dataset_fetch_weights(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
                                              float *out_weights);
 
+/* A further input of elements that have several, as a dataset of its own that lives as long as the whole; index 0 is the second
+ * input. NULL: there is no such input. */
+STRATA_API const strata_dataset *strata_dataset_further(const strata_dataset *dataset, int index);
+/* Sets the line that strata_dataset_source returns; copied. */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_set_source(strata_dataset *dataset, const char *source,
+                                                                   strata_error *err);
+/* The name of an element; NULL: the elements have no names. It lives as long as the dataset. */
+STRATA_API const char *strata_dataset_element_name(const strata_dataset *dataset, int64_t index);
+
 #ifdef __cplusplus
 }
 #endif

@@ -521,6 +521,10 @@ STRATA_API void strata_model_add_layer(strata_model *model, const char *layer, c
  * Philox from the seed and the parameter's index in the model, so they are the same on every device. */
 extern STRATA_API const char *const strata_initializer_names[];
 
+/* The layers of a model.json and their options, a line for each; options that may be left out are in brackets. The caller frees
+ * the text. Fails: OUT_OF_MEMORY. */
+STRATA_API STRATA_MUST_USE strata_status strata_layers_text(char **out_text, strata_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -39,6 +39,14 @@ STRATA_API STRATA_MUST_USE strata_status strata_metric_value(const strata_metric
                                                              const double *sums, int64_t n_examples, double *out_value,
                                                              strata_error *err);
 
+/* The prediction of an example, and whether its label is the class that is predicted. */
+typedef struct strata_scored {
+    float score, is_class;
+} strata_scored;
+/* The exact AUC: the share of the pairs of an example of the class and an example of others in which the first has the higher
+ * score; equal scores count half. NaN: there are no such pairs, or a score is NaN. Sorts the examples. */
+STRATA_API double strata_auc(strata_scored *examples, int64_t n);
+
 #ifdef __cplusplus
 }
 #endif

@@ -94,6 +94,13 @@ typedef struct strata_model_port {
     /* Of one example. */
     strata_shape shape;
     strata_dtype dtype;
+    /* An input: its elements are indices from 0 to n_tokens - 1; 0: they are not. */
+    int64_t n_tokens;
+    /* An output: "softmax" or "sigmoid" if the layers end in it; NULL: they do not. */
+    const char *ending;
+    /* An output: whether it has a loss, from JSON, strata_model_output or compile, and which form its labels have. */
+    bool has_loss;
+    strata_answers answers;
 } strata_model_port;
 STRATA_API int strata_model_n_inputs(const strata_model *model);
 STRATA_API strata_model_port strata_model_input_port(const strata_model *model, int index);
@@ -607,6 +614,9 @@ typedef struct strata_watch_result {
 STRATA_API STRATA_MUST_USE strata_status strata_model_watch_checkpoints(strata_model *model, const strata_dataset *dataset,
                                                                         const strata_watch_options *opts,
                                                                         strata_watch_result *out_result, strata_error *err);
+
+/* The batch of the training whose checkpoint was loaded, until a fit has begun; 0: none was loaded, or it is not known. */
+STRATA_API int64_t strata_training_batch_before(const strata_model *model);
 
 #ifdef __cplusplus
 }

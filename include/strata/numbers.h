@@ -21,4 +21,18 @@ typedef struct strata_numbers {
     double values[STRATA_MAX_NUMBERS];
 } strata_numbers;
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Whether a number is given: it is not 0, or it is STRATA_ZERO. */
+STRATA_API bool strata_number_is_given(double value);
+/* The number, or `otherwise` if it is not given. */
+STRATA_API double strata_number_or(double value, double otherwise);
+/* The number as messages and files show it: 0 for STRATA_ZERO, whose text would be "-0". */
+STRATA_API double strata_number_shown(double value);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -522,6 +522,9 @@ typedef struct strata_print_options {
  * on_print the node costs nothing. opts may be NULL. The gradient of x is that of y. */
 STRATA_API strata_tensor *strata_print(strata_tensor *x, const strata_print_options *opts);
 
+/* The ops as plugins see them: their inputs, and a line for each attribute. The caller frees the text. Fails: OUT_OF_MEMORY. */
+STRATA_API STRATA_MUST_USE strata_status strata_ops_text(char **out_text, strata_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -145,6 +145,34 @@ STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_split_arrays(strat
                                                                            uint64_t seed, strata_dataset **out_train,
                                                                            strata_dataset **out_test, strata_error *err);
 
+/* A user's examples: a table or arrays. All pointers are borrowed. */
+typedef struct strata_examples {
+    /* The table, and how it is written (strata_reading_find); NULL: the examples are the arrays x and y. */
+    const strata_csv *csv;
+    strata_table_reading reading;
+    const strata_array *x;
+    /* The labels; NULL: there are none. */
+    const strata_array *y;
+    /* The values of x and y in double, where the file has them; NULL: those of the arrays are exact. */
+    const double *exact_x, *exact_y;
+    /* The name of the data in messages. */
+    const char *name;
+} strata_examples;
+/* As strata_preprocessing_from_arrays, _split_arrays and _apply_arrays, for examples whose exact_x and exact_y may be given. */
+STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_from_examples(const strata_examples *examples,
+                                                                            const strata_preprocessing_options *opts,
+                                                                            strata_preprocessing **out_preprocessing,
+                                                                            strata_error *err);
+STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_split_examples(strata_preprocessing *p,
+                                                                             const strata_examples *examples, double fraction,
+                                                                             uint64_t seed, strata_dataset **out_train,
+                                                                             strata_dataset **out_test, strata_error *err);
+STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_apply_examples(const strata_preprocessing *p,
+                                                                             const strata_examples *examples,
+                                                                             strata_dataset **out_dataset, strata_error *err);
+/* The deviation of a label that is a number: a difference of 1 between two predictions is this many of the label's units. */
+STRATA_API double strata_preprocessing_label_unit(const strata_preprocessing *p, int label);
+
 /* What strata_preprocessing_apply_csv found in the table that the training data did not have, and what
  * strata_preprocessing_apply_pictures left out. */
 typedef struct strata_preprocessing_report {
@@ -211,6 +239,35 @@ STRATA_API int64_t strata_preprocessing_vocabulary(const strata_preprocessing *p
  * options of the command, what could be read otherwise, words without a feature of their own, and columns that were left out
  * and why. "" for a preprocessing that was loaded. */
 STRATA_API const char *strata_preprocessing_found(const strata_preprocessing *preprocessing);
+
+typedef enum strata_column_kind {
+    STRATA_COLUMN_NUMBER,
+    STRATA_COLUMN_WORDS,
+    STRATA_COLUMN_DATE,
+    STRATA_COLUMN_TEXT
+} strata_column_kind;
+
+/* A column of features. All texts live as long as the preprocessing. */
+typedef struct strata_column_info {
+    const char *name;
+    strata_column_kind kind;
+    /* WORDS: those with a feature each; "" stands for a missing value. */
+    const char *const *words;
+    int n_words;
+    /* The words are numbers. */
+    bool numeric;
+    /* The decimal character of numbers in words: '.' or ','. */
+    char decimal;
+} strata_column_info;
+/* How many columns of features there are. */
+STRATA_API int strata_preprocessing_n_columns(const strata_preprocessing *preprocessing);
+/* A column of features. */
+STRATA_API strata_column_info strata_preprocessing_column(const strata_preprocessing *preprocessing, int index);
+/* How many columns the whole table of the training data had, and the name of one of them. */
+STRATA_API int strata_preprocessing_n_header(const strata_preprocessing *preprocessing);
+STRATA_API const char *strata_preprocessing_header(const strata_preprocessing *preprocessing, int index);
+/* How that table was written; decimal 0: none of its numbers has a fraction. */
+STRATA_API const strata_csv_dialect *strata_preprocessing_dialect(const strata_preprocessing *preprocessing);
 
 /* Converts to JSON and back without loss. The caller frees the text with free(). The text does not contain the tokenizer.
  * from_json fails: DATA; the message gives the path of the wrong field. */

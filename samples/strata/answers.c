@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/json.h"
-#include "core/data/dataset.h"
+#include "strata/dataset.h"
+#include "strata/json.h"
 
 static void add_json_number(answers *a, const char *format, double value) {
     char number[32];

@@ -4,8 +4,8 @@
 #ifndef STRATA_SAMPLES_ANSWERS_H
 #define STRATA_SAMPLES_ANSWERS_H
 
-#include "core/base/text.h"
 #include "samples.h"
+#include "strata/text.h"
 
 /* The output for answers, and its format. */
 typedef struct answers {

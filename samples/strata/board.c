@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "cli.h"
-#include "core/base/option.h"
-#include "core/base/text.h"
+#include "strata/option.h"
+#include "strata/text.h"
 
 static strata_status add_scalar(strata_events *events, const char *prefix, const char *name, int64_t step, double value,
                                 strata_error *err) {

@@ -5,7 +5,7 @@
 #define STRATA_SAMPLES_CHART_H
 
 #include "cli.h"
-#include "core/base/text.h"
+#include "strata/text.h"
 
 enum { MOST_SERIES = 12 };
 

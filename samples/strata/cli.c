@@ -15,8 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/pjrt/plugin.h"
-#include "core/base/text.h"
 #include "terminal.h"
 
 enum { MAX_OPTIONS = 128 };
@@ -189,9 +187,8 @@ static const char *unknown_argument(int argc, char **argv) {
 static int use_pjrt_plugin(const char *text) {
     const char *before = getenv("STRATA_PLUGINS");
     strata_error err = {0};
-    pjrt_plugin plugin;
     if (!text[5]) return usage_error("--plugin %s: a PJRT plugin is named as pjrt:FILE, as pjrt:libtpu.so", text);
-    strata_status status = strata_pjrt_load(text + 5, &plugin, &err);
+    strata_status status = strata_pjrt_open(text + 5, &err);
     strata_text list = {0};
     char *whole = NULL;
     strata_text_add(&list, "%s%s%s", before ? before : "", before && *before ? ":" : "", text);
@@ -417,6 +414,20 @@ double now_seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void condition_init(pthread_cond_t *condition) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+struct timespec time_after(double seconds) {
+    const double at = now_seconds() + (seconds < 1e8 ? seconds : 1e8);
+    const time_t whole = (time_t)at;
+    return (struct timespec){whole, (long)((at - (double)whole) * 1e9)};
 }
 
 void print_more(FILE *to, const strata_metrics *metrics, const char *prefix) {

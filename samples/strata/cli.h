@@ -5,10 +5,12 @@
 #ifndef STRATA_SAMPLES_CLI_H
 #define STRATA_SAMPLES_CLI_H
 
+#include <pthread.h>
 #include <stdio.h>
 #include <strata/cluster.h>
 #include <strata/cluster_spec.h>
 #include <strata/strata.h>
+#include <time.h>
 
 /* Exit codes: `strata help exit-codes` prints the same list (main.c). */
 enum {
@@ -364,9 +366,9 @@ void print_more_json(const strata_model *model, const strata_metrics *metrics);
 /* manual.c: the manual page of all commands, in troff. */
 void print_manual(const char *exit_codes);
 /* layers.c: prints the layers and options of a model.json. */
-void print_layers(void);
+int print_layers(void);
 /* ops.c: prints every op with its attributes, as plugins get them. */
-void print_ops(void);
+int print_ops(void);
 /* Prints each further metric, for example "  auc 0.9000", with the prefix before its name. */
 void print_more(FILE *to, const strata_metrics *metrics, const char *prefix);
 /* Prints the confusion matrix as a table, if --metrics contains it. */
@@ -385,5 +387,9 @@ typedef struct readable_number {
 readable_number readable(double value);
 bool ends_with(const char *text, const char *end);
 double now_seconds(void);
+/* Makes a condition for pthread_cond_timedwait with times of the monotonic clock, as time_after returns them. */
+void condition_init(pthread_cond_t *condition);
+/* The time `seconds` from now. */
+struct timespec time_after(double seconds);
 
 #endif

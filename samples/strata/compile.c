@@ -7,10 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/pjrt/aot.h"
-#include "backends/pjrt/whole.h"
-#include "core/model/model.h"
 #include "samples.h"
+#include "strata/ahead.h"
 
 typedef struct compile_options {
     const char *plugin, *target, *strategy, *precision;
@@ -83,17 +81,6 @@ static strata_status place_model(strata_model *model, int n, strata_device **out
     return status ? status : strata_model_compile(model, NULL, &compile, err);
 }
 
-static strata_status lower_step(const compile_options *options, strata_model *model, int n_replicas, pjrt_module *out_module,
-                                strata_error *err) {
-    strata_step step;
-    const pjrt_lower_options lowering = {.n_replicas = n_replicas, .fast = options->fast};
-    STRATA_TRY(strata_model_build_step(model, STRATA_PROGRAM_TRAIN, options->batch, &step, err));
-    const strata_status status =
-        strata_pjrt_lower_graph(&step.output, step.output != NULL, step.updates, step.n_updates, lowering, out_module, err);
-    strata_graph_destroy(step.graph);
-    return status;
-}
-
 /* ---- output ---- */
 
 typedef struct number_row {
@@ -102,7 +89,7 @@ typedef struct number_row {
     const char *unit;
 } number_row;
 
-static void print_numbers(const compile_options *options, const pjrt_estimate *e) {
+static void print_numbers(const compile_options *options, const strata_ahead_topology_estimate *e) {
     const double peak = peak_of(options->target);
     const double share = e->flops >= 0 && e->seconds > 0 && peak > 0 ? e->flops / (e->seconds * peak) : -1;
     const number_row numbers[] = {{"step_us", "a step", e->seconds < 0 ? -1 : e->seconds * 1e6, "us"},
@@ -148,9 +135,9 @@ static void print_head(const compile_options *options, const char *name, int n_r
     }
 }
 
-static strata_status write_text(const compile_options *options, const pjrt_module *module, strata_error *err) {
+static strata_status write_text(const compile_options *options, const char *text, size_t n_bytes, strata_error *err) {
     FILE *file = fopen(options->emit_to, "wb");
-    const bool written = file && fwrite(module->text, 1, module->n_bytes, file) == module->n_bytes;
+    const bool written = file && fwrite(text, 1, n_bytes, file) == n_bytes;
     const bool closed = file && !fclose(file);
     return written && closed ? STRATA_OK : strata_fail(err, STRATA_DATA, "%s cannot be written", options->emit_to);
 }
@@ -158,15 +145,17 @@ static strata_status write_text(const compile_options *options, const pjrt_modul
 /* ---- the command ---- */
 
 /* Destroys the model, as compile_with does. */
-static int compile_for(const compile_options *options, const char *name, const pjrt_topology *topology, strata_model *model) {
+static int compile_for(const compile_options *options, const char *name, const strata_ahead_topology *topology,
+                       strata_model *model) {
     strata_error err = {0};
     strata_device *device = NULL;
     strata_strategy *strategy = NULL;
-    pjrt_module module = {0};
-    pjrt_estimate estimate;
+    char *text = NULL;
+    size_t n_bytes = 0;
+    strata_ahead_topology_estimate estimate;
     int n_chips = 1;
-    if (options->target && strata_pjrt_check_topology(options->target, &n_chips, &err)) n_chips = 1; /* checked before */
-    const int n = !options->strategy ? 1 : topology ? topology->n_devices : n_chips;
+    if (options->target && strata_ahead_topology_check(options->target, &n_chips, &err)) n_chips = 1; /* checked before */
+    const int n = !options->strategy ? 1 : topology ? strata_ahead_topology_n_devices(topology) : n_chips;
     if (n < 1 || options->batch % n) {
         strata_model_destroy(model);
         if (n < 1) return usage_error("--target %s: the plugin has no devices for it", options->target);
@@ -174,15 +163,15 @@ static int compile_for(const compile_options *options, const char *name, const p
                            (long long)options->batch, n, n);
     }
     strata_status status = place_model(model, n, &device, &strategy, &err);
-    if (!status) status = lower_step(options, model, n, &module, &err);
-    if (!status && options->emit_to) status = write_text(options, &module, &err);
+    if (!status) status = strata_model_lower(model, options->batch, n, options->fast, &text, &n_bytes, &err);
+    if (!status && options->emit_to) status = write_text(options, text, n_bytes, &err);
     if (!status && topology)
-        status = strata_pjrt_compile_ahead(topology, module.text, module.n_bytes, n, options->compile_seconds, &estimate, &err);
+        status = strata_ahead_topology_compile(topology, text, n_bytes, n, options->compile_seconds, &estimate, &err);
     if (!status) print_head(options, name, n);
     if (!status && options->emit_to && !options->json) printf("  %-24s %s\n", "StableHLO in", options->emit_to);
     if (!status && topology) print_numbers(options, &estimate);
     if (!status && options->json) printf("}\n");
-    strata_pjrt_module_finish(&module);
+    free(text);
     strata_model_destroy(model);
     strata_strategy_destroy(strategy);
     strata_device_close(device);
@@ -196,16 +185,14 @@ static const char *plugin_file(const char *plugin) {
 
 static int compile_with(const compile_options *options, const char *name, strata_model *model) {
     strata_error err = {0};
-    pjrt_plugin plugin;
-    pjrt_topology topology = {0};
-    strata_status status = strata_pjrt_load(plugin_file(options->plugin), &plugin, &err);
-    if (!status) status = strata_pjrt_topology_create(&plugin, options->target, &topology, &err);
+    strata_ahead_topology *topology = NULL;
+    const strata_status status = strata_ahead_topology_create(plugin_file(options->plugin), options->target, &topology, &err);
     if (status) {
         strata_model_destroy(model);
         return report(FAILING_DEVICE, status, &err);
     }
-    const int code = compile_for(options, name, &topology, model);
-    if (!strata_drivers_hang()) strata_pjrt_topology_destroy(&topology);
+    const int code = compile_for(options, name, topology, model);
+    if (!strata_drivers_hang()) strata_ahead_topology_destroy(topology);
     return code;
 }
 
@@ -221,7 +208,7 @@ static int check(const compile_options *options) {
     if (options->plugin && !options->target) return usage_error("--plugin needs a --target, as v5e:2x2");
     if (options->strategy && !options->target) return usage_error("--strategy tpu needs a --target, as v5e:2x2");
     strata_error err = {0};
-    if (options->target && strata_pjrt_check_topology(options->target, NULL, &err))
+    if (options->target && strata_ahead_topology_check(options->target, NULL, &err))
         return usage_error("--target %s", err.message);
     if (!options->plugin && !options->emit)
         return usage_error("give --plugin pjrt:FILE and --target NAME, or --emit stablehlo FILE; strata help compile");

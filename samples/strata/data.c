@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "core/base/json.h"
-#include "core/base/text.h"
 #include "download.h"
+#include "strata/json.h"
+#include "strata/text.h"
 
 enum { MOST_FILES = 64, MOST_LIST_BYTES = 1 << 20, MOST_NAMES = 8 };
 

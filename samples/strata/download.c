@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/base/file.h"
-#include "core/base/sha256.h"
+#include "strata/file.h"
+#include "strata/sha256.h"
 
 enum {
     LONGEST_PATH = 4096,

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "chart.h"
-#include "core/base/file.h"
 #include "samples.h"
+#include "strata/file.h"
 
 enum { BOX_WIDTH = 210, BOX_HEIGHT = 46, GAP_X = 26, GAP_Y = 34, MARGIN = 20, SWEEPS = 8, MOST_NODES = 20000 };
 

@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "core/base/clock.h"
 
 /* A body that is too large is read and discarded, since many clients do not read an answer before they have sent all of the
  * request; but only up to so many times the largest size. */
@@ -445,7 +444,7 @@ strata_status http_server_start(const http_options *options, const http_function
     if (!s) return strata_fail(err, STRATA_OUT_OF_MEMORY, "serve: no host memory");
     *s = (http_server){.opts = *options, .functions = *functions, .listening = -1, .wake = {-1, -1}};
     pthread_mutex_init(&s->mutex, NULL);
-    strata_clock_cond_init(&s->changed);
+    condition_init(&s->changed);
     strata_status status = listen_at(s, err);
     if (!status && pipe(s->wake)) status = strata_fail(err, STRATA_UNAVAILABLE, "serve: no pipe: %s", strerror(errno));
     const int failed = status ? 0 : pthread_create(&s->acceptor, NULL, accept_connections, s);
@@ -474,7 +473,7 @@ static void await_connections(http_server *s, bool all, const struct timespec *d
 
 void http_server_stop(http_server *s, double seconds) {
     if (!s) return;
-    const struct timespec deadline = strata_clock_after(seconds);
+    const struct timespec deadline = time_after(seconds);
     s->stopping = true;
     if (write(s->wake[1], "", 1) != 1) shutdown(s->listening, SHUT_RDWR); /* a pipe that is new and empty has room */
     pthread_mutex_lock(&s->mutex);

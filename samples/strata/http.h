@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/text.h"
+#include "strata/text.h"
 
 enum { HTTP_LONGEST_HEAD = 32768, HTTP_LONGEST_METHOD = 20, HTTP_LONGEST_TARGET = 2048, HTTP_LONGEST_TYPE = 128 };
 

@@ -8,17 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
-#include "core/data/format/idx.h"
-#include "core/data/format/npy.h"
-#include "core/data/format/npz.h"
-#include "core/data/format/picture.h"
-#include "core/data/format/safetensors.h"
-#include "core/data/format/stream.h"
-#include "core/data/prepare/cell.h"
-#include "core/data/prepare/preprocessing.h"
-#include "core/data/set/cifar10.h"
 #include "own.h"
+#include "strata/csv.h"
+#include "strata/file.h"
+#include "strata/formats.h"
+#include "strata/preprocessing.h"
 
 static const size_t MOST_BYTES = STRATA_BYTES_LIMIT(36);
 

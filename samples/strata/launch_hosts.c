@@ -9,8 +9,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "core/base/text.h"
 #include "launch.h"
+#include "strata/text.h"
 
 /* ---- a job on several hosts ---- */
 

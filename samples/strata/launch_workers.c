@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "core/base/json.h"
 #include "launch.h"
+#include "strata/json.h"
 
 enum { N_VARIABLES = 16 };
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "core/base/text.h"
+#include "strata/text.h"
 #include "terminal.h"
 
 const command *const commands[] = {&command_devices,    &command_train,
@@ -93,14 +93,8 @@ static int help(const char *about) {
         print_manual(exit_codes);
         return EXIT_OK;
     }
-    if (!strcmp(about, "layers")) {
-        print_layers();
-        return EXIT_OK;
-    }
-    if (!strcmp(about, "ops")) {
-        print_ops();
-        return EXIT_OK;
-    }
+    if (!strcmp(about, "layers")) return print_layers();
+    if (!strcmp(about, "ops")) return print_ops();
     const command *found = find_command(about);
     if (!found) return unknown_command(about);
     print_command_help(found);

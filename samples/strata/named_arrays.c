@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
-#include "core/base/text.h"
-#include "core/data/dataset.h"
-#include "core/data/format/npz.h"
 #include "own.h"
+#include "strata/dataset.h"
+#include "strata/file.h"
+#include "strata/formats.h"
+#include "strata/text.h"
 
 static const size_t MOST_BYTES = STRATA_BYTES_LIMIT(36);
 

@@ -11,9 +11,8 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "core/data/format/picture.h"
-#include "core/data/format/stream.h"
 #include "samples.h"
+#include "strata/formats.h"
 
 /* A file or folder that an option or an argument names. */
 typedef struct named_file {

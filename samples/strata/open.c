@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/model/model.h"
 #include "own.h"
 
 enum { MADE_SEED = 1 };
@@ -42,9 +41,9 @@ void describe_inputs(const strata_model *model, sample_data *data) {
     data->text_beside_numbers = takes_table_with_texts(model);
     const int of_text = data->text_beside_numbers ? 1 : 0;
     data->length = shape.rank ? strata_model_input_port(model, of_text).shape.dims[0] : 0;
-    data->vocabulary = model->inputs[of_text].n_tokens;
+    data->vocabulary = strata_model_input_port(model, of_text).n_tokens;
     /* The labels determine the loss of a single number without a sigmoid. */
-    const bool open = strata_model_n_outputs(model) == 1 && !model->outputs[0].loss && !classifies(model);
+    const bool open = strata_model_n_outputs(model) == 1 && !strata_model_output_port(model, 0).has_loss && !classifies(model);
     data->task = open ? STRATA_TASK_AUTO : classifies(model) ? STRATA_TASK_CLASSIFICATION : STRATA_TASK_REGRESSION;
     data->picture = shape;
 }

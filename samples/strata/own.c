@@ -11,13 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/base/file.h"
-#include "core/data/dataset.h"
-#include "core/data/format/npy.h"
-#include "core/data/format/npz.h"
-#include "core/data/format/picture.h"
-#include "core/data/format/stream.h"
-#include "core/data/prepare/preprocessing.h"
+#include "strata/dataset.h"
+#include "strata/file.h"
+#include "strata/formats.h"
+#include "strata/preprocessing.h"
 
 enum { LONGEST_PATH = 4096 };
 static const double USUAL_TEST_SPLIT = 0.2;

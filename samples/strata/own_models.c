@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/text.h"
 #include "own.h"
+#include "strata/text.h"
 
 enum { FEW_ROWS = 2000 };
 

@@ -5,8 +5,7 @@
 
 #include <stdlib.h>
 
-#include "core/data/format/picture.h"
-#include "core/data/format/stream.h"
+#include "strata/formats.h"
 
 enum { MOST_FILE_BYTES = 256 << 20, MOST_SIDE = 1 << 15 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/file.h"
+#include "strata/file.h"
 #include "terminal.h"
 
 enum { MOST_FILES = 8 };

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/json.h"
 #include "plot.h"
+#include "strata/json.h"
 
 enum { MOST_NAMES = 64, MOST_LINE = 1 << 20, MOST_SHOWN = 8 };
 

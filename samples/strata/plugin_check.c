@@ -2,8 +2,6 @@
  *
  * strata plugin-check: runs the conformance suite on a vendor's plugin. The plugin runs in a child process, so that a crash, an
  * exit or a hang becomes a line of the report. After that another child continues with the remaining cases. */
-#include "plugin_check.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "strata/conformance.h"
 
 /* LARGE_SECONDS: after this time, or half of the limit if that is less, no more large shapes are begun. So a check takes two
  * minutes at most, and a limit leaves time for the other shapes. */
@@ -23,11 +22,12 @@ enum { NAME_BYTES = 96, MOST_RESTARTS = 64, LARGE_SECONDS = 90 };
 static const double MORE_SECONDS = 2, LEAST_SECONDS = 1;
 
 static const option_row rows[] = {
-    {"device", "NAME:1", "the device to check (the plugin's first)", OPTION_TEXT, offsetof(check_options, device), 0, 0},
-    {"ops", "A,B", "check only these ops", OPTION_TEXT, offsetof(check_options, ops), 0, 0},
+    {"device", "NAME:1", "the device to check (the plugin's first)", OPTION_TEXT, offsetof(strata_check_options, device), 0, 0},
+    {"ops", "A,B", "check only these ops", OPTION_TEXT, offsetof(strata_check_options, ops), 0, 0},
     {"limit", "S", "the longest time for the whole check, in seconds; a case may take a tenth of it (600)", OPTION_NUMBER,
-     offsetof(check_options, limit_s), 0.1, 1e6},
-    {"quick", NULL, "leave out large shapes, which take most of the time", OPTION_FLAG, offsetof(check_options, quick), 0, 0},
+     offsetof(strata_check_options, limit_s), 0.1, 1e6},
+    {"quick", NULL, "leave out large shapes, which take most of the time", OPTION_FLAG, offsetof(strata_check_options, quick),
+     0, 0},
     {"verbose", NULL, "show the plugin's messages on stderr", OPTION_VERBOSE, 0, 0, 0},
     {0}};
 
@@ -39,7 +39,7 @@ typedef struct outcome {
 } outcome;
 
 typedef struct watcher {
-    const check_options *options;
+    const strata_check_options *options;
     outcome *outcomes;
     int n_units;
     /* The state of the current child: its unit, the operands of its case, and whether it has reported the end of its work. */
@@ -73,7 +73,7 @@ static int start_child(watcher *w, int first) {
     if (w->child == 0) {
         close(ends[0]);
         do_not_watch_drivers(); /* the parent does it */
-        check_run(w->options, first, ends[1]);
+        strata_check_run(w->options, first, ends[1]);
         _exit(0);
     }
     close(ends[1]);
@@ -82,19 +82,19 @@ static int start_child(watcher *w, int first) {
     return EXIT_OK;
 }
 
-static void take(watcher *w, const check_message *message) {
-    static const int what[] = {[CHECK_RIGHT] = OUT_RIGHT,
-                               [CHECK_NOT_CLAIMED] = OUT_NOT_CLAIMED,
-                               [CHECK_BLOCKED] = OUT_BLOCKED,
-                               [CHECK_WRONG] = OUT_WRONG};
+static void take(watcher *w, const strata_check_message *message) {
+    static const int what[] = {[STRATA_CHECK_RIGHT] = OUT_RIGHT,
+                               [STRATA_CHECK_NOT_CLAIMED] = OUT_NOT_CLAIMED,
+                               [STRATA_CHECK_BLOCKED] = OUT_BLOCKED,
+                               [STRATA_CHECK_WRONG] = OUT_WRONG};
     w->unit = message->unit;
-    if (message->kind == CHECK_BEGIN)
+    if (message->kind == STRATA_CHECK_BEGIN)
         snprintf(w->at_case, sizeof w->at_case, "%.*s", (int)sizeof w->at_case - 1, message->text);
-    else if (message->kind == CHECK_DEVICE && !w->named)
+    else if (message->kind == STRATA_CHECK_DEVICE && !w->named)
         printf("device %s\n", message->text), w->named = true;
-    else if (message->kind == CHECK_END)
+    else if (message->kind == STRATA_CHECK_END)
         w->ended = true;
-    else if (message->kind != CHECK_DEVICE)
+    else if (message->kind != STRATA_CHECK_DEVICE)
         settle(w, message->unit, what[message->kind], message->n, message->text);
 }
 
@@ -107,7 +107,7 @@ static double seconds_left(const watcher *w) {
 /* Reads messages until the child closes the pipe. Returns false if it sent none for too long, or if the check takes too
  * long. */
 static bool listen(watcher *w) {
-    check_message message;
+    strata_check_message message;
     size_t have = 0;
     for (;;) {
         struct pollfd wait = {.fd = w->pipe, .events = POLLIN};
@@ -151,7 +151,7 @@ static int watch(watcher *w, int first) {
     int status = 0;
     const int code = start_child(w, first);
     if (code) return code;
-    w->unit = first > CHECK_UNIT_MEMORY ? CHECK_UNIT_OPEN : first;
+    w->unit = first > STRATA_CHECK_UNIT_MEMORY ? STRATA_CHECK_UNIT_OPEN : first;
     w->heard = now_seconds();
     const bool heard = listen(w);
     const double silent_s = now_seconds() - w->heard;
@@ -167,15 +167,15 @@ static int watch(watcher *w, int first) {
 
 /* Whether some unit of the op was right. */
 static bool is_op_right(const watcher *w, const char *op) {
-    for (int u = CHECK_FIRST_ROW; u < w->n_units; u++)
-        if (w->outcomes[u].what == OUT_RIGHT && check_unit_op(u) && !strcmp(check_unit_op(u), op)) return true;
+    for (int u = STRATA_CHECK_FIRST_ROW; u < w->n_units; u++)
+        if (w->outcomes[u].what == OUT_RIGHT && strata_check_unit_op(u) && !strcmp(strata_check_unit_op(u), op)) return true;
     return false;
 }
 
 /* A claim that no case could check counts as wrong. */
 static bool is_bad(const watcher *w, int unit) {
     const outcome *o = &w->outcomes[unit];
-    return o->what > OUT_BLOCKED || (o->what == OUT_BLOCKED && !is_op_right(w, check_unit_op(unit)));
+    return o->what > OUT_BLOCKED || (o->what == OUT_BLOCKED && !is_op_right(w, strata_check_unit_op(unit)));
 }
 
 static const char *const words[] = {
@@ -185,7 +185,7 @@ static const char *const words[] = {
 static void print_unit(const watcher *w, int unit) {
     const outcome *o = &w->outcomes[unit];
     char name[NAME_BYTES];
-    check_unit_name(unit, name, NAME_BYTES);
+    strata_check_unit_name(unit, name, NAME_BYTES);
     if (o->what == OUT_RIGHT)
         printf("  %-11s %-32s %d cases%s\n", "ok", name, o->n_right, o->text);
     else if (o->what >= OUT_BLOCKED)
@@ -194,8 +194,8 @@ static void print_unit(const watcher *w, int unit) {
 
 /* Whether a unit of the same op before this one was not claimed either. */
 static bool said_before(const watcher *w, int unit) {
-    for (int u = CHECK_FIRST_ROW; u < unit; u++)
-        if (w->outcomes[u].what == OUT_NOT_CLAIMED && !strcmp(check_unit_op(u), check_unit_op(unit))) return true;
+    for (int u = STRATA_CHECK_FIRST_ROW; u < unit; u++)
+        if (w->outcomes[u].what == OUT_NOT_CLAIMED && !strcmp(strata_check_unit_op(u), strata_check_unit_op(unit))) return true;
     return false;
 }
 
@@ -217,7 +217,7 @@ static void print_same_reason(const watcher *w, int first) {
     printf("  %s:", reason);
     for (int u = first; u < w->n_units; u++) {
         if (!is_not_claimed(w, u) || strcmp(reason_of(&w->outcomes[u]), reason) != 0) continue;
-        const char *name = check_unit_op(u);
+        const char *name = strata_check_unit_op(u);
         const int n = (int)strlen(name) + 2;
         printf("%s%s", u == first ? "\n      " : used + n > COLUMNS ? ",\n      " : ", ", name);
         used = used + n > COLUMNS ? 6 + n : used + n;
@@ -227,10 +227,10 @@ static void print_same_reason(const watcher *w, int first) {
 
 static void print_not_claimed(const watcher *w) {
     bool any = false;
-    for (int u = CHECK_FIRST_ROW; u < w->n_units; u++) {
+    for (int u = STRATA_CHECK_FIRST_ROW; u < w->n_units; u++) {
         if (!is_not_claimed(w, u)) continue;
         bool printed = false;
-        for (int k = CHECK_FIRST_ROW; k < u && !printed; k++)
+        for (int k = STRATA_CHECK_FIRST_ROW; k < u && !printed; k++)
             printed = is_not_claimed(w, k) && !strcmp(reason_of(&w->outcomes[k]), reason_of(&w->outcomes[u]));
         if (!any) printf("not claimed (Strata composes them of other ops where it can; else --allow-fallback host):\n");
         any = true;
@@ -244,7 +244,7 @@ static int print_report(const watcher *w) {
         print_unit(w, u);
         n_right += w->outcomes[u].what == OUT_RIGHT;
         n_bad += is_bad(w, u);
-        n_ops += check_unit_op(u) && w->outcomes[u].what == OUT_RIGHT;
+        n_ops += strata_check_unit_op(u) && w->outcomes[u].what == OUT_RIGHT;
         n_not_claimed += w->outcomes[u].what == OUT_NOT_CLAIMED;
     }
     print_not_claimed(w);
@@ -264,10 +264,10 @@ static int next_open(const watcher *w) {
 }
 
 static int check(watcher *w) {
-    int first = CHECK_UNIT_OPEN, code = EXIT_OK;
+    int first = STRATA_CHECK_UNIT_OPEN, code = EXIT_OK;
     for (int i = 0; i < MOST_RESTARTS && first >= 0 && !code; i++) {
         code = watch(w, first);
-        if (w->ended || w->cut || is_bad(w, CHECK_UNIT_OPEN))
+        if (w->ended || w->cut || is_bad(w, STRATA_CHECK_UNIT_OPEN))
             break; /* if the device cannot be opened, another child would fail as well */
         first = next_open(w);
         w->cut = first >= 0 && !seconds_left(w);
@@ -277,13 +277,13 @@ static int check(watcher *w) {
 }
 
 static int run(const command *command, int argc, char **argv) {
-    check_options options = {.limit_s = 600};
+    strata_check_options options = {.limit_s = 600};
     int n_arguments = 0;
     int code = read_options(command, argc, argv, &options, &options.plugin, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
     options.case_s = options.limit_s / 10;
     if (options.case_s < LEAST_SECONDS) options.case_s = options.limit_s < LEAST_SECONDS ? options.limit_s : LEAST_SECONDS;
-    watcher w = {.options = &options, .n_units = check_n_units(), .began = now_seconds()};
+    watcher w = {.options = &options, .n_units = strata_check_n_units(), .began = now_seconds()};
     options.large_until = w.began + (options.limit_s < 2 * LARGE_SECONDS ? options.limit_s / 2 : LARGE_SECONDS);
     w.outcomes = calloc((size_t)w.n_units, sizeof *w.outcomes);
     if (!w.outcomes) return usage_error("plugin-check: no host memory"), EXIT_DEVICE;

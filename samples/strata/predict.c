@@ -6,16 +6,12 @@
 #include <string.h>
 
 #include "answers.h"
-#include "core/base/file.h"
-#include "core/base/json.h"
-#include "core/data/format/npz.h"
-#include "core/data/format/picture.h"
-#include "core/data/format/safetensors.h"
-#include "core/data/format/stream.h"
-#include "core/data/format/zip.h"
 #include "own.h"
 #include "picture.h"
+#include "strata/file.h"
+#include "strata/formats.h"
 #include "strata/interchange.h"
+#include "strata/json.h"
 
 typedef struct predict_options {
     text_list inputs;

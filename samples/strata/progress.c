@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "core/base/clock.h"
 #include "terminal.h"
 
 enum { MOST_FIELDS = 8, FIELD = 64, LINE = 4096, LEAST_BAR = 8, MOST_COLUMNS = 500 };
@@ -183,7 +182,7 @@ static void *run(void *data) {
     pthread_mutex_lock(&p->mutex);
     while (!p->ends) {
         if (p->what != NOTHING) draw(p);
-        const struct timespec until = strata_clock_after(0.1);
+        const struct timespec until = time_after(0.1);
         pthread_cond_timedwait(&p->changed, &p->mutex, &until);
     }
     pthread_mutex_unlock(&p->mutex);
@@ -197,7 +196,7 @@ progress *progress_begin(const progress_options *opts) {
     p->colours = terminal_has_colours(STDERR_FILENO);
     p->utf8 = locale_is_utf8();
     pthread_mutex_init(&p->mutex, NULL);
-    strata_clock_cond_init(&p->changed);
+    condition_init(&p->changed);
     /* The thread blocks all signals, so that the thread of the training receives them. */
     sigset_t all, before;
     sigfillset(&all);

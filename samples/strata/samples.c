@@ -7,10 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/text.h"
-#include "core/model/model.h"
 #include "own.h"
 #include "sample_models.h"
+#include "strata/text.h"
 #include "terminal.h"
 
 static const sample samples[] = {
@@ -138,36 +137,36 @@ const char *class_name(const sample *sample, const strata_preprocessing *preproc
 }
 
 bool classifies(const strata_model *model) {
-    const strata_output_spec *output = &model->outputs[0];
-    if (model->n_outputs > 1) return false;
-    if (output->loss) return output->loss->answers != STRATA_ANSWERS_NONE;
-    return output->ending || (output->shape.rank == 1 && output->shape.dims[0] > 1);
+    const strata_model_port output = strata_model_output_port(model, 0);
+    if (strata_model_n_outputs(model) > 1) return false;
+    if (output.has_loss) return output.answers != STRATA_ANSWERS_NONE;
+    return output.ending || (output.shape.rank == 1 && output.shape.dims[0] > 1);
 }
 
 bool predicts_classes(const strata_model *model) {
-    const strata_output_spec *output = &model->outputs[0];
-    const bool one = strata_shape_elements(output->shape) == 1;
+    const strata_model_port output = strata_model_output_port(model, 0);
+    const bool one = strata_shape_elements(output.shape) == 1;
     if (!classifies(model)) return false;
-    if (output->loss) return one || output->loss->answers != STRATA_ANSWERS_BINARY;
-    if (!output->ending) return false;
-    return strcmp(output->ending, "sigmoid") ? output->shape.rank == 1 && !one : one;
+    if (output.has_loss) return one || output.answers != STRATA_ANSWERS_BINARY;
+    if (!output.ending) return false;
+    return strcmp(output.ending, "sigmoid") ? output.shape.rank == 1 && !one : one;
 }
 
 const char *choose_loss(const strata_model *model, const char *given, const strata_dataset *dataset) {
-    const strata_output_spec *output = &model->outputs[0];
-    const int64_t size = strata_shape_elements(output->shape);
-    if (given || model->n_outputs > 1 || output->loss) return given;
+    const strata_model_port output = strata_model_output_port(model, 0);
+    const int64_t size = strata_shape_elements(output.shape);
+    if (given || strata_model_n_outputs(model) > 1 || output.has_loss) return given;
     if (strata_dataset_label_dtype(dataset) == STRATA_DTYPE_I32) {
-        if (output->ending || (output->shape.rank == 1 && size > 1)) return NULL; /* compile chooses the loss of classes */
+        if (output.ending || (output.shape.rank == 1 && size > 1)) return NULL; /* compile chooses the loss of classes */
         return size == 1 && strata_dataset_class_name(dataset, 0) ? "binary_crossentropy" : "mse";
     }
-    if (!output->ending) return "mse";
-    return strcmp(output->ending, "softmax") ? NULL : "categorical_crossentropy";
+    if (!output.ending) return "mse";
+    return strcmp(output.ending, "softmax") ? NULL : "categorical_crossentropy";
 }
 
 const char *loss_for_description(const strata_model *model) {
-    for (int i = 0; i < model->n_outputs; i++)
-        if (!model->outputs[i].loss) return "mse";
+    for (int i = 0; i < strata_model_n_outputs(model); i++)
+        if (!strata_model_output_port(model, i).has_loss) return "mse";
     return NULL;
 }
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/data/prepare/preprocessing.h"
-#include "core/metric/metric.h"
+#include "strata/metrics.h"
+#include "strata/preprocessing.h"
 #include "terminal.h"
 
 enum { MOST_CLASSES = 4096, MOST_PRINTED = 40, MOST_AUC_CLASSES = 128, NAME_WIDTH = 24 };

@@ -14,12 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "answers.h"
-#include "core/base/ascii.h"
-#include "core/base/json.h"
 #include "http.h"
 #include "own.h"
+#include "strata/json.h"
 
 typedef struct serve_options {
     const char *host;
@@ -164,7 +164,7 @@ static void predict(server *s, http_request *r, http_answer *out) {
     strata_text warnings = {0};
     char *text = NULL, *lines = NULL;
     strata_status status = read_inputs(&s->served, r->body.bytes ? r->body.bytes : "", r->body.n_bytes,
-                                       strata_ascii_same_n(r->type, "image/", 6), &examples, &warnings, &err);
+                                       !strncasecmp(r->type, "image/", 6), &examples, &warnings, &err);
     if (!status) {
         r->user = NULL; /* the call that was announced */
         status = predict_in_batch(s->batches, &examples, &predictions, &err);

@@ -5,8 +5,8 @@
 #ifndef STRATA_SAMPLES_SERVE_H
 #define STRATA_SAMPLES_SERVE_H
 
-#include "core/base/text.h"
 #include "samples.h"
+#include "strata/text.h"
 
 /* The model that is served. All threads may read it; only the thread of the batches runs the model. */
 typedef struct served_model {

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "answers.h"
-#include "core/base/clock.h"
+#include "cli.h"
 #include "serve.h"
 
 /* The examples of one caller. The job is on the caller's stack, and the caller waits until it is `done`. */
@@ -127,7 +127,7 @@ static bool may_grow(const batches *all) {
 static job *take_jobs(batches *all, int64_t *out_n) {
     while (!all->first && !all->ending) pthread_cond_wait(&all->added, &all->mutex);
     if (!all->first) return NULL;
-    const struct timespec deadline = strata_clock_after(all->seconds);
+    const struct timespec deadline = time_after(all->seconds);
     while (may_grow(all))
         if (pthread_cond_timedwait(&all->added, &all->mutex, &deadline) == ETIMEDOUT) {
             all->together = all->queued;
@@ -237,7 +237,7 @@ strata_status batches_create(const served_model *served, int64_t batch, double s
     *all = (batches){.served = served, .batch = batch, .seconds = seconds, .most_waiting = most_waiting};
     all->last = &all->first;
     pthread_mutex_init(&all->mutex, NULL);
-    strata_clock_cond_init(&all->added);
+    condition_init(&all->added);
     pthread_cond_init(&all->answered, NULL);
     strata_status status = warm_up(all, err);
     int failed = status ? 0 : pthread_create(&all->thread, NULL, run_batches, all);

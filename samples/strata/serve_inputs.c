@@ -6,17 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
-#include "core/base/ascii.h"
-#include "core/base/file.h"
-#include "core/base/json.h"
-#include "core/data/format/picture.h"
-#include "core/data/prepare/preprocessing.h"
-#include "core/data/stage/stage.h"
 #include "own.h"
 #include "picture.h"
 #include "serve.h"
+#include "strata/file.h"
+#include "strata/formats.h"
+#include "strata/json.h"
+#include "strata/preprocessing.h"
 
 enum { MOST_EXAMPLES = 1 << 20, MOST_WARNING_BYTES = 1 << 12 };
 
@@ -135,20 +134,25 @@ static strata_status read_ports(const served_model *served, const strata_json *o
 
 /* Whether the table that the model learned from has a decimal comma. */
 static bool has_decimal_comma(const strata_preprocessing *p) {
-    return p->dialect.decimal == ',' || (!p->dialect.decimal && p->dialect.thousands == '.');
+    const strata_csv_dialect *dialect = strata_preprocessing_dialect(p);
+    return dialect->decimal == ',' || (!dialect->decimal && dialect->thousands == '.');
 }
 
-/* The model's column with this name; NULL: there is none. */
-static const strata_column *column_of(const strata_preprocessing *p, const char *name) {
-    for (int i = 0; i < p->n_columns; i++)
-        if (!strcmp(p->columns[i].name, name)) return &p->columns[i];
-    return NULL;
+/* Finds the model's column with this name. */
+static bool find_column(const strata_preprocessing *p, const char *name, strata_column_info *out_column) {
+    for (int i = 0; i < strata_preprocessing_n_columns(p); i++) {
+        *out_column = strata_preprocessing_column(p, i);
+        if (!strcmp(out_column->name, name)) return true;
+    }
+    return false;
 }
 
 /* The name of cell `index` of rows that are arrays of n cells: these are the columns of the model, or all columns of the table
  * that it learned from. NULL: the model has no table of n columns. */
 static const char *name_of_cell(const strata_preprocessing *p, int64_t n, int64_t index) {
-    return n == p->n_columns ? p->columns[index].name : n == p->n_header ? p->header[index] : NULL;
+    return n == strata_preprocessing_n_columns(p)  ? strata_preprocessing_column(p, (int)index).name
+           : n == strata_preprocessing_n_header(p) ? strata_preprocessing_header(p, (int)index)
+                                                   : NULL;
 }
 
 static void add_quoted(strata_text *csv, const char *text) {
@@ -157,15 +161,15 @@ static void add_quoted(strata_text *csv, const char *text) {
     strata_text_add(csv, "\"");
 }
 
-static const char *find_word(const strata_column *column, const char *word) {
+static const char *find_word(const strata_column_info *column, const char *word) {
     for (int w = 0; w < column->n_words; w++)
-        if (strata_ascii_same(column->words[w], word)) return column->words[w];
+        if (!strcasecmp(column->words[w], word)) return column->words[w];
     return NULL;
 }
 
 /* The word of the column that means true or false, such as TRUE, yes or 1, if it is the only word, or has the other one too;
  * column NULL: it is not known. */
-static const char *word_of_truth(const strata_column *column, bool truth) {
+static const char *word_of_truth(const strata_column_info *column, bool truth) {
     static const char *const words[][2] = {{"false", "true"}, {"no", "yes"}, {"0", "1"}, {"f", "t"}, {"n", "y"}, {"off", "on"}};
     if (column && (column->kind == STRATA_COLUMN_NUMBER || column->numeric)) return truth ? "1" : "0";
     for (size_t i = 0; column && column->kind == STRATA_COLUMN_WORDS && i < sizeof words / sizeof *words; i++)
@@ -185,7 +189,7 @@ static void write_number(double number, bool decimal_comma, char out[32]) {
 
 /* Adds a quoted cell of the column, in which quotes are doubled. null, a missing value, becomes an empty cell. column NULL: the
  * model does not use the cell. */
-static strata_status add_cell(strata_text *csv, const strata_json *cell, const strata_column *column, strata_error *err) {
+static strata_status add_cell(strata_text *csv, const strata_json *cell, const strata_column_info *column, strata_error *err) {
     const char *text = "";
     char digits[32];
     double number = 0;
@@ -195,7 +199,7 @@ static strata_status add_cell(strata_text *csv, const strata_json *cell, const s
             break;
         case STRATA_JSON_NUMBER:
             STRATA_TRY(strata_json_to_number(cell, -1e308, 1e308, &number, err));
-            write_number(number, column && column->format.decimal == ',', digits);
+            write_number(number, column && column->decimal == ',', digits);
             text = digits;
             break;
         case STRATA_JSON_BOOL:
@@ -221,17 +225,19 @@ static strata_status add_row(const strata_preprocessing *p, const strata_json *r
     int64_t n = 0;
     for (bool more = strata_json_first(row, &cell); more; more = strata_json_next(&cell), n++) {
         const char *name = name_of_cell(p, n_cells, n);
+        strata_column_info column;
         if (n) strata_text_add(csv, ",");
-        STRATA_TRY(add_cell(csv, &cell, name ? column_of(p, name) : NULL, err));
+        STRATA_TRY(add_cell(csv, &cell, name && find_column(p, name, &column) ? &column : NULL, err));
     }
     return STRATA_OK;
 }
 
 /* Whether the table that the model learned from has this column. */
 static bool is_in_table(const strata_preprocessing *p, const char *name) {
-    for (int i = 0; i < p->n_header; i++)
-        if (!strcmp(p->header[i], name)) return true;
-    return column_of(p, name) != NULL;
+    strata_column_info column;
+    for (int i = 0; i < strata_preprocessing_n_header(p); i++)
+        if (!strcmp(strata_preprocessing_header(p, i), name)) return true;
+    return find_column(p, name, &column);
 }
 
 /* The field of the row that is no column of the table and has a similar name; NULL: there is none. */
@@ -245,15 +251,16 @@ static const char *similar_field(const strata_preprocessing *p, const strata_jso
 /* Adds a row that is an object: its cells of the model's columns, in their order. */
 static strata_status add_named_row(const strata_preprocessing *p, const strata_json *row, strata_text *csv, strata_error *err) {
     strata_json cell;
-    for (int i = 0; i < p->n_columns; i++) {
-        const char *name = p->columns[i].name;
+    for (int i = 0; i < strata_preprocessing_n_columns(p); i++) {
+        const strata_column_info column = strata_preprocessing_column(p, i);
+        const char *name = column.name;
         if (i) strata_text_add(csv, ",");
         if (!strata_json_find(row, name, &cell)) {
             const char *similar = similar_field(p, row, name);
             return strata_json_fail(row, err, STRATA_DATA, "has no column \"%s\"%s%s%s; null stands for a missing value", name,
                                     similar ? "; is it \"" : "", similar ? similar : "", similar ? "\"?" : "");
         }
-        STRATA_TRY(add_cell(csv, &cell, &p->columns[i], err));
+        STRATA_TRY(add_cell(csv, &cell, &column, err));
     }
     return STRATA_OK;
 }
@@ -281,10 +288,10 @@ static strata_status write_rows(const strata_preprocessing *p, const strata_json
     const int64_t n_cells = strata_json_length(&first);
     STRATA_TRY(strata_json_expect(&first, named ? STRATA_JSON_OBJECT : STRATA_JSON_ARRAY, err));
     /* If no table has so many cells, there is no header, and the reader of the table reports the number of cells. */
-    const int n_names = named ? p->n_columns : name_of_cell(p, n_cells, 0) ? (int)n_cells : 0;
+    const int n_names = named ? strata_preprocessing_n_columns(p) : name_of_cell(p, n_cells, 0) ? (int)n_cells : 0;
     for (int i = 0; i < n_names; i++) {
         if (i) strata_text_add(csv, ",");
-        add_quoted(csv, named ? p->columns[i].name : name_of_cell(p, n_cells, i));
+        add_quoted(csv, named ? strata_preprocessing_column(p, i).name : name_of_cell(p, n_cells, i));
     }
     if (n_names) strata_text_add(csv, "\n");
     for (bool more = strata_json_first(list, &row); more; more = strata_json_next(&row)) {
@@ -325,7 +332,9 @@ static strata_status fetch_all(const served_model *served, const strata_dataset 
     STRATA_TRY(strata_array_create(strata_dataset_feature_dtype(data), shape, out, err));
     STRATA_TRY(strata_order_create(shape.dims[0], false, 0, 0, &order, err));
     strata_dataset_fetch(data, order, 0, shape.dims[0], out->data, NULL);
-    strata_status status = served->several && data->n_more == 1 ? append_tokens(data->more[0], order, out, err) : STRATA_OK;
+    const strata_dataset *tokens = strata_dataset_further(data, 0);
+    strata_status status =
+        served->several && tokens && !strata_dataset_further(data, 1) ? append_tokens(tokens, order, out, err) : STRATA_OK;
     strata_order_destroy(order);
     return status;
 }
@@ -354,7 +363,7 @@ static strata_status read_rows(const served_model *served, const strata_json *li
     else
         status = strata_text_take(&text, &bytes, &n_bytes, err);
     /* Strings are numbers only as the training table was written; JSON's numbers are written in this way above. */
-    const char groups = served->preprocessing->dialect.thousands;
+    const char groups = strata_preprocessing_dialect(served->preprocessing)->thousands;
     const strata_csv_dialect dialect = {.separator = ',',
                                         .decimal = has_decimal_comma(served->preprocessing) ? ',' : '.',
                                         .thousands = groups ? groups : STRATA_CSV_NONE};

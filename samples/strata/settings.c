@@ -7,9 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/base/file.h"
-#include "core/base/text.h"
 #include "own.h"
+#include "strata/file.h"
+#include "strata/text.h"
 
 /* Parses the value as JSON; if it is not JSON, it is a string. */
 static cJSON *read_value(const char *text) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/trace_file.h"
+#include "strata/trace_file.h"
 
 enum { MOST_DEPTH = 64 };
 

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/base/option.h"
-#include "core/model/training.h"
+#include "strata/model.h"
+#include "strata/option.h"
 
 const option_row train_rows[] = {
     OPTION_GROUP("data"),

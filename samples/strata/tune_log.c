@@ -10,7 +10,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "core/base/file.h"
+#include "strata/file.h"
 #include "terminal.h"
 #include "tune.h"
 

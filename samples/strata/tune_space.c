@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/philox.h"
+#include "strata/philox.h"
 #include "tune.h"
 
 /* Settings for which train has an option. The first two are not part of the model's JSON. */

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/base/file.h"
+#include "strata/file.h"
 #include "terminal.h"
 #include "tune.h"
 

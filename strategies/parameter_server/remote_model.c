@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/sha256.h"
 #include "core/base/text.h"
 #include "core/loss/loss.h"
 #include "core/model/data.h"
 #include "strata/coordinator.h"
+#include "strata/sha256.h"
 #include "strategies/parameter_server/task.h"
 
 struct strata_remote_model {

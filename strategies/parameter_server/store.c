@@ -15,7 +15,8 @@ strata_status strata_ps_store_no_memory(const strata_ps_store *store, strata_err
                        (long long)(store->n_dense_elements + store->n_table_elements + store->n_states));
 }
 
-size_t strata_ps_store_value_bytes(const strata_ps_store *store) {
+/* Bytes of an element of the type `wire`. */
+static size_t value_bytes(const strata_ps_store *store) {
     return strata_dtype_bytes(store->opts.wire);
 }
 
@@ -267,7 +268,7 @@ static strata_status apply(strata_ps_store *store, const strata_ps_gradients *g,
         STRATA_TRY(strata_ps_store_open_dense(store, &slot, &gradients, err));
         for (int i = 0; i < store->n_dense; i++) {
             strata_ps_widen(store->opts.wire, from, store->shards[i].n, gradients + store->dense.places[i]);
-            from += (size_t)store->shards[i].n * strata_ps_store_value_bytes(store);
+            from += (size_t)store->shards[i].n * value_bytes(store);
         }
         STRATA_TRY(strata_ps_store_run(store->dense.update, slot, store->words, err));
     }
@@ -367,7 +368,7 @@ static void copy_rows(const strata_ps_store *store, int k, const strata_ps_rows 
     const int64_t row = store->tables[k].shard->row;
     unsigned char *to = (unsigned char *)rows->values; /* the caller's room */
     if (store->opts.wire == STRATA_DTYPE_F32 && copy_pieces(store->tables[k].values, row, rows)) return;
-    for (int64_t i = 0, run; i < rows->n; i += run, to += (size_t)(run * row) * strata_ps_store_value_bytes(store)) {
+    for (int64_t i = 0, run; i < rows->n; i += run, to += (size_t)(run * row) * value_bytes(store)) {
         run = strata_ps_run(rows->ids + i, rows->n - i);
         strata_ps_narrow(store->opts.wire, store->tables[k].values + rows->ids[i] * row, run * row, to);
     }

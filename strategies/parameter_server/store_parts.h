@@ -98,8 +98,6 @@ struct strata_ps_store {
 /* Each function fails with OUT_OF_MEMORY, or like a function of store.h. The caller has the lock, except for no_memory and
  * value_bytes. */
 STRATA_MUST_USE strata_status strata_ps_store_no_memory(const strata_ps_store *store, strata_error *err);
-/* Bytes of an element of the type `wire`. */
-size_t strata_ps_store_value_bytes(const strata_ps_store *store);
 /* The values have changed: the next pull takes a new snapshot. */
 void strata_ps_store_changed(strata_ps_store *store);
 STRATA_MUST_USE strata_status strata_ps_store_check_filled(const strata_ps_store *store, strata_error *err);

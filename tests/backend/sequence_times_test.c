@@ -11,10 +11,10 @@
 
 #if STRATA_WITH_OPENCL
 #include "backends/opencl/opencl.h"
-#include "core/base/trace_file.h"
 #include "core/run/executable.h"
 #include "strata/executable.h"
 #include "strata/ops.h"
+#include "strata/trace_file.h"
 #include "tests/support/check.h"
 #include "tests/support/folder.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * SHA-256 against the examples of FIPS 180-4. */
-#include "core/base/sha256.h"
+#include "strata/sha256.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

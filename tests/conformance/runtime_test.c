@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/philox.h"
 #include "core/op/matmul.h"
 #include "core/op/ops.h"
 #include "strata/ops.h"
+#include "strata/philox.h"
 #include "tests/conformance/devices.h"
 #include "tests/conformance/run_case.h"
 

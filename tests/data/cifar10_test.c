@@ -2,8 +2,6 @@
  *
  * CIFAR-10: converting planes to pixels, the layouts of the folder, and errors with their position. The real files are
  * tested where they are installed. */
-#include "core/data/set/cifar10.h"
-
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +10,7 @@
 #include <zlib.h>
 
 #include "strata/dataset.h"
+#include "strata/formats.h"
 #include "tests/support/folder.h"
 
 TestSuite(cifar10, .init = test_folder_make, .fini = test_folder_remove);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/sha256.h"
+#include "strata/sha256.h"
 #include "tests/support/folder.h"
 
 static void write_images(const char *name, int n, int side) {

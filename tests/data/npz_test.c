@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * .npz archives that numpy.savez and savez_compressed wrote, and damaged archives. */
-#include "core/data/format/npz.h"
-
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +8,7 @@
 
 #include "core/base/file.h"
 #include "strata/dataset.h"
+#include "strata/formats.h"
 #include "tests/support/folder.h"
 
 TestSuite(npz, .init = test_folder_make, .fini = test_folder_remove);

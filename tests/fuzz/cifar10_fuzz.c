@@ -3,7 +3,7 @@
  * Any bytes as a CIFAR-10 batch, plain, gzip or xz. */
 #include <stdlib.h>
 
-#include "core/data/set/cifar10.h"
+#include "strata/formats.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
  * Any bytes as an .npz archive, asked for its array "x": an array, or an error. */
 #include <stdlib.h>
 
-#include "core/data/format/npz.h"
+#include "strata/formats.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "core/base/file.h"
-#include "core/data/format/npz.h"
 #include "core/model/model.h"
+#include "strata/formats.h"
 #include "strata/interchange.h"
 #include "strata/preprocessing.h"
 #include "tests/support/check.h"

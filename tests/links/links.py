@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails when a folder of the library links to, or includes a header of, a folder on its own level or a higher one, when a file
-other than core/base/locale.c calls a function of the C library whose result depends on the program's locale, and when a file
-waits for a time of day or compares such times.
+"""Fails when a folder of the library links to, or includes a header of, a folder on its own level or a higher one, when the
+command or a sample includes another header than its own and the public ones or links a symbol that these do not declare, when
+nothing uses a function or variable of the library, when a
+file other than core/base/locale.c calls a function of the C library whose result depends on the program's locale, and when a
+file waits for a time of day or compares such times.
 
-usage: links.py SOURCE_DIR OBJECTS_DIR...
+usage: links.py SOURCE_DIR BUILD_DIR
 
-SOURCE_DIR is the project's folder, OBJECTS_DIR are the folders with the object files of the library's targets. `nm` lists which
+SOURCE_DIR is the project's folder, BUILD_DIR the folder in which it was built. `nm` lists which
 symbols an object defines and which it needs; the table LEVELS below has the level of each folder.
 """
 
@@ -15,16 +17,29 @@ import re
 import subprocess
 import sys
 
-# The folders of the library, one line for each level, the lowest level first: a folder may use the folders in the lines before
-# its own, and no other folder of its own line.
+# The public headers and the folders of the library, one line for each level, the lowest level first: a header or folder may use
+# those in the lines before its own, and no other of its own line.
 LEVELS = [
-    ["include"],
+    ["strata/status.h"],
+    ["strata/cluster_spec.h", "strata/file.h", "strata/philox.h", "strata/plugin.h", "strata/sha256.h", "strata/tensor.h",
+     "strata/text.h", "strata/version.h"],
+    ["strata/cluster.h", "strata/graph.h", "strata/json.h", "strata/numbers.h"],
+    ["strata/option.h", "strata/optimizers.h", "strata/trace_file.h"],
     ["core/base"],
+    ["strata/device.h", "strata/ops.h"],
+    ["strata/executable.h"],
     ["core/graph", "cluster/memory", "cluster/resolver", "shaders"],
     ["cluster/wire"],
     ["cluster/rpc", "cluster"],
     ["core/op"],
     ["core/compile"],
+    ["strata/csv.h", "strata/events.h", "strata/losses.h", "strata/strategy.h"],
+    ["strata/dataset.h", "strata/formats.h", "strata/layers.h", "strata/metrics.h", "strata/registry.h"],
+    ["strata/pipeline.h"],
+    ["strata/model.h"],
+    ["strata/ahead.h", "strata/callbacks.h", "strata/conformance.h", "strata/coordinator.h", "strata/distribute.h",
+     "strata/interchange.h", "strata/preprocessing.h", "strata/summary.h", "strata/tokenizer.h"],
+    ["strata/strata.h"],
     ["core/run"],
     ["backends/registry.h"],
     ["backends/host"],
@@ -134,15 +149,65 @@ def symbols(folders):
     return defined, needed
 
 
+def declared(headers):
+    """The functions and variables that public headers declare."""
+    text = "\n".join(re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S) for path in headers)
+    return set(re.findall(r"\b(strata_\w+)(?=\(|\[|;)", text))
+
+
+def reaches_inside(source, build, defined, promised):
+    """What the command and the samples include besides public headers and their own, and the symbols of the library that they
+    link and no public header declares."""
+    found = []
+    for path in sorted((source / "samples").rglob("*.[ch]")):
+        for target in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
+            if not (target.startswith("strata/") or target.startswith("sample_") or (path.parent / target).exists()):
+                name = path.relative_to(source)
+                found.append(f"{name} includes {target}: a program includes the public headers, strata/*.h, alone")
+    programs = sorted(build.glob("CMakeFiles/sample_*.dir"))
+    for name, wanted in sorted(symbols(programs)[1].items()):
+        if not (name.startswith("samples/") and (source / name).exists()):
+            continue
+        for symbol in sorted(wanted & defined.keys() - promised):
+            found.append(f"{name} links {symbol}, which no public header declares")
+    return found
+
+
+# model.c makes a function for each row of layers.def; a residual is begun and ended by two others.
+NEVER_USED = {"strata_model_add_residual"}
+
+
+def is_never_used(build, defined, promised):
+    """The symbols of the library that no other object of the build uses, and no public header declares: nothing needs them, or
+    their file alone does, and they should be static. A build without tests is not checked, since some are for tests."""
+    others = sorted(folder for folder in build.glob("CMakeFiles/*.dir") if any(folder.rglob("*.o")))
+    if not any(folder.name.startswith("test_model") for folder in others):
+        return []
+    used = NEVER_USED | promised
+    for folder in others:
+        for wanted in symbols([folder])[1].values():
+            used |= wanted
+    return [f"{name} defines {symbol}, which nothing else uses; delete it or make it static"
+            for symbol, name in sorted(defined.items()) if symbol not in used and not name.startswith(("data/", "shaders/"))]
+
+
 def main():
-    if len(sys.argv) < 3:
+    if len(sys.argv) != 3:
         sys.exit(__doc__)
-    source = pathlib.Path(sys.argv[1])
-    defined, needed = symbols([pathlib.Path(folder) for folder in sys.argv[2:]])
+    source, build = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    defined, needed = symbols([build / "CMakeFiles" / f"{name}.dir" for name in ("strata_objects", "strata_cluster_objects")])
     needed = {name: wanted for name, wanted in needed.items() if (source / name).exists()}
     if len(needed) < 100:
         sys.exit(f"there are object files of only {len(needed)} sources in {' '.join(sys.argv[2:])}")
-    wrong = []
+    promised = declared(sorted((source / "include/strata").glob("*.h")))
+    wrong = reaches_inside(source, build, defined, promised) + is_never_used(build, defined, promised)
+    for path in sorted((source / "include/strata").glob("*.h")):
+        name = f"strata/{path.name}"
+        if name not in LEVEL_OF:
+            wrong.append(f"{name}: it has no row in LEVELS")
+        for target in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
+            if name in LEVEL_OF and goes_up(name, target):
+                wrong.append(f"{name} includes {target}, which is not below it")
     for name, wanted in sorted(needed.items()):
         if folder_of(name) is None:
             wrong.append(f"{name}: its folder has no row in LEVELS")
@@ -169,11 +234,6 @@ def main():
             timed = timed_conditions(other for near, other in files.items() if near.parent == path.parent)
             for use in uses_time_of_day(name, text, timed):
                 wrong.append(f"{name} uses the time of day, which may jump; core/base/clock.h has another clock: {use}")
-    for path in sorted((source / "samples").rglob("*.[ch]")):
-        name = str(path.relative_to(source))
-        for target in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
-            if not (name.startswith("samples/strata/") or target.startswith("strata/") or (path.parent / target).exists()):
-                wrong.append(f"{name} includes {target}: a sample includes the public headers, strata/*.h, alone")
     print(f"{len(needed)} objects and the includes of {n_headers} files: {len(wrong)} are wrong")
     print("\n".join(wrong))
     sys.exit(bool(wrong))

@@ -5,4 +5,4 @@
 set -u
 build=$STRATA_BUILD_DIR/CMakeFiles
 [ -d "$build/strata_objects.dir" ] || { echo "skipped: $build/strata_objects.dir is not there"; exit 77; }
-exec python3 "$STRATA_SOURCE_DIR/tests/links/links.py" "$STRATA_SOURCE_DIR" "$build/strata_objects.dir" "$build/strata_cluster_objects.dir"
+exec python3 "$STRATA_SOURCE_DIR/tests/links/links.py" "$STRATA_SOURCE_DIR" "$STRATA_BUILD_DIR"

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/philox.h"
+#include "strata/philox.h"
 #include "tests/op/op_case.h"
 
 /* Test vectors from Random123's file kat_vectors, for philox4x32 with 10 rounds. */

@@ -235,8 +235,8 @@ Test(pjrt_driver, a_file_that_is_no_plugin_is_a_row_that_says_so) {
 
 /* ---- estimates ---- */
 
-static pjrt_estimate estimate_of(const char *name, float value) {
-    pjrt_estimate e = {.flops = -1, .seconds = -1};
+static strata_ahead_topology_estimate estimate_of(const char *name, float value) {
+    strata_ahead_topology_estimate e = {.flops = -1, .seconds = -1};
     const pjrt_named_value properties[] = {
         {.name = "flops of dots", .name_size = 5, .type = PJRT_VALUE_FLOAT, .single = 64},
         {.name = name, .name_size = strlen(name), .type = PJRT_VALUE_FLOAT, .single = value}};
@@ -246,7 +246,7 @@ static pjrt_estimate estimate_of(const char *name, float value) {
 }
 
 Test(pjrt_estimate, ops_that_the_compiler_has_no_time_for_are_counted_and_left_out) {
-    pjrt_estimate e = estimate_of("optimal_seconds", 0.0002f);
+    strata_ahead_topology_estimate e = estimate_of("optimal_seconds", 0.0002f);
     cr_expect(e.n_untimed == 0 && fabs(e.seconds - 0.0002) < 1e-9, "%d, %g", e.n_untimed, e.seconds);
     e = estimate_of("optimal_seconds", -2.9998f);
     cr_expect(e.n_untimed == 3 && fabs(e.seconds - 0.0002) < 3e-7, "%d, %g", e.n_untimed, e.seconds);

@@ -5,10 +5,7 @@
 #ifndef STRATA_CORE_DATA_EXIF_H
 #define STRATA_CORE_DATA_EXIF_H
 
-#include "core/base/export.h"
 #include "strata/tensor.h"
-
-STRATA_EXPORT_BEGIN
 
 /* The orientation, 1 to 8, in Exif's numbering. 1 means that the picture should be shown as it is stored, and is also returned
  * if the file has no Exif data or damaged ones. From 5 on, rows and columns are exchanged. */
@@ -16,7 +13,5 @@ int strata_exif_orientation(const unsigned char *picture, size_t n_bytes);
 /* Rotates or mirrors u8 pixels (rows, columns, channels) to the orientation in which the picture should be shown. Fails:
  * OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_exif_turn(const char *name, int orientation, strata_array *pixels, strata_error *err);
-
-STRATA_EXPORT_END
 
 #endif

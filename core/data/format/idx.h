@@ -5,10 +5,7 @@
 #ifndef STRATA_CORE_DATA_IDX_H
 #define STRATA_CORE_DATA_IDX_H
 
-#include "core/base/export.h"
-#include "strata/tensor.h"
-
-STRATA_EXPORT_BEGIN
+#include "strata/formats.h"
 
 /* Parses bytes[0..n_bytes) into an array that the caller finishes. Types u8, i32 and f32; rank 1 to 4; at most 2^40 elements,
  * no dimension 0. The size must be exactly that of the header, and no more than this size is decompressed from a gzip stream.
@@ -16,9 +13,5 @@ STRATA_EXPORT_BEGIN
  * Fails: DATA with name, offset and the two numbers that disagree; UNSUPPORTED for the types i8, i16, f64; OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_idx_parse(const char *name, const void *bytes, size_t n_bytes, strata_array *out_array,
                                                strata_error *err);
-/* Reads a file and parses it. Fails as strata_idx_parse, and with UNAVAILABLE if the file cannot be read. */
-STRATA_MUST_USE strata_status strata_idx_read(const char *path, strata_array *out_array, strata_error *err);
-
-STRATA_EXPORT_END
 
 #endif

@@ -53,7 +53,8 @@ static bool is_text(const unsigned char *bytes, size_t n_bytes) {
     return true;
 }
 
-strata_file_kind strata_file_find_kind(const unsigned char *bytes, size_t n_bytes) {
+/* The kind of a file with these first bytes, or with all bytes. */
+static strata_file_kind find_kind(const unsigned char *bytes, size_t n_bytes) {
     static const struct {
         const char *begin;
         size_t at, n;
@@ -79,7 +80,7 @@ strata_file_kind strata_file_find_kind(const unsigned char *bytes, size_t n_byte
 
 strata_status strata_file_explain(const char *path, const unsigned char *bytes, size_t n_bytes, strata_file_kind expected,
                                   strata_status status, strata_error *err) {
-    const strata_file_kind kind = strata_file_find_kind(bytes, n_bytes);
+    const strata_file_kind kind = find_kind(bytes, n_bytes);
     if (status != STRATA_DATA || kind == STRATA_FILE_UNKNOWN || kind == expected) return status;
     return strata_fail(err, STRATA_DATA, "%s: %s", path, texts[kind]);
 }

@@ -26,8 +26,6 @@ typedef enum strata_file_kind {
     STRATA_FILE_KINDS
 } strata_file_kind;
 
-/* The kind of a file with these first bytes, or with all bytes. */
-strata_file_kind strata_file_find_kind(const unsigned char *bytes, size_t n_bytes);
 /* Called when a file could not be read as a file of the kind `expected` (UNKNOWN: a model file of strata). Returns `status`,
  * but if the file is of another kind it fails with DATA, what the file is, and how to convert it. */
 strata_status strata_file_explain(const char *path, const unsigned char *bytes, size_t n_bytes, strata_file_kind expected,

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reading .npz archives: their arrays are .npy files in a zip archive, which core/data/format/zip.c reads. */
-#include "core/data/format/npz.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +10,7 @@
 #include "core/data/dataset.h"
 #include "core/data/format/npy.h"
 #include "core/data/format/zip.h"
+#include "strata/formats.h"
 
 enum { MOST_MEMBERS = 4096 };
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "core/base/file.h"
-#include "core/base/sha256.h"
 #include "core/data/format/safetensors.h"
 #include "core/data/format/safetensors_dtypes.h"
+#include "strata/sha256.h"
 
 static const char *file_dtype(strata_dtype dtype) {
     for (size_t i = 0; i < N_SAFETENSORS_DTYPES; i++) {

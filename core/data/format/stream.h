@@ -8,10 +8,7 @@
 
 #include <stdbool.h>
 
-#include "core/base/export.h"
-#include "strata/status.h"
-
-STRATA_EXPORT_BEGIN
+#include "strata/formats.h"
 
 typedef struct strata_stream strata_stream;
 
@@ -35,14 +32,5 @@ size_t strata_stream_bound(const strata_stream *stream);
  * strata_stream_read, and with DATA if there are more than max_bytes. */
 STRATA_MUST_USE strata_status strata_stream_read_all(strata_stream *stream, size_t max_bytes, unsigned char **out_bytes,
                                                      size_t *out_n_bytes, strata_error *err);
-/* Reads the first `wanted` bytes of a file, expanded, from which the caller finds the format. *out_n is smaller if the file is
- * shorter or damaged; the reader of the format then reports the damage. It is 0 for a pipe. */
-STRATA_MUST_USE strata_status strata_stream_peek_file(const char *path, void *out_head, size_t wanted, size_t *out_n,
-                                                      strata_error *err);
-/* Reads a whole file, expanded; as strata_stream_read_all. */
-STRATA_MUST_USE strata_status strata_stream_read_file(const char *path, size_t max_bytes, unsigned char **out_bytes,
-                                                      size_t *out_n_bytes, strata_error *err);
-
-STRATA_EXPORT_END
 
 #endif

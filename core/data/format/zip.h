@@ -6,7 +6,7 @@
 #define STRATA_CORE_DATA_ZIP_H
 
 #include "core/base/file.h"
-#include "strata/status.h"
+#include "strata/formats.h"
 
 enum { STRATA_ZIP_LONGEST_NAME = 256 };
 
@@ -45,8 +45,6 @@ STRATA_MUST_USE strata_status strata_zip_unpack(const strata_zip *zip, const str
                                                 const unsigned char **out_bytes, unsigned char **out_expanded);
 
 /* ---- writing (zip_write.c) ---- */
-
-enum { STRATA_ZIP_MOST_CONTENTS = 64 };
 
 /* A member to write; name and bytes are borrowed. */
 typedef struct strata_zip_content {

@@ -6,7 +6,6 @@
 
 #include <stdbool.h>
 
-#include "core/base/export.h"
 #include "strata/csv.h"
 
 /* Whether the cell is blank: it has no character, or only spaces. */
@@ -17,23 +16,9 @@ bool strata_cell_is_usual_marker(const char *cell);
 /* Whether the cell, without spaces around it, is one of these n words, or the same number as one of them. */
 bool strata_cell_is_listed(const char *cell, const char *const *words, int n);
 
-/* How numbers are written. */
-typedef struct strata_number_format {
-    /* The character before the fraction: '.' or ','. */
-    char decimal;
-    /* The character between groups of three digits: ',' or '.'. 0: neither of them is. Spaces and apostrophes between groups
-     * are read in any format, since they have no other meaning. */
-    char thousands;
-} strata_number_format;
 /* Both formats that use points and commas: "1,234.5" and "1.234,5". */
 extern const strata_number_format strata_decimal_point, strata_decimal_comma;
 
-/* Parses a finite decimal number. Returns false if the cell is not a number in this format. Spaces before and after it are
- * allowed. Digits may be in groups of three. A currency ($, €, £, ¥, ₹) may stand before or after the number, and % after it;
- * both are ignored, so "50 %" is 50. The program's locale is not used. */
-STRATA_EXPORT_BEGIN
-bool strata_cell_number(const char *cell, strata_number_format format, double *out);
-STRATA_EXPORT_END
 /* Whether the number has groups of digits with this character between them, as "1.234" has with '.'. */
 bool strata_cell_has_groups(const char *cell, char thousands);
 /* Whether the number contains a point or a comma, so that its value depends on the format. */

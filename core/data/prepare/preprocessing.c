@@ -686,6 +686,32 @@ bool strata_preprocessing_has_texts(const strata_preprocessing *p) {
     return false;
 }
 
+int strata_preprocessing_n_columns(const strata_preprocessing *p) {
+    return p->n_columns;
+}
+
+strata_column_info strata_preprocessing_column(const strata_preprocessing *p, int index) {
+    const strata_column *c = &p->columns[index];
+    return (strata_column_info){.name = c->name,
+                                .kind = c->kind,
+                                .words = (const char *const *)c->words,
+                                .n_words = c->n_words,
+                                .numeric = c->numeric,
+                                .decimal = c->format.decimal};
+}
+
+int strata_preprocessing_n_header(const strata_preprocessing *p) {
+    return p->n_header;
+}
+
+const char *strata_preprocessing_header(const strata_preprocessing *p, int index) {
+    return p->header[index];
+}
+
+const strata_csv_dialect *strata_preprocessing_dialect(const strata_preprocessing *p) {
+    return &p->dialect;
+}
+
 strata_preprocessing_kind strata_preprocessing_get_kind(const strata_preprocessing *p) {
     return p->kind;
 }

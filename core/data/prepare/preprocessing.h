@@ -5,17 +5,9 @@
 #ifndef STRATA_CORE_DATA_PREPROCESSING_H
 #define STRATA_CORE_DATA_PREPROCESSING_H
 
-#include "core/base/export.h"
 #include "core/data/prepare/cell.h"
 #include "strata/preprocessing.h"
 #include "strata/tokenizer.h"
-
-typedef enum strata_column_kind {
-    STRATA_COLUMN_NUMBER,
-    STRATA_COLUMN_WORDS,
-    STRATA_COLUMN_DATE,
-    STRATA_COLUMN_TEXT
-} strata_column_kind;
 
 /* A column of features or labels. The class of a label with kind WORDS is the index of its word in `words`. */
 typedef struct strata_column {
@@ -69,46 +61,11 @@ struct strata_preprocessing {
     bool measured;
 };
 
-/* How the cells of one table are read. */
-typedef struct strata_table_reading {
-    strata_number_format numbers;
-    /* The order of dates that the user gave; FOUND: that of each column. */
-    strata_date_order dates;
-} strata_table_reading;
-
-/* A user's examples: a table or arrays. All pointers are borrowed. */
-typedef struct strata_examples {
-    /* The table; NULL: the examples are the arrays x and y. */
-    const strata_csv *csv;
-    strata_table_reading reading;
-    const strata_array *x;
-    /* The labels; NULL: there are none. */
-    const strata_array *y;
-    /* The values of x and y in double, where the file has them; NULL: those of the arrays are exact. */
-    const double *exact_x, *exact_y;
-    /* The name of the data in messages. */
-    const char *name;
-} strata_examples;
-
 /* Whether any column is text. If the kind is TEXTS, all columns are. */
 bool strata_preprocessing_has_texts(const strata_preprocessing *p);
 
 /* ---- reading.c: how numbers are written ---- */
 
-/* What strata_reading_find found. */
-typedef struct strata_reading_facts {
-    /* Numbers of the table depend on the decimal character; some have a fraction, some have groups of digits. */
-    bool decided, has_fractions, has_groups;
-    /* A cell that is another number with the other decimal character, if only the separator decided; NULL otherwise. */
-    const char *doubt;
-} strata_reading_facts;
-/* Finds how the numbers of a table's columns `indices` are written, from the cells that have one meaning only, from columns in
- * which only larger numbers have groups, and from the separator. facts: NULL: not needed. Fails: DATA if columns contradict
- * each other. */
-STRATA_EXPORT_BEGIN
-STRATA_MUST_USE strata_status strata_reading_find(const strata_csv *csv, const int *indices, int n, strata_table_reading *out,
-                                                  strata_reading_facts *facts, strata_error *err);
-STRATA_EXPORT_END
 /* Finds how a later table is written whose columns `indices` have numbers: as its own cells show, otherwise as the training
  * table was. Fails: DATA, with the line, if neither decides what a cell means. */
 STRATA_MUST_USE strata_status strata_reading_of_later(const strata_preprocessing *p, const strata_csv *csv, const int *indices,
@@ -161,28 +118,6 @@ STRATA_MUST_USE strata_status strata_labels_find(strata_preprocessing *p, const 
                                                  strata_task task, strata_error *err);
 
 /* ---- table.c: rows as datasets ---- */
-
-/* Lists the rows that have a value for each label. The caller frees the list. Fails: DATA if there are none. */
-STRATA_MUST_USE strata_status strata_labelled_rows(const strata_preprocessing *p, const strata_examples *examples,
-                                                   int64_t **out_rows, int64_t *out_n, strata_error *err);
-/* Computes means, deviations and vocabulary from these rows. */
-STRATA_MUST_USE strata_status strata_preprocessing_measure(strata_preprocessing *p, const strata_examples *examples,
-                                                           const int64_t *rows, int64_t n, strata_error *err);
-
-STRATA_EXPORT_BEGIN
-/* As strata_preprocessing_from_arrays, _split_arrays and _apply_arrays, for examples whose exact_x and exact_y may be given. */
-STRATA_MUST_USE strata_status strata_preprocessing_from_examples(const strata_examples *examples,
-                                                                 const strata_preprocessing_options *opts,
-                                                                 strata_preprocessing **out_preprocessing, strata_error *err);
-STRATA_MUST_USE strata_status strata_preprocessing_split_examples(strata_preprocessing *p, const strata_examples *examples,
-                                                                  double fraction, uint64_t seed, strata_dataset **out_train,
-                                                                  strata_dataset **out_test, strata_error *err);
-STRATA_MUST_USE strata_status strata_preprocessing_apply_examples(const strata_preprocessing *p,
-                                                                  const strata_examples *examples, strata_dataset **out_dataset,
-                                                                  strata_error *err);
-/* The deviation of a label that is a number: a difference of 1 between two predictions is this many of the label's units. */
-double strata_preprocessing_label_unit(const strata_preprocessing *p, int label);
-STRATA_EXPORT_END
 
 /* ---- core/data/split.c ---- */
 

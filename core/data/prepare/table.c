@@ -86,7 +86,8 @@ static bool has_label(const strata_preprocessing *p, const strata_examples *exam
     return true;
 }
 
-strata_status strata_labelled_rows(const strata_preprocessing *p, const strata_examples *examples, int64_t **out_rows,
+/* Lists the rows that have a value for each label. The caller frees the list. Fails: DATA if there are none. */
+static strata_status labelled_rows(const strata_preprocessing *p, const strata_examples *examples, int64_t **out_rows,
                                    int64_t *out_n, strata_error *err) {
     const int64_t n = count_rows(examples);
     int *indices = NULL;
@@ -379,8 +380,9 @@ static strata_status measure_labels(strata_preprocessing *p, const strata_exampl
     return status;
 }
 
-strata_status strata_preprocessing_measure(strata_preprocessing *p, const strata_examples *examples, const int64_t *rows,
-                                           int64_t n, strata_error *err) {
+/* Computes means, deviations and vocabulary from these rows. */
+static strata_status measure_rows(strata_preprocessing *p, const strata_examples *examples, const int64_t *rows, int64_t n,
+                                  strata_error *err) {
     double *values = malloc(((size_t)n + 1) * sizeof *values);
     if (!values) return no_memory(examples, err);
     strata_status status = measure_labels(p, examples, rows, n, values, err);
@@ -474,13 +476,13 @@ strata_status strata_preprocessing_split_examples(strata_preprocessing *p, const
     const strata_apply_options opts = {0};
     strata_status status = STRATA_OK;
     *out_train = *out_test = NULL;
-    STRATA_TRY_GOTO(strata_labelled_rows(p, examples, &rows, &n, err));
+    STRATA_TRY_GOTO(labelled_rows(p, examples, &rows, &n, err));
     order = malloc((size_t)n * sizeof *order);
     if (!order) STRATA_TRY_GOTO(no_memory(examples, err));
     STRATA_TRY_GOTO(classes_of(p, examples, rows, n, &classes, err));
     STRATA_TRY_GOTO(strata_split_order(classes, n, fraction, seed, order, &first, err));
     for (int64_t i = 0; i < n; i++) order[i] = rows[order[i]];
-    STRATA_TRY_GOTO(strata_preprocessing_measure(p, examples, order, first, err));
+    STRATA_TRY_GOTO(measure_rows(p, examples, order, first, err));
     STRATA_TRY_GOTO(to_dataset(p, examples, &opts, order, first, out_train, err));
     if (first < n) STRATA_TRY_GOTO(to_dataset(p, examples, &opts, order + first, n - first, out_test, err));
 cleanup:
@@ -519,7 +521,7 @@ static strata_status apply(const strata_preprocessing *p, const strata_examples 
                            "or _split_arrays");
     if (n < 1) return strata_fail(err, STRATA_DATA, "%s: has no rows", examples->name);
     if (!opts->unlabelled) {
-        STRATA_TRY(strata_labelled_rows(p, examples, &rows, &n, err));
+        STRATA_TRY(labelled_rows(p, examples, &rows, &n, err));
         if (opts->report) opts->report->n_unlabelled = count_rows(examples) - n;
     } else if (!(rows = malloc((size_t)n * sizeof *rows))) {
         return no_memory(examples, err);

@@ -2,8 +2,6 @@
  *
  * Reading CIFAR-10: finding its files, which are called batches, in a folder or a tar archive, and converting their planes of
  * colours to pixels. */
-#include "core/data/set/cifar10.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +11,7 @@
 #include "core/data/dataset.h"
 #include "core/data/format/stream.h"
 #include "core/data/format/tree.h"
+#include "strata/formats.h"
 
 enum {
     SIDE = STRATA_CIFAR10_SIDE,

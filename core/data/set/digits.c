@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/philox.h"
 #include "core/data/set/digits_glyphs.h"
+#include "strata/philox.h"
 
 enum { SIDE = STRATA_DIGIT_SIDE, PIXELS = SIDE * SIDE, PIECES = 4 /* line segments between two points of a curve */ };
 

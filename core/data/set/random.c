@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A dataset of uniform random numbers, for programs and tests that need data of some shape. */
-#include "core/base/philox.h"
 #include "core/data/dataset.h"
+#include "strata/philox.h"
 
 /* Features and labels have different streams. */
 static void fill(strata_array *array, uint64_t seed, uint32_t stream) {

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/philox.h"
 #include "core/base/text.h"
 #include "core/data/stage/stage.h"
+#include "strata/philox.h"
 
 /* ---- elements ---- */
 

@@ -5,8 +5,8 @@
  * from it at random and replaced by the parent's next element. */
 #include <stdlib.h>
 
-#include "core/base/philox.h"
 #include "core/data/stage/stage.h"
+#include "strata/philox.h"
 
 typedef struct shuffle {
     int64_t buffer; /* the size of the buffer, in elements; 0: the buffer contains all elements */

@@ -4,10 +4,7 @@
 #ifndef STRATA_CORE_DATA_TEXTS_H
 #define STRATA_CORE_DATA_TEXTS_H
 
-#include "core/base/export.h"
 #include "strata/tokenizer.h"
-
-STRATA_EXPORT_BEGIN
 
 struct strata_texts {
     /* The texts of all documents, each with a NUL after it. */
@@ -33,7 +30,5 @@ STRATA_MUST_USE strata_status strata_texts_create(const char *source, const char
 /* Adds a document that consists of the parts, with a space between each two. line: see strata_document. */
 STRATA_MUST_USE strata_status strata_texts_add(strata_texts *texts, const char *const *parts, int n_parts, int label,
                                                int64_t line, strata_error *err);
-
-STRATA_EXPORT_END
 
 #endif

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "backends/fallback/fallback.h"
-#include "plugin_check.h"
-#include "plugin_witness.h"
+#include "strata/conformance.h"
 #include "strata/strata.h"
+#include "tests/conformance/plugin/witness.h"
 #include "tests/support/check.h"
 
 enum { FEATURES = 6, EXAMPLES = 44, BATCH = 8, EPOCHS = 2, STEPS = EPOCHS * ((EXAMPLES + BATCH - 1) / BATCH) };

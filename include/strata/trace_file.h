@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads a trace file (core/base/trace.h, the Trace Event Format) into tracks and slices. */
-#ifndef STRATA_CORE_TRACE_FILE_H
-#define STRATA_CORE_TRACE_FILE_H
+ * Reads a trace file (strata_fit_options.trace, the Trace Event Format) into tracks and slices. */
+#ifndef STRATA_TRACE_FILE_H
+#define STRATA_TRACE_FILE_H
 
-#include "core/base/json.h"
+#include "strata/json.h"
 
-STRATA_EXPORT_BEGIN
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* A device's queue, or a thread of the host. Texts live as long as the trace. */
 typedef struct strata_trace_file_track {
@@ -39,9 +41,11 @@ typedef struct strata_trace_file {
 } strata_trace_file;
 
 /* Fails: DATA, with the file and the position, if it is not a trace; OUT_OF_MEMORY; UNAVAILABLE. */
-STRATA_MUST_USE strata_status strata_trace_file_read(const char *path, strata_trace_file *out_trace, strata_error *err);
-void strata_trace_file_finish(strata_trace_file *trace);
+STRATA_API STRATA_MUST_USE strata_status strata_trace_file_read(const char *path, strata_trace_file *out_trace,
+                                                                strata_error *err);
+STRATA_API void strata_trace_file_finish(strata_trace_file *trace);
 
-STRATA_EXPORT_END
-
+#ifdef __cplusplus
+}
+#endif
 #endif

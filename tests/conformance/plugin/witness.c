@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The witness of `strata plugin-check` (plugin_witness.h). Its state is that of the child process in which a plugin is checked.
+ * The witness of `strata plugin-check` (witness.h). Its state is that of the child process in which a plugin is checked.
  *
  * A *region* is memory that a call borrows: pages of their own, followed by one that nobody may access. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
-#include "plugin_witness.h"
+#include "tests/conformance/plugin/witness.h"
 
 #include <malloc.h>
 #include <signal.h>

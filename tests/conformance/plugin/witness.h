@@ -7,8 +7,8 @@
  *   - what was uploaded can be read back, and a download writes only to its target
  *   - the arenas of a program's slots do not overlap, and stay where they are
  *   - a wait without time returns at once */
-#ifndef STRATA_SAMPLES_PLUGIN_WITNESS_H
-#define STRATA_SAMPLES_PLUGIN_WITNESS_H
+#ifndef STRATA_CONFORMANCE_PLUGIN_WITNESS_H
+#define STRATA_CONFORMANCE_PLUGIN_WITNESS_H
 
 #include "core/run/device.h"
 

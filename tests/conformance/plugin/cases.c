@@ -2,7 +2,7 @@
  *
  * The child's side of `strata plugin-check`: loads the plugin, opens a device, and compares each op that it claims with the
  * op's reference, over the rows of the conformance suite. */
-#include "plugin_cases.h"
+#include "tests/conformance/plugin/cases.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,8 +13,8 @@
 #include "backends/plugin/plugin.h"
 #include "core/op/ops.h"
 #include "core/run/device.h"
-#include "plugin_witness.h"
 #include "strata/executable.h"
+#include "tests/conformance/plugin/witness.h"
 #include "tests/support/eval.h"
 
 enum { MOST_REASON = 1200, CASE_BYTES = 400 };
@@ -22,7 +22,7 @@ enum { MOST_REASON = 1200, CASE_BYTES = 400 };
 /* ---- units ---- */
 
 static const op_row *row_of(int unit, strata_dtype *out_dtype) {
-    int n = CHECK_FIRST_ROW;
+    int n = STRATA_CHECK_FIRST_ROW;
     for (const op_table *const *table = case_tables; *table; table++)
         for (int r = 0; r < (*table)->n_rows; r++)
             for (int d = 0; d < STRATA_DTYPE_COUNT; d++)
@@ -34,7 +34,7 @@ static const op_row *row_of(int unit, strata_dtype *out_dtype) {
 }
 
 static int counts_unit(void) {
-    int n = CHECK_FIRST_ROW;
+    int n = STRATA_CHECK_FIRST_ROW;
     strata_dtype dtype;
     while (row_of(n, &dtype)) n++;
     return n;
@@ -44,34 +44,34 @@ static int training_unit(void) {
     return counts_unit() + 1;
 }
 
-int check_n_units(void) {
+int strata_check_n_units(void) {
     return training_unit() + 1;
 }
 
-const char *check_unit_op(int unit) {
+const char *strata_check_unit_op(int unit) {
     strata_dtype dtype;
-    const op_row *row = unit < CHECK_FIRST_ROW ? NULL : row_of(unit, &dtype);
+    const op_row *row = unit < STRATA_CHECK_FIRST_ROW ? NULL : row_of(unit, &dtype);
     return row ? row->op : NULL;
 }
 
-void check_unit_name(int unit, char *out_name, int bytes) {
+void strata_check_unit_name(int unit, char *out_name, int bytes) {
     strata_dtype dtype;
-    const op_row *row = unit < CHECK_FIRST_ROW ? NULL : row_of(unit, &dtype);
+    const op_row *row = unit < STRATA_CHECK_FIRST_ROW ? NULL : row_of(unit, &dtype);
     if (row)
         snprintf(out_name, (size_t)bytes, "%s %s%s%s", row->op, strata_dtype_name(dtype), row->variant ? ", " : "",
                  row->variant ? row->variant : "");
     else
         snprintf(out_name, (size_t)bytes, "%s",
-                 unit == CHECK_UNIT_OPEN     ? "opening"
-                 : unit == CHECK_UNIT_MEMORY ? "memory"
-                 : unit == counts_unit()     ? "counts"
-                                             : "training");
+                 unit == STRATA_CHECK_UNIT_OPEN     ? "opening"
+                 : unit == STRATA_CHECK_UNIT_MEMORY ? "memory"
+                 : unit == counts_unit()            ? "counts"
+                                                    : "training");
 }
 
 /* ---- messages ---- */
 
-static void send(const checker *c, check_kind kind, int n, const char *text) {
-    check_message message = {.kind = kind, .unit = c->unit, .n = n};
+static void send(const checker *c, strata_check_kind kind, int n, const char *text) {
+    strata_check_message message = {.kind = kind, .unit = c->unit, .n = n};
     snprintf(message.text, sizeof message.text, "%s", text ? text : "");
     if (write(c->pipe, &message, sizeof message) != (ssize_t)sizeof message) _exit(1); /* the parent has ended */
 }
@@ -136,8 +136,8 @@ static bool is_needed(const strata_tensor *root, const strata_tensor *node) {
 
 /* Finds whether the device runs the tested op and every other node, and if not, its reason. If the case has no elements, the op
  * may be missing from its program, which then shows nothing about the claim. */
-static check_kind find_claim(const checker *c, const trial *t, char *reason) {
-    check_kind kind = CHECK_RIGHT;
+static strata_check_kind find_claim(const checker *c, const trial *t, char *reason) {
+    strata_check_kind kind = STRATA_CHECK_RIGHT;
     bool there = false;
     for (int i = 0; i < t->graph->n_nodes; i++) {
         const strata_tensor *node = t->graph->nodes[i];
@@ -147,12 +147,12 @@ static check_kind find_claim(const checker *c, const trial *t, char *reason) {
         if (node->op->flags & STRATA_OP_VIEW || !is_needed(t->y, node) || c->device->api->supports(c->device, node, &why))
             continue;
         snprintf(reason, MOST_REASON, "%s %s: %s", node->op->name, strata_shape_text(node->shape).text, why);
-        if (!strcmp(node->op->name, t->row->op)) return CHECK_NOT_CLAIMED;
-        kind = CHECK_BLOCKED;
+        if (!strcmp(node->op->name, t->row->op)) return STRATA_CHECK_NOT_CLAIMED;
+        kind = STRATA_CHECK_BLOCKED;
     }
     if (there) return kind;
     *reason = '\0';
-    return CHECK_NOT_CLAIMED;
+    return STRATA_CHECK_NOT_CLAIMED;
 }
 
 static strata_status create_program(const checker *c, trial *t, strata_executable **out_exe, strata_error *err) {
@@ -389,34 +389,34 @@ static strata_status try_runs(const checker *c, trial *t, strata_test_result *ou
 
 /* Checks one instance. *out_text: what is wrong, or why the op is not claimed. *out_lost: the device cannot run any more
  * programs. */
-static check_kind check_instance(const checker *c, trial *t, char *out_text, bool *out_lost) {
+static strata_check_kind check_instance(const checker *c, trial *t, char *out_text, bool *out_lost) {
     strata_error err = {0};
     strata_test_result result = strata_test_ok();
     strata_status status = build(c, t, &err);
     char shapes[CASE_BYTES];
-    check_kind claim = CHECK_RIGHT;
+    strata_check_kind claim = STRATA_CHECK_RIGHT;
     *out_lost = false;
     describe_case(t->row, t->instance, t->dtype, shapes, sizeof shapes);
     *out_text = 0;
-    if (status && t->operands != t->row->operands) return CHECK_NOT_CLAIMED; /* no large shape of this kind */
+    if (status && t->operands != t->row->operands) return STRATA_CHECK_NOT_CLAIMED; /* no large shape of this kind */
     if (!status) {
         claim = find_claim(c, t, out_text);
-        if (claim == CHECK_NOT_CLAIMED) return claim;
+        if (claim == STRATA_CHECK_NOT_CLAIMED) return claim;
         status = try_runs(c, t, &result, &err);
     }
-    if (status == STRATA_UNSUPPORTED && claim == CHECK_BLOCKED) return claim;
+    if (status == STRATA_UNSUPPORTED && claim == STRATA_CHECK_BLOCKED) return claim;
     if (status == STRATA_UNSUPPORTED && strata_op_find(t->row->op)->flags & STRATA_OP_VIEW) {
         snprintf(out_text, MOST_REASON, "%s: a view costs nothing, but the copy that the case makes of it is not run",
                  t->row->op);
-        return CHECK_NOT_CLAIMED;
+        return STRATA_CHECK_NOT_CLAIMED;
     }
     if (status) {
         *out_lost = status == STRATA_DEVICE_LOST || status == STRATA_TIMEOUT;
         snprintf(out_text, MOST_REASON, "%s: %s: %.700s", shapes, strata_status_name(status), err.message);
-        return CHECK_WRONG;
+        return STRATA_CHECK_WRONG;
     }
     if (!result.ok) snprintf(out_text, MOST_REASON, "%s: %s", shapes, result.text);
-    return result.ok ? CHECK_RIGHT : CHECK_WRONG;
+    return result.ok ? STRATA_CHECK_RIGHT : STRATA_CHECK_WRONG;
 }
 
 /* ---- units ---- */
@@ -425,28 +425,28 @@ static check_kind check_instance(const checker *c, trial *t, char *out_text, boo
 typedef struct row_state {
     const op_row *row;
     strata_dtype dtype;
-    check_kind worst;
+    strata_check_kind worst;
     int n_begun, n_right;
     bool lost;
     char text[MOST_REASON], reason[MOST_REASON];
 } row_state;
 
 /* Counts a case. Returns false after one that is wrong, which is reported. */
-static bool take_case(const checker *c, row_state *s, check_kind kind) {
-    s->n_right += kind == CHECK_RIGHT;
-    if (kind == CHECK_WRONG) {
+static bool take_case(const checker *c, row_state *s, strata_check_kind kind) {
+    s->n_right += kind == STRATA_CHECK_RIGHT;
+    if (kind == STRATA_CHECK_WRONG) {
         send(c, kind, s->n_right, s->text);
         return false;
     }
-    if (kind != CHECK_RIGHT && *s->text) snprintf(s->reason, sizeof s->reason, "%s", s->text);
-    if (kind == CHECK_BLOCKED && s->worst == CHECK_NOT_CLAIMED) s->worst = kind;
+    if (kind != STRATA_CHECK_RIGHT && *s->text) snprintf(s->reason, sizeof s->reason, "%s", s->text);
+    if (kind == STRATA_CHECK_BLOCKED && s->worst == STRATA_CHECK_NOT_CLAIMED) s->worst = kind;
     return true;
 }
 
 static bool check_case(const checker *c, row_state *s, trial *t) {
     describe_case(s->row, t->instance, s->dtype, s->text, CASE_BYTES);
-    send(c, CHECK_BEGIN, s->n_begun++, s->text);
-    const check_kind kind = check_instance(c, t, s->text, &s->lost);
+    send(c, STRATA_CHECK_BEGIN, s->n_begun++, s->text);
+    const strata_check_kind kind = check_instance(c, t, s->text, &s->lost);
     finish(t);
     return take_case(c, s, kind);
 }
@@ -463,16 +463,16 @@ static bool check_large_cases(const checker *c, row_state *s) {
     }
     for (int i = 0; right && more && has_time(c); i++) {
         s->text[0] = 0;
-        send(c, CHECK_BEGIN, s->n_begun++, "a large product");
-        const check_kind kind = check_large_product(c, s->dtype, i, s->text, MOST_REASON, &s->lost, &more);
-        if (kind != CHECK_NOT_CLAIMED) right = take_case(c, s, kind);
+        send(c, STRATA_CHECK_BEGIN, s->n_begun++, "a large product");
+        const strata_check_kind kind = check_large_product(c, s->dtype, i, s->text, MOST_REASON, &s->lost, &more);
+        if (kind != STRATA_CHECK_NOT_CLAIMED) right = take_case(c, s, kind);
     }
     return right;
 }
 
 /* Checks a row in one dtype, and reports the first case that is wrong. Returns false if the device is lost. */
 static bool check_row(const checker *c, const op_row *row, strata_dtype dtype) {
-    row_state s = {.row = row, .dtype = dtype, .worst = CHECK_NOT_CLAIMED};
+    row_state s = {.row = row, .dtype = dtype, .worst = STRATA_CHECK_NOT_CLAIMED};
     bool right = true;
     for (int i = 0; i < row->n_instances && right; i++) {
         trial t = {.row = row, .instance = &row->instances[i], .operands = row->operands, .dtype = dtype};
@@ -481,20 +481,20 @@ static bool check_row(const checker *c, const op_row *row, strata_dtype dtype) {
     if (right && s.n_right) right = check_large_cases(c, &s);
     const bool in_time = !s.n_right || c->options->quick || has_time(c);
     if (right && s.n_right)
-        send(c, CHECK_RIGHT, s.n_right, in_time ? "" : ", not in all large shapes: the time was up");
+        send(c, STRATA_CHECK_RIGHT, s.n_right, in_time ? "" : ", not in all large shapes: the time was up");
     else if (right)
         send(c, s.worst, 0, s.reason);
     return !s.lost;
 }
 
 static void begin_case(const checker *c, int index) {
-    send(c, CHECK_BEGIN, index, NULL);
+    send(c, STRATA_CHECK_BEGIN, index, NULL);
 }
 
 static void run_memory(const checker *c) {
     int n_right = 0;
     const strata_test_result result = check_memory(c, begin_case, &n_right);
-    send(c, result.ok ? CHECK_RIGHT : CHECK_WRONG, n_right, result.text);
+    send(c, result.ok ? STRATA_CHECK_RIGHT : STRATA_CHECK_WRONG, n_right, result.text);
 }
 
 /* What is left in use when calls are repeated. The device is closed between both parts, and stays closed. */
@@ -502,10 +502,10 @@ static void run_counts(checker *c) {
     c->unit = counts_unit();
     begin_case(c, 0);
     strata_test_result result = check_counts(c);
-    send(c, CHECK_BEGIN, 1, "closing");
+    send(c, STRATA_CHECK_BEGIN, 1, "closing");
     strata_device_close(c->device);
     if (result.ok) result = check_openings(c);
-    send(c, result.ok ? CHECK_RIGHT : CHECK_WRONG, 1, result.text);
+    send(c, result.ok ? STRATA_CHECK_RIGHT : STRATA_CHECK_WRONG, 1, result.text);
 }
 
 /* Opens the plugin's first device, or that of --device. */
@@ -542,10 +542,10 @@ static bool is_wanted(const checker *c, const char *op) {
 
 static void train(checker *c, strata_dtype rounded) {
     c->unit = training_unit();
-    send(c, CHECK_BEGIN, 0, "two layers");
+    send(c, STRATA_CHECK_BEGIN, 0, "two layers");
     const double rounding = rounded == STRATA_DTYPE_F16 ? 0x1p-11 : rounded == STRATA_DTYPE_BF16 ? 0x1p-8 : 0;
     const strata_test_result result = check_training(c->id, c->options->case_s, rounding);
-    send(c, result.ok ? CHECK_RIGHT : CHECK_WRONG, 1, result.text);
+    send(c, result.ok ? STRATA_CHECK_RIGHT : STRATA_CHECK_WRONG, 1, result.text);
 }
 
 /* The checker of this process, for report_fault. */
@@ -553,7 +553,7 @@ static const checker *running;
 
 /* Called in a signal's handler. The process ends after it, and the parent starts another for the remaining units. */
 static void report_fault(const char *text) {
-    send(running, CHECK_WRONG, 0, text);
+    send(running, STRATA_CHECK_WRONG, 0, text);
 }
 
 static void describe_device(const checker *c) {
@@ -561,11 +561,11 @@ static void describe_device(const checker *c) {
     char text[512];
     snprintf(text, sizeof text, "%s, %s%s%s%s, driver %s", info->id, info->name, info->vendor[0] ? " (" : "", info->vendor,
              info->vendor[0] ? ")" : "", info->driver[0] ? info->driver : "?");
-    send(c, CHECK_DEVICE, 0, text);
+    send(c, STRATA_CHECK_DEVICE, 0, text);
 }
 
-void check_run(const check_options *options, int first, int pipe) {
-    checker c = {.options = options, .pipe = pipe, .unit = CHECK_UNIT_OPEN};
+void strata_check_run(const strata_check_options *options, int first, int pipe) {
+    checker c = {.options = options, .pipe = pipe, .unit = STRATA_CHECK_UNIT_OPEN};
     strata_error err = {0};
     const int counts = counts_unit();
     bool go_on = true;
@@ -573,16 +573,16 @@ void check_run(const check_options *options, int first, int pipe) {
     witness_begin(report_fault);
     begin_case(&c, 0);
     if (open_device_of(&c, &err)) {
-        send(&c, CHECK_WRONG, 0, err.message);
-        send(&c, CHECK_END, 0, NULL);
+        send(&c, STRATA_CHECK_WRONG, 0, err.message);
+        send(&c, STRATA_CHECK_END, 0, NULL);
         return;
     }
     snprintf(c.id, sizeof c.id, "%s", strata_device_get_info(c.device)->id);
     describe_device(&c);
     witness_watch(c.device);
-    if (first <= CHECK_UNIT_OPEN) send(&c, CHECK_RIGHT, 1, NULL);
+    if (first <= STRATA_CHECK_UNIT_OPEN) send(&c, STRATA_CHECK_RIGHT, 1, NULL);
     const strata_dtype rounded = c.device->product_dtype;
-    for (int unit = first > CHECK_UNIT_MEMORY ? first : CHECK_UNIT_MEMORY; unit < counts && go_on; unit++) {
+    for (int unit = first > STRATA_CHECK_UNIT_MEMORY ? first : STRATA_CHECK_UNIT_MEMORY; unit < counts && go_on; unit++) {
         strata_dtype dtype = STRATA_DTYPE_F32;
         const op_row *row = row_of(unit, &dtype);
         c.unit = unit;
@@ -597,5 +597,5 @@ void check_run(const check_options *options, int first, int pipe) {
     else
         strata_device_close(c.device);
     if (!options->ops) train(&c, rounded);
-    send(&c, CHECK_END, 0, NULL);
+    send(&c, STRATA_CHECK_END, 0, NULL);
 }

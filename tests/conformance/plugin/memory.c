@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #include "backends/plugin/plugin.h"
-#include "cli.h"
+#include "core/base/clock.h"
 #include "core/op/ops.h"
-#include "plugin_cases.h"
-#include "plugin_witness.h"
 #include "strata/executable.h"
 #include "strata/ops.h"
+#include "tests/conformance/plugin/cases.h"
+#include "tests/conformance/plugin/witness.h"
 
 /* ---- one buffer ---- */
 
@@ -346,7 +346,7 @@ strata_test_result check_openings(const checker *c) {
     const double slow_s = 1;
     strata_error err = {0};
     action a = {.c = c, .run = open_and_close, .what = "opening and closing the device"};
-    const double begin = now_seconds();
+    const double begin = strata_clock_seconds();
     if (open_and_close(&a, &err)) return strata_test_bad("opening the device again after it was closed: %s", err.message);
-    return now_seconds() - begin > slow_s ? strata_test_ok() : repeat(&a, 3);
+    return strata_clock_seconds() - begin > slow_s ? strata_test_ok() : repeat(&a, 3);
 }

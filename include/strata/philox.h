@@ -16,8 +16,10 @@ static inline strata_philox_block strata_philox(strata_philox_block counter, uin
     uint32_t *c = counter.words;
     for (int round = 0; round < 10; round++) {
         uint64_t product0 = (uint64_t)0xD2511F53u * c[0], product1 = (uint64_t)0xCD9E8D57u * c[2];
-        counter = (strata_philox_block){{(uint32_t)(product1 >> 32) ^ c[1] ^ key0, (uint32_t)product1,
-                                         (uint32_t)(product0 >> 32) ^ c[3] ^ key1, (uint32_t)product0}};
+        c[0] = (uint32_t)(product1 >> 32) ^ c[1] ^ key0;
+        c[1] = (uint32_t)product1;
+        c[2] = (uint32_t)(product0 >> 32) ^ c[3] ^ key1;
+        c[3] = (uint32_t)product0;
         key0 += 0x9E3779B9u;
         key1 += 0xBB67AE85u;
     }

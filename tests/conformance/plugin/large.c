@@ -13,15 +13,15 @@
 #include <string.h>
 
 #include "backends/plugin/plugin.h"
-#include "cli.h"
+#include "core/base/clock.h"
 #include "core/op/ops.h"
-#include "plugin_cases.h"
 #include "strata/executable.h"
 #include "strata/ops.h"
+#include "tests/conformance/plugin/cases.h"
 #include "tests/support/eval.h"
 
 bool has_time(const checker *c) {
-    return !c->options->quick && now_seconds() < c->options->large_until;
+    return !c->options->quick && strata_clock_seconds() < c->options->large_until;
 }
 
 /* ---- instances in large shapes ---- */
@@ -390,30 +390,30 @@ static void finish_product(product_trial *t) {
 /* Whether a product of this size may be tried: a device that is slow does not get the largest. rate: multiplications in a
  * second of the last product. */
 static bool fits_time(const checker *c, const product *p, double rate) {
-    const double left = c->options->large_until - now_seconds(), work = (double)p->m * (double)p->n * (double)p->k;
+    const double left = c->options->large_until - strata_clock_seconds(), work = (double)p->m * (double)p->n * (double)p->k;
     return work < 1 << 27 || (rate > 0 && 2 * work / rate < left / 4);
 }
 
-check_kind check_large_product(const checker *c, strata_dtype dtype, int index, char *out_text, int text_bytes, bool *out_lost,
-                               bool *out_more) {
+strata_check_kind check_large_product(const checker *c, strata_dtype dtype, int index, char *out_text, int text_bytes,
+                                      bool *out_lost, bool *out_more) {
     static double rate;
     product_trial t = {.p = &products[index], .dtype = dtype};
     strata_error err = {0};
     strata_test_result result = strata_test_ok();
     *out_more = index + 1 < N_PRODUCTS;
-    if (!fits_time(c, t.p, rate) || (t.p->k >= (int64_t)exact_integer_limit(dtype) * 16)) return CHECK_NOT_CLAIMED;
-    const double begin = now_seconds();
+    if (!fits_time(c, t.p, rate) || (t.p->k >= (int64_t)exact_integer_limit(dtype) * 16)) return STRATA_CHECK_NOT_CLAIMED;
+    const double begin = strata_clock_seconds();
     const strata_status status = try_product(c, &t, &result, &err);
-    const double seconds = now_seconds() - begin;
+    const double seconds = strata_clock_seconds() - begin;
     const double work = (double)t.p->m * (double)t.p->n * (double)t.p->k;
     if (seconds > 0 && work > 1 << 20) rate = 2 * t.p->n_runs * work / seconds; /* the others take no time */
     finish_product(&t);
     *out_lost = status == STRATA_DEVICE_LOST || status == STRATA_TIMEOUT;
-    if (status == STRATA_UNSUPPORTED) return CHECK_NOT_CLAIMED;
+    if (status == STRATA_UNSUPPORTED) return STRATA_CHECK_NOT_CLAIMED;
     if (status)
         snprintf(out_text, (size_t)text_bytes, "a product of (%lld,%lld) and (%lld,%lld): %s: %.700s", (long long)t.p->m,
                  (long long)t.p->k, (long long)t.p->k, (long long)t.p->n, strata_status_name(status), err.message);
     else if (!result.ok)
         snprintf(out_text, (size_t)text_bytes, "%s", result.text);
-    return status || !result.ok ? CHECK_WRONG : CHECK_RIGHT;
+    return status || !result.ok ? STRATA_CHECK_WRONG : STRATA_CHECK_RIGHT;
 }
