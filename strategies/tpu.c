@@ -166,11 +166,17 @@ strata_status strata_strategy_find_cores(strata_strategy *strategy, strata_error
     /* other cross-device ops add in another order than the cores */
     if (!alike || strategy->cross_device != &strata_cross_device_host) return STRATA_OK;
     uint32_t sum_dtypes = UINT32_MAX;
-    for (int i = 0; i < strategy->n_devices; i++) {
-        strata_device *device = strategy->devices[i];
-        const strata_device_collectives *own = strata_device_get_collectives(device);
-        if (!own || !same_system(device, strategy->devices[0]) || (i && by_number(&strategy->devices[i - 1], &device) >= 0))
+    for (int i = 0; i < strategy->n_devices; i++)
+        if (!same_system(strategy->devices[i], strategy->devices[0]) ||
+            (i && by_number(&strategy->devices[i - 1], &strategy->devices[i]) >= 0))
             return STRATA_OK;
+    const strata_device_api *api = strategy->devices[0]->api;
+    bool same_api = true; /* another kind of device may wrap some of them */
+    for (int i = 0; i < strategy->n_devices; i++) same_api = same_api && strategy->devices[i]->api == api;
+    if (api->connect && same_api) STRATA_TRY(api->connect(strategy->devices, strategy->n_devices, err));
+    for (int i = 0; i < strategy->n_devices; i++) {
+        const strata_device_collectives *own = strata_device_get_collectives(strategy->devices[i]);
+        if (!own) return STRATA_OK;
         sum_dtypes &= own->sum_dtypes;
     }
     cores->numbers = calloc((size_t)strategy->n_devices, sizeof *cores->numbers);
