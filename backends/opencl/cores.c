@@ -18,7 +18,7 @@
 #include "backends/opencl/opencl.h"
 
 /* Words of 32 bits (shaders/cpu/cores.h). */
-enum { LINE = 16, LOST = 1, ALONE = LINE, LINES_OF_CORE = 3, CORES = 2 };
+enum { LINE = 16, LOST = 1, ALONE = LINE, SPENT = LINE + 2, LINES_OF_CORE = 3, CORES = 2, COUNT_UNIT = 16 };
 
 struct opencl_meeting {
     /* Aligned to a page. */
@@ -26,6 +26,9 @@ struct opencl_meeting {
     /* The CPU whose halves meet. */
     cl_device_id whole;
     int n_devices;
+    /* When the devices were connected, and the time in collectives of core 0 that `spent` has returned. */
+    opencl_moment connected;
+    uint32_t returned;
     strata_device_collectives collectives;
     opencl_meeting *next;
 };
@@ -50,6 +53,17 @@ const strata_device_collectives *strata_opencl_collectives(strata_device *base) 
 
 static uint64_t reached(strata_device *base) {
     return __atomic_load_n(line_of((opencl_device *)base), __ATOMIC_RELAXED) / 2;
+}
+
+/* Kernels count in 32 bits, so a call that comes after more than some ten seconds of collectives returns too little. */
+static double take_seconds(strata_device *base) {
+    opencl_device *device = (opencl_device *)base;
+    opencl_meeting *meeting = device->meeting;
+    const uint64_t counts = strata_opencl_read_counter() - meeting->connected.count;
+    const uint32_t spent = __atomic_load_n(&line_of(device)[SPENT], __ATOMIC_RELAXED);
+    const uint32_t more = spent - meeting->returned;
+    meeting->returned = spent;
+    return counts ? (double)more * COUNT_UNIT * (strata_trace_now() - meeting->connected.seconds) / (double)counts : 0;
 }
 
 static void join(opencl_device *device, opencl_meeting *meeting) {
@@ -91,10 +105,13 @@ strata_status strata_opencl_connect(strata_device *const *devices, int n, strata
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for collectives", devices[0]->info.id);
     }
     memset(words, 0, bytes);
-    *meeting = (opencl_meeting){.words = words,
-                                .whole = ((const opencl_device *)devices[0])->whole,
-                                .n_devices = n,
-                                .collectives = {.sum_dtypes = 1u << STRATA_DTYPE_F32, .reached = reached}};
+    *meeting = (opencl_meeting){
+        .words = words,
+        .whole = ((const opencl_device *)devices[0])->whole,
+        .n_devices = n,
+        .connected = {strata_opencl_read_counter(), strata_trace_now()},
+
+        .collectives = {.sum_dtypes = 1u << STRATA_DTYPE_F32, .reached = reached, .take_seconds = take_seconds}};
     meeting->words[0] = (uint32_t)n;
     if (enter_list(meeting)) {
         for (int i = 0; i < n; i++) join((opencl_device *)devices[i], meeting);

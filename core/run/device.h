@@ -32,6 +32,9 @@ typedef struct strata_device_collectives {
     /* (optional) How many collectives the core has begun since it was opened. It is used to find the core that hangs, which has
      * begun the fewest. May be called after a wait failed. */
     uint64_t (*reached)(strata_device *device);
+    /* (optional) The seconds that the core has spent in collectives since the last call, without waiting for the operands of
+     * others. */
+    double (*take_seconds)(strata_device *device);
 } strata_device_collectives;
 
 /* Asynchronous copies, each of which returns a ticket of the device. Programs and copies that are submitted later run after

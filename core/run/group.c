@@ -81,8 +81,10 @@ struct strata_group {
     member *members; /* [n_replicas] */
     exchange *exchanges;
     int n_replicas, n_exchanges;
-    /* The replicas' programs contain collectives. */
+    /* The replicas' programs contain collectives. They read and write so many bytes in a step, and have taken so long. */
     bool exchanges_inside;
+    uint64_t inside_read, inside_written;
+    double inside_seconds;
     const strata_cross_device_ops *ops;
     const strata_workers *workers; /* NULL: there are no other workers */
     strata_lanes *order;
@@ -345,11 +347,22 @@ static strata_status check_order(const strata_group *group, strata_error *err) {
     return STRATA_OK;
 }
 
+/* Counts bytes as exchange.c does: each member of a sum gives a whole value and gets a whole one. */
+static void count_collective(strata_group *group, int index) {
+    for (int r = 0; r < group->n_replicas; r++) {
+        const strata_tensor *node = collective_of(group, r, index).node;
+        if (!node) continue;
+        group->inside_read += (uint64_t)strata_shape_elements(node->inputs[0]->shape) * strata_dtype_bytes(node->dtype);
+        group->inside_written += (uint64_t)strata_shape_elements(node->shape) * strata_dtype_bytes(node->dtype);
+    }
+}
+
 static strata_status check_collectives(strata_group *group, strata_error *err) {
     bool any = true;
     for (int i = 0; any; i++) {
         STRATA_TRY(check_collective(group, i, &any, err));
         group->exchanges_inside |= any;
+        count_collective(group, i);
     }
     return group->exchanges_inside ? check_order(group, err) : STRATA_OK;
 }
@@ -485,7 +498,10 @@ int strata_group_n_slots(const strata_group *group) {
 }
 
 strata_group_counters strata_group_get_counters(const strata_group *group) {
-    strata_group_counters sum = {.steps = group->steps};
+    strata_group_counters sum = {.steps = group->steps,
+                                 .bytes_read = group->steps * group->inside_read,
+                                 .bytes_written = group->steps * group->inside_written,
+                                 .fold_seconds = group->inside_seconds};
     for (int k = 0; k < strata_lanes_n(group->order); k++) {
         const strata_group_counters *own = &group->lanes[k].counters;
         sum.bytes_read += own->bytes_read;
@@ -879,5 +895,11 @@ strata_status strata_group_wait(strata_group *group, int slot, strata_error *err
         strata_status status = strata_executable_wait(m->executable, slot, err);
         if (status) return fail(group, r, status, err);
     }
+    strata_device *first = strata_executable_device(group->members[0].executable);
+    const strata_device_collectives *c = group->exchanges_inside ? strata_device_get_collectives(first) : NULL;
+    if (!c || !c->take_seconds) return STRATA_OK;
+    STRATA_TRY(strata_device_enter(first, err));
+    group->inside_seconds += c->take_seconds(first);
+    strata_device_leave(first);
     return STRATA_OK;
 }

@@ -2,8 +2,10 @@
  *
  * The memory in which the cores of one CPU meet, for collectives (backends/opencl/cores.c has the same layout). It consists of
  * cache lines of 64 bytes. Line 0: the number of cores, and whether one was lost. Core c has three lines. The first one has the
- * number of meetings to which it has come, and how many other cores sleep until it comes to the next one. The second one: 1 if the core runs alone, because its program is being checked, and
- * whether the last meeting took place. The third one has the addresses of its operand and its result.
+ * number of meetings to which it has come, and how many other cores sleep until it comes to the next one. The second one: 1 if
+ * the core runs alone, because its program is being checked; whether the last meeting took place; the time from the end of the
+ * first meeting to the end of the second one, the sum over all collectives; and when the first meeting ended. The third one has
+ * the addresses of its operand and its result.
  *
  * Each core comes to two meetings in a collective: one before the operands are read, and one after the results were written.
  * Then every core may use its own memory again. A core that runs alone, or whose peer was lost, only uses its own operand. */
@@ -14,6 +16,8 @@
 #define SLEEPERS(core)     LINE_OF(core)[1]
 #define ALONE(core)        LINE_OF(core)[16]
 #define MET(core)          LINE_OF(core)[17]
+#define SPENT(core)        LINE_OF(core)[18]
+#define BEGAN(core)        LINE_OF(core)[19]
 #define ADDRESS_OF(core)   ((__global volatile ulong *)(LINE_OF(core) + 32))
 #define MEETING            ((__global volatile uint *)(ulong)((ulong)meeting_high << 32 | meeting_low))
 #define OPERAND_OF(T, core) ((__global const T *)(ulong)ADDRESS_OF(core)[0])
@@ -47,6 +51,15 @@ static uint wait_for(__global volatile uint *meeting, uint core, uint number) {
         atomic_dec(&SLEEPERS(core));
     }
     return 1u;
+}
+
+/* The processor's counter in units of 16, as in backends/opencl/sequence.c; 0: it has none. */
+static uint count_now(void) {
+DIRECTIVE if defined(__x86_64__)
+    return (uint)(__builtin_readcyclecounter() >> 4);
+DIRECTIVE else
+    return 0u;
+DIRECTIVE endif
 }
 
 /* Waits until all cores have come to this meeting. Returns 0 if a core was lost. */
