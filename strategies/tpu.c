@@ -107,7 +107,8 @@ static strata_status find_system(const strata_strategy *strategy, const char *ad
 static strata_status check_named(const strata_strategy *strategy, const char *address, strata_device *core, strata_error *err) {
     for (int i = 0; i < strategy->n_devices; i++) {
         strata_device *device = strategy->devices[i];
-        if (!strata_device_get_topology(device))
+        const bool is_half = device->info.device_class == STRATA_DEVICE_CPU; /* of a CPU */
+        if (is_half || !strata_device_get_topology(device))
             return strata_fail(err, STRATA_INVALID,
                                "strategy tpu: %s is no core of a TPU or of an accelerator like it; mirrored takes any devices",
                                device->info.id);

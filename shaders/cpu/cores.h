@@ -39,8 +39,9 @@ DIRECTIVE if defined(__x86_64__) && defined(__linux__)
 DIRECTIVE endif
 }
 
-/* Waits until the core has come to the meeting. It spins for about 20 us, since most waits are shorter, and sleeps then: if other
- * programs share the cores, it would otherwise use up the time of the core for which it waits. Returns 0 if a core was lost. */
+/* Waits until the core has come to the meeting. It spins for about 20 us, since most waits are shorter, and sleeps then: if
+ * other programs share the cores, it would otherwise use up the time of the core for which it waits. Returns 0 if a core was
+ * lost. */
 static uint wait_for(__global volatile uint *meeting, uint core, uint number) {
     for (uint turns = 0u; (int)(COME(core) - number) < 0; turns++) {
         if (LOST) return 0u;
