@@ -135,8 +135,8 @@ typedef struct strata_device_api {
     strata_status (*run_many)(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err);
     /* (optional) The position of the device in a system of cores; NULL: it is not in one. Valid as long as the device. */
     const strata_topology *(*topology)(strata_device *device);
-    /* (optional) Lets the n devices exchange values inside of programs, if they can and do not yet: `collectives` of each is not
-     * NULL then. They are cores of one system, in the order of their numbers, whose programs are always submitted together.
+    /* (optional) Lets the n devices exchange values inside of programs, if they can and do not yet: `collectives` of each is
+     * not NULL then. They are cores of one system, in the order of their numbers, whose programs are always submitted together.
      * Called before programs are compiled. */
     strata_status (*connect)(strata_device *const *devices, int n, strata_error *err);
     /* (optional) The collectives that the device supports inside of programs; NULL: none. Valid as long as the device. */

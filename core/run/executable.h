@@ -102,8 +102,8 @@ STRATA_MUST_USE strata_status strata_executable_create_replica(strata_device *de
                                                                strata_executable **out_executable, strata_error *err);
 strata_device *strata_executable_device(const strata_executable *executable); /* borrowed */
 int strata_executable_n_segments(const strata_executable *executable);
-/* Submits a segment for n acquired slots, first, first + 1, ... (modulo the slots), in one call of the device. n is 1, or at most
- * strata_executable_most_runs, which is more than 1 only where there is one segment. */
+/* Submits a segment for n acquired slots, first, first + 1, ... (modulo the slots), in one call of the device. n is 1, or at
+ * most strata_executable_most_runs, which is more than 1 only where there is one segment. */
 STRATA_MUST_USE strata_status strata_executable_submit_segment(strata_executable *executable, int first, int n, int segment,
                                                                strata_error *err);
 int strata_executable_most_runs(const strata_executable *executable);
