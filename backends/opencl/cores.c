@@ -18,7 +18,7 @@
 #include "backends/opencl/opencl.h"
 
 /* Words of 32 bits (shaders/cpu/cores.h). */
-enum { LINE = 16, LOST = 1, ALONE = LINE, SPENT = LINE + 2, LINES_OF_CORE = 3, CORES = 2, COUNT_UNIT = 16 };
+enum { LINE = 16, LOST = 1, ALONE = LINE, SPENT = LINE + 2, LINES_OF_CORE = 3, CORES = 2, COUNT_UNIT = 16, TIMED = 17 };
 
 struct opencl_meeting {
     /* Aligned to a page. */
@@ -63,7 +63,7 @@ static double take_seconds(strata_device *base) {
     const uint32_t spent = __atomic_load_n(&line_of(device)[SPENT], __ATOMIC_RELAXED);
     const uint32_t more = spent - meeting->returned;
     meeting->returned = spent;
-    return counts ? (double)more * COUNT_UNIT * (strata_trace_now() - meeting->connected.seconds) / (double)counts : 0;
+    return counts ? (double)more * COUNT_UNIT * TIMED * (strata_trace_now() - meeting->connected.seconds) / (double)counts : 0;
 }
 
 static void join(opencl_device *device, opencl_meeting *meeting) {
