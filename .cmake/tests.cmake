@@ -170,6 +170,11 @@ foreach(folder IN LISTS folders)
 endforeach()
 
 target_compile_definitions(test_plugin PRIVATE STRATA_TEST_PLUGINS="${suites}/plugins")
+foreach(api opencl vulkan)
+  if(TARGET shim_${api})
+    add_dependencies(test_backend shim_${api})
+  endif()
+endforeach()
 add_dependencies(test_plugin plugin_host plugin_faulty plugin_empty plugin_newer plugin_v1_0)
 # The PJRT C API's own header, for the test of our declarations: that of a tensorflow package.
 find_path(STRATA_PJRT_INCLUDE xla/pjrt/c/pjrt_c_api.h)

@@ -60,8 +60,6 @@ static strata_status check(const strata_communicator_options *o, strata_error *e
         return strata_fail(err, STRATA_INVALID, "\"%s\" is no engine; there are builtin and mpi", o->engine);
     if (o->engine && !strcmp(o->engine, "mpi") && o->transport && strcmp(o->transport, "auto") != 0)
         return strata_fail(err, STRATA_INVALID, "transport %s with the engine mpi, which has its own", o->transport);
-    if (o->secret_bytes && !o->secret)
-        return strata_fail(err, STRATA_INVALID, "secret_bytes is %zu without a secret", o->secret_bytes);
     if (o->interface) STRATA_TRY(strata_interface_address(o->interface, host, err));
     return strata_address_split(o->store, host, port, err);
 }

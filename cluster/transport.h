@@ -7,22 +7,10 @@
 #ifndef STRATA_CLUSTER_TRANSPORT_H
 #define STRATA_CLUSTER_TRANSPORT_H
 
+#include "cluster/wire/frame.h"
 #include "strata/cluster.h"
 
-enum { STRATA_ALL_PEERS = -1, STRATA_ADDRESS_BYTES = 72 };
-
-/* The description of a call, which must be equal on both sides of a message. It has no padding, since it is compared and sent
- * as bytes (wire/frame.c). */
-typedef struct strata_call {
-    uint8_t kind, dtype, reducer, algorithm;
-    int32_t root;
-    /* The checksum of the array `counts`; 0: there is no such array. */
-    uint32_t counts_crc;
-    uint32_t communicator;
-    /* How many collectives were called before it; 0 for send and recv. */
-    uint64_t sequence;
-    uint64_t count;
-} strata_call;
+enum { STRATA_ALL_PEERS = -1 };
 
 /* A message to send. It has at most the communicator's segment_bytes; a message may have 0 bytes. */
 typedef struct strata_send {

@@ -16,22 +16,29 @@ typedef struct strata_device_choice {
 } strata_device_choice;
 STRATA_MUST_USE strata_status strata_choice_add(strata_device_choice *choice, const char *id, strata_error *err);
 
+/* The devices of a mesh. Its axis is `data`. */
+typedef enum strata_mesh_devices {
+    STRATA_MESH_OF_PROCESS = 0,
+    /* Those of all processes of a job, which a communicator connects. */
+    STRATA_MESH_OF_JOB,
+    /* All cores of one system (strategies/tpu.h); a single host needs no communicator. */
+    STRATA_MESH_OF_SYSTEM,
+    /* The device of a task: of a chief, a worker or a parameter server, which no communicator connects
+     * (strategies/parameter_server). */
+    STRATA_MESH_OF_TASK
+} strata_mesh_devices;
+
 typedef struct strata_strategy_kind {
     const char *name;
     /* How many devices a user may name: 0 none, -1 any number. */
     int most_devices;
-    /* The strategy spans several processes, which a communicator connects. */
-    bool workers;
-    /* Its devices are cores of one system (strategies/tpu.h); a single worker needs no communicator. */
-    bool cores;
-    /* One device owns the optimizer's slots and makes the update for all replicas. Not together with `average`. */
-    bool central;
-    /* Its tasks are a chief, workers and parameter servers, which no communicator connects (strategies/parameter_server). */
-    bool servers;
-    /* How parameters and states are placed. NULL: every replica has a copy, and each step adds up the gradients of all
-     * replicas. Else every replica trains on its own examples with its own values (the placement `own`,
-     * core/graph/placement.h), and this function builds the program that runs after every strata_strategy_options.every
-     * updates, at the end of an epoch and at the end of a fit. */
+    strata_mesh_devices mesh;
+    /* Where the update is made; slots and the epoch's sums are there too. {0}: on every device, which has a copy of the
+     * parameters. `at`: on one device, which sends the new parameters to the others. `own`: every replica trains on its own
+     * examples with parameters and states of its own. */
+    strata_placement update;
+    /* With `own`: builds the program that runs after every strata_strategy_options.every updates, at the end of an epoch and at
+     * the end of a fit. */
     strata_average *average;
     /* Adds to `choice` the devices that are used when the user names none (optional; NULL: those that mirrored uses).
      *   rows      [n_rows] all devices of the machine
@@ -57,14 +64,6 @@ void strata_choice_divide(strata_device_choice *choice, int local_rank, int loca
 /* Chooses the device that strata_device_open(NULL) opens. */
 STRATA_MUST_USE strata_status strata_choose_best(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
                                                  strata_error *err);
-
-/* mirrored.c: every device gets the sum, and updates its own copy of the variables. */
-extern const strata_step_exchanges strata_exchanges_to_all;
-/* central_storage.c: one device of each worker gets the sums, makes the update, and sends the new values to the others. */
-extern const strata_step_exchanges strata_exchanges_through_one;
-/* multi_worker_mirrored.c: the devices of each worker exchange values as without other workers; then every device gets worker
- * 0's new values. */
-extern const strata_step_exchanges strata_exchanges_of_chief;
 
 #define STRATA_STRATEGY(name) extern const strata_strategy_kind strata_strategy_##name;
 #include "strategies/strategies.def"

@@ -11,4 +11,4 @@ static strata_tensor *average(const strata_step_replica *replica, strata_tensor 
 }
 
 const strata_strategy_kind strata_strategy_local_sgd = {
-    .name = "local_sgd", .most_devices = -1, .workers = true, .average = average};
+    .name = "local_sgd", .most_devices = -1, .mesh = STRATA_MESH_OF_JOB, .update = {.own = 1}, .average = average};

@@ -11,19 +11,4 @@ static strata_status choose(const strata_device_info *rows, int n_rows, strata_d
     return choice->n ? STRATA_OK : strata_choose_best(rows, n_rows, choice, err);
 }
 
-static strata_tensor *sum(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *x,
-                          strata_all_reduce_attrs attrs) {
-    (void)strategy, (void)device;
-    attrs.common.takes = true;
-    return strata_all_reduce_among(graph, x, attrs);
-}
-
-static strata_tensor *share(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *variable,
-                            strata_tensor *updated) {
-    (void)strategy, (void)device, (void)graph, (void)variable, (void)updated;
-    return NULL;
-}
-
-const strata_step_exchanges strata_exchanges_to_all = {.sum = sum, .share = share};
-
 const strata_strategy_kind strata_strategy_mirrored = {.name = "mirrored", .most_devices = -1, .choose = choose};

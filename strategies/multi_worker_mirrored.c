@@ -11,7 +11,7 @@
 #include "strategies/workers.h"
 
 const strata_strategy_kind strata_strategy_multi_worker_mirrored = {
-    .name = "multi_worker_mirrored", .most_devices = -1, .workers = true};
+    .name = "multi_worker_mirrored", .most_devices = -1, .mesh = STRATA_MESH_OF_JOB};
 
 static strata_status sum(const strata_workers *workers, strata_dtype dtype, strata_dtype wire, const void *own, void *out_sum,
                          int64_t elements, strata_error *err) {
@@ -82,24 +82,6 @@ static strata_status subset(const strata_workers *workers, const int *ranks, int
     return STRATA_OK;
 }
 
-/* ---- the exchanges of workers whose devices differ ---- */
-
-static strata_tensor *sum_among_devices(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *x,
-                                        strata_all_reduce_attrs attrs) {
-    const strata_step_exchanges *own = strategy->updater < 0 ? &strata_exchanges_to_all : &strata_exchanges_through_one;
-    return own->sum(strategy, device, graph, x, attrs);
-}
-
-static strata_tensor *take_chiefs(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *variable,
-                                  strata_tensor *updated) {
-    (void)device;
-    const strata_communication_attrs attrs = {.dtype = STRATA_DTYPE_F32, .shape = strata_tensor_shape(variable), .takes = true};
-    strata_tensor *chiefs = strata_broadcast(graph, strategy->workers.rank ? NULL : updated, attrs);
-    return strata_assign(updated ? updated : variable, chiefs);
-}
-
-const strata_step_exchanges strata_exchanges_of_chief = {.sum = sum_among_devices, .share = take_chiefs};
-
 /* ---- joining ---- */
 
 /* Compares the devices that make updates on all workers: whether they are of one kind, as within a worker (strategy.c). */
@@ -126,7 +108,7 @@ strata_status strata_strategy_meet(const strata_strategy_kind *kind, strata_stra
                                                       .secret = secret,
                                                       .secret_bytes = secret ? strlen(secret) : 0};
     strata_status status = STRATA_OK;
-    if (!(kind->cores || kind->average) || spec.world_size > 1)
+    if (!(kind->mesh == STRATA_MESH_OF_SYSTEM || kind->average) || spec.world_size > 1)
         status = strata_communicator_create(&communicator, &opts->communicator, err);
     if (!opts->local_size) opts->local_rank = spec.local_rank, opts->local_size = spec.local_size;
     strata_cluster_spec_finish(&spec);

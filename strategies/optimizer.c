@@ -248,7 +248,7 @@ static bool check(const application *a, const strata_distributed_variable *varia
         return false;
     }
     const bool elsewhere =
-        model && model->trains && (model->shards.n || model->strategy->updater >= model->strategy->n_replicas);
+        model && model->trains && (model->shards.n || strata_strategy_root(model->strategy) >= model->strategy->n_replicas);
     if (elsewhere)
         strata_graph_poison(graph, NULL, STRATA_INVALID,
                             "strata_optimizer_apply: the compiled model keeps parameters where functions do not run (%s); make "

@@ -92,12 +92,13 @@ void strata_replica_assign(strata_replica_context *replica, strata_distributed_v
 
 /* The replica that makes updates for all; -1: each replica updates its own copy. A device that only stores parameters runs no
  * function, so the first replica makes the updates then. */
-static int updater(const strata_strategy *strategy) {
-    return strategy->updater < strategy->n_replicas ? strategy->updater : 0;
+static int giver_of(const strata_strategy *strategy) {
+    if (!strategy->update.at) return -1;
+    return strata_strategy_root(strategy) < strategy->n_replicas ? strata_strategy_root(strategy) : 0;
 }
 
 void strata_replica_update_copy(strata_replica_context *replica, strata_variable *own, strata_tensor *update) {
-    const int giver = updater(replica->strategy);
+    const int giver = giver_of(replica->strategy);
     if (giver < 0 || replica->id == giver) strata_replica_keep(replica, update);
     /* The workers' devices are of several kinds: all workers use the value of the first one. */
     if (replica->strategy->workers.mixed) {

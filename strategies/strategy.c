@@ -82,33 +82,26 @@ static strata_status open_parameter_device(strata_strategy *strategy, const char
     strata_device *device = NULL;
     strata_status status = strata_device_open(which ? which : "host", opts, &device, err);
     if (status) return strata_fail_in(err, status, "strategy %s: the parameter device", strategy->name);
-    strategy->updater = find_device(strategy, strata_device_get_info(device)->id);
-    if (strategy->updater >= 0) {
-        strata_device_close(device);
-    } else {
-        strategy->updater = strategy->n_devices;
+    const int own = find_device(strategy, strata_device_get_info(device)->id);
+    strategy->update = strata_placement_at((strata_placement){0}, 0, own < 0 ? strategy->n_devices : own);
+    if (own < 0)
         strategy->devices[strategy->n_devices++] = device;
-    }
+    else
+        strata_device_close(device);
     return STRATA_OK;
 }
 
 /* Devices of one kind round in the same way: each of them updates its own copy of the variables, and the copies keep the same
  * bits. Devices of different kinds may round differently (a square root, or a multiply-add that only one of them rounds once),
  * so one of them makes the updates for all. */
-static int choose_updater(const strata_strategy *strategy) {
+static strata_placement place_update(const strata_strategy *strategy) {
     const strata_device_info *first = strata_device_get_info(strategy->devices[0]);
     for (int i = 1; i < strategy->n_replicas; i++) {
         const strata_device_info *other = strata_device_get_info(strategy->devices[i]);
         if (strcmp(first->backend, other->backend) || strcmp(first->name, other->name) || strcmp(first->driver, other->driver))
-            return 0;
+            return strata_placement_at((strata_placement){0}, 0, 0);
     }
-    return -1;
-}
-
-/* Chooses the exchanges of a training step. Called when the updater and the workers are known. */
-static const strata_step_exchanges *choose_exchanges(const strata_strategy *strategy) {
-    if (strategy->workers.mixed) return &strata_exchanges_of_chief;
-    return strategy->updater >= 0 && strategy->n_devices > 1 ? &strata_exchanges_through_one : &strata_exchanges_to_all;
+    return (strata_placement){0};
 }
 
 static strata_status set_split(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
@@ -160,7 +153,7 @@ static strata_status choose(strata_strategy *strategy, const strata_strategy_kin
     STRATA_TRY(strata_devices_list(&rows, &n_rows, err));
     strata_status status = (kind->choose ? kind->choose : choose_as_mirrored)(rows, n_rows, &choice, &kind, err);
     strategy->name = kind->name;
-    if (!status && kind->workers && !kind->cores) strata_choice_divide(&choice, opts->local_rank, opts->local_size);
+    if (!status && kind->mesh == STRATA_MESH_OF_JOB) strata_choice_divide(&choice, opts->local_rank, opts->local_size);
     if (!status) status = open_chosen(strategy, &choice, opts->device_options, err);
     memcpy(reason, choice.reason, sizeof choice.reason);
     free(choice.ids);
@@ -175,9 +168,9 @@ static void describe(strata_strategy *strategy, const char *reason) {
     for (int i = 0; i < strategy->n_replicas && used < size; i++)
         used +=
             (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", strata_device_get_info(strategy->devices[i])->id);
-    if (strategy->updater >= 0 && used < size)
+    if (strategy->update.at && used < size)
         used += (size_t)snprintf(text + used, size - used, ", updated on %s",
-                                 strata_device_get_info(strategy->devices[strategy->updater])->id);
+                                 strata_device_get_info(strategy->devices[strata_strategy_root(strategy)])->id);
     if (strategy->average && used < size)
         used += (size_t)snprintf(text + used, size - used, ", averaged after every %lld steps", (long long)strategy->every);
     if (strategy->workers.n > 1 && used < size)
@@ -216,15 +209,15 @@ static int64_t default_bucket_bytes(const strata_strategy *strategy, int local_s
     for (int r = 0; r < strategy->n_devices; r++)
         if (strata_device_get_info(strategy->devices[r])->device_class > STRATA_DEVICE_CPU) return STRATA_DEFAULT_BUCKET_BYTES;
     const bool crowded = local_size > sysconf(_SC_NPROCESSORS_ONLN);
-    return crowded || !(strata_strategy_has_workers(strategy) || strategy->sink) ? INT64_MAX : STRATA_DEFAULT_BUCKET_BYTES;
+    return crowded || !(strata_strategy_has_workers(strategy) || strategy->trainer) ? INT64_MAX : STRATA_DEFAULT_BUCKET_BYTES;
 }
 
 /* Buckets for parameter servers are separate messages, so they are larger. */
 static int64_t choose_bucket_bytes(const strata_strategy *strategy, const strata_strategy_options *opts) {
-    enum { LEAST_FOR_SINK = 1 << 20 };
+    enum { LEAST_FOR_SERVERS = 1 << 20 };
     const int64_t chosen = default_bucket_bytes(strategy, opts->local_size);
     if (opts->bytes_per_pack) return opts->bytes_per_pack;
-    return strategy->sink && chosen < LEAST_FOR_SINK ? LEAST_FOR_SINK : chosen;
+    return strategy->trainer && chosen < LEAST_FOR_SERVERS ? LEAST_FOR_SERVERS : chosen;
 }
 
 /* Sets the size of buckets. Without the option all workers use the smallest of their choices, since they make the same
@@ -261,29 +254,38 @@ static strata_status check_average(const strata_strategy_kind *kind, const strat
         kind->name, option);
 }
 
+/* Whether a communicator connects the devices of several processes. */
+static bool spans_processes(const strata_strategy_kind *kind) {
+    return kind->mesh == STRATA_MESH_OF_JOB || kind->mesh == STRATA_MESH_OF_SYSTEM;
+}
+
 static strata_status check_options(const strata_strategy_kind *kind, const strata_strategy_options *opts, int n,
                                    strata_error *err) {
+    const bool tasks = kind->mesh == STRATA_MESH_OF_TASK, several = spans_processes(kind);
     if (kind->most_devices >= 0 && n > kind->most_devices)
         return strata_fail(err, STRATA_INVALID, "strategy %s takes %s; %d devices are named", kind->name,
                            kind->most_devices ? "one device" : "no device by name", n);
-    if (kind->central && kind->average)
-        return strata_fail(err, STRATA_INTERNAL, "strategy %s is central and has an average; it can be one of both",
-                           kind->name);
+    if (!kind->update.own != !kind->average)
+        return strata_fail(err, STRATA_INTERNAL,
+                           "strategy %s: its update is %s, and it has %s; the replicas' own parameters have an average, others "
+                           "have none",
+                           kind->name, kind->update.own ? "each replica's own" : "that of all replicas",
+                           kind->average ? "an average" : "no average");
     STRATA_TRY(check_average(kind, opts, err));
-    if (opts->parameter_device && !kind->central && !kind->servers)
+    if (opts->parameter_device && !kind->update.at && !tasks)
         return strata_fail(err, STRATA_INVALID,
                            "strategy %s has no parameter device; central_storage and parameter_server have", kind->name);
-    if (opts->parameter_server && !kind->servers)
+    if (opts->parameter_server && !tasks)
         return strata_fail(err, STRATA_INVALID, "strategy %s has no parameter servers; parameter_server has", kind->name);
-    if (kind->servers) return strata_parameter_server_check(opts, err);
-    if (!kind->workers && opts->communicator)
+    if (tasks) return strata_parameter_server_check(opts, err);
+    if (!several && opts->communicator)
         return strata_fail(err, STRATA_INVALID,
                            "strategy %s has one worker; a communicator is multi_worker_mirrored's or tpu's", kind->name);
-    if (!kind->cores && opts->tpu_address)
+    if (kind->mesh != STRATA_MESH_OF_SYSTEM && opts->tpu_address)
         return strata_fail(err, STRATA_INVALID, "strategy %s has no TPU address; tpu has", kind->name);
-    if (kind->workers && (opts->communicator || !kind->average) && (opts->split || opts->auto_split))
+    if (several && (opts->communicator || !kind->average) && (opts->split || opts->auto_split))
         return strata_fail(err, STRATA_INVALID, "strategy %s: a split is for the devices of one worker", kind->name);
-    if (opts->compress && (!kind->workers || (opts->compress != STRATA_DTYPE_F16 && opts->compress != STRATA_DTYPE_BF16)))
+    if (opts->compress && (!several || (opts->compress != STRATA_DTYPE_F16 && opts->compress != STRATA_DTYPE_BF16)))
         return strata_fail(err, STRATA_INVALID,
                            "strategy %s: compress is %s; multi_worker_mirrored and tpu can send gradients as f16 or bf16",
                            kind->name, strata_dtype_name(opts->compress));
@@ -312,26 +314,25 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     STRATA_TRY(strata_cross_device_find(opts->cross_device_ops, &strategy->cross_device, err));
     if (n && kind == &strata_strategy_auto)
         strategy->name = n > 1 ? strata_strategy_mirrored.name : strata_strategy_one_device.name;
-    if (kind->servers) STRATA_TRY(strata_parameter_server_join(strategy, opts, err));
-    const char *device = kind->servers ? strata_parameter_server_device(strategy, opts) : NULL;
+    if (kind->mesh == STRATA_MESH_OF_TASK) STRATA_TRY(strata_parameter_server_join(strategy, opts, err));
+    const char *device = kind->mesh == STRATA_MESH_OF_TASK ? strata_parameter_server_device(strategy, opts) : NULL;
     if (device)
         STRATA_TRY(open_all(strategy, &device, 1, opts->device_options, err));
     else if (n)
         STRATA_TRY(open_all(strategy, opts->devices, n, opts->device_options, err));
     else if (!given)
         STRATA_TRY(choose(strategy, kind, opts, reason, err));
-    if (kind->cores) STRATA_TRY(strata_tpu_arrange(strategy, opts, n || given, reason, err));
-    if (kind->central)
+    if (kind->mesh == STRATA_MESH_OF_SYSTEM) STRATA_TRY(strata_tpu_arrange(strategy, opts, n || given, reason, err));
+    if (kind->update.at)
         STRATA_TRY(open_parameter_device(strategy, opts->parameter_device, opts->device_options, err));
     else
-        strategy->updater = kind->average ? -1 : choose_updater(strategy);
+        strategy->update = kind->update.own ? kind->update : place_update(strategy);
     strategy->average = kind->average;
     strategy->every = opts->every ? opts->every : STRATA_DEFAULT_EVERY;
     STRATA_TRY(set_split(strategy, opts, err));
-    if (kind->workers && opts->communicator) STRATA_TRY(strata_strategy_join(strategy, opts->communicator, err));
+    if (spans_processes(kind) && opts->communicator) STRATA_TRY(strata_strategy_join(strategy, opts->communicator, err));
     if (kind->average) strategy->workers.mixed = false; /* no worker's updates have to be those of another */
     STRATA_TRY(strata_strategy_find_cores(strategy, err));
-    strategy->exchanges = choose_exchanges(strategy);
     strategy->workers.wire = opts->compress;
     STRATA_TRY(set_bucket_bytes(strategy, opts, err));
     describe(strategy, reason);
@@ -341,7 +342,7 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
 
 static strata_strategy *new_strategy(void) {
     strata_strategy *strategy = calloc(1, sizeof *strategy);
-    if (strategy) *strategy = (strata_strategy){.updater = -1};
+    if (strategy) *strategy = (strata_strategy){.name = NULL};
     return strategy;
 }
 
@@ -357,7 +358,7 @@ static strata_status complete(strata_strategy *strategy, const strata_strategy_k
                               strata_strategy **out_strategy, strata_error *err) {
     strata_strategy_options own = opts ? *opts : (strata_strategy_options){0};
     strata_status status = STRATA_OK;
-    if (kind->workers && !own.communicator) {
+    if (spans_processes(kind) && !own.communicator) {
         status = strata_strategy_meet(kind, &own, err);
         strategy->joined = own.communicator;
     }

@@ -27,7 +27,7 @@ static strata_status choose(const strata_device_info *rows, int n_rows, strata_d
 }
 
 const strata_strategy_kind strata_strategy_tpu = {
-    .name = "tpu", .most_devices = -1, .workers = true, .cores = true, .choose = choose};
+    .name = "tpu", .most_devices = -1, .mesh = STRATA_MESH_OF_SYSTEM, .choose = choose};
 
 /* ---- finding the system ---- */
 
@@ -163,7 +163,7 @@ strata_status strata_tpu_arrange(strata_strategy *strategy, const strata_strateg
 
 strata_status strata_strategy_find_cores(strata_strategy *strategy, strata_error *err) {
     strata_cores *cores = &strategy->cores;
-    const bool alike = strategy->updater < 0 && strategy->n_devices == strategy->n_replicas && strategy->n_devices > 1;
+    const bool alike = !strategy->update.at && strategy->n_devices == strategy->n_replicas && strategy->n_devices > 1;
     /* Other cross-device ops add in another order than the cores. With auto_split each core's own time is measured, and cores
      * that wait for each other have the same. */
     if (!alike || strategy->cross_device != &strata_cross_device_host || strategy->auto_split) return STRATA_OK;

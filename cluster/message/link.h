@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Messages between processes. Two processes have a connection for each direction, which is opened for the first message. The
- * loop's thread receives; it also sends what the socket does not accept at once. A frame contains a part of a message, and
- * the frames of one message are sent before those of the next. In the header of a frame:
- *
- *     call.communicator   of the message        call.sequence   its tag        call.count   bytes of the whole message
+ * loop's thread receives; it also sends what the socket does not accept at once. A message is a packet (wire/connection.h)
+ * whose target is its communicator and whose sequence is its tag.
  *
  * A connection that breaks is not opened again, since it is not known which messages have arrived: the rank at its other end
  * counts as gone. Every function must be called with the loop's lock held, unless its comment says otherwise. */

@@ -21,10 +21,9 @@
 #include "core/base/clock.h"
 #include "core/base/locale.h"
 
-/* A server that is silent for MISSED_BEATS heartbeats is lost. The ticks are the keeper's while requests are pending:
- * WATCH_TICK_MS if no other thread receives, BUSY_TICK_MS if one does. */
-enum { MISSED_BEATS = 5, BUSY_TICK_MS = 2, WATCH_TICK_MS = 20 };
-static const double HEARTBEAT_SECONDS = 1, CONNECT_SECONDS = 60, RECONNECT_SECONDS = 10, AWAY_SECONDS = 1;
+/* The keeper's ticks while requests are pending: WATCH_TICK_MS if no other thread receives, BUSY_TICK_MS if one does. */
+enum { BUSY_TICK_MS = 2, WATCH_TICK_MS = 20 };
+static const double CONNECT_SECONDS = 60, RECONNECT_SECONDS = 10, AWAY_SECONDS = 1;
 
 /* ---- small things ---- */
 
@@ -44,7 +43,7 @@ void strata_rpc_client_break_link(strata_rpc_client *c, const char *why) {
     c->connected = false;
     c->broke_at = strata_clock_seconds();
     snprintf(c->why, sizeof c->why, "%.299s", why);
-    strata_rpc_channel_shut(&c->channel, false);
+    strata_connection_shut(&c->channel, false);
     pthread_cond_broadcast(&c->changed);
     strata_rpc_client_wake_keeper(c);
 }
@@ -66,13 +65,11 @@ void strata_rpc_client_fail_request(strata_rpc_client *c, strata_rpc_request *r,
 
 /* Fails the connection if nothing was received from the server for too long. The caller has the lock. */
 void strata_rpc_client_check_silence(strata_rpc_client *c) {
-    const double limit = MISSED_BEATS * (c->heartbeat > c->server_heartbeat ? c->heartbeat : c->server_heartbeat);
+    const double limit = strata_pulse_limit(c->heartbeat, c->server_heartbeat), now = strata_clock_seconds();
     char why[96];
-    const double now = strata_clock_seconds(), received = atomic_load(&c->channel.received);
     /* the keeper calls this at least four times in each heartbeat */
-    if (now - c->checked_at > 2 * c->heartbeat + AWAY_SECONDS) c->awake_since = now;
-    c->checked_at = now;
-    if (!c->connected || now - (received > c->awake_since ? received : c->awake_since) <= limit) return;
+    strata_pulse_check(&c->pulse, now, 2 * c->heartbeat + AWAY_SECONDS);
+    if (!c->connected || !strata_pulse_is_lost(&c->pulse, now, atomic_load(&c->channel.received), limit)) return;
     strata_format(why, sizeof why, "no sign of life for %.3g s", limit);
     strata_rpc_client_break_link(c, why);
 }
@@ -99,17 +96,17 @@ static void keep(strata_rpc_client *c) {
     if (!c->connected) return;
     /* Without a pending request only the end of the connection is polled for; heartbeats are read at each tick. If memory is
      * shared, the end is always polled for, since a thread that waits for replies does not see it. */
-    const bool busy = c->first != NULL, watches = busy && !c->has_receiver, shares = strata_rpc_channel_needs_poll(&c->channel);
+    const bool busy = c->first != NULL, watches = busy && !c->has_receiver, shares = strata_connection_needs_poll(&c->channel);
     struct pollfd fds[2] = {{.fd = c->wake, .events = POLLIN},
                             {.fd = busy && !watches && !shares ? -1 : c->channel.stream.fd,
-                             .events = watches && !shares ? strata_rpc_channel_events(&c->channel, POLLIN) : POLLRDHUP}};
+                             .events = watches && !shares ? strata_connection_events(&c->channel, POLLIN) : POLLRDHUP}};
     c->keeper_sleeps = !busy;
     const int ms = watches ? WATCH_TICK_MS : busy ? BUSY_TICK_MS : (int)(c->heartbeat * 250) + 1;
     pthread_mutex_unlock(&c->lock);
-    if (watches && shares) strata_rpc_channel_wait(&c->channel, POLLIN, ms, false);
+    if (watches && shares) strata_connection_wait(&c->channel, POLLIN, ms, false);
     poll(fds, 2, watches && shares ? 0 : ms);
     if (fds[0].revents && read(c->wake, &count, sizeof count) < 0) count = 0;
-    if (shares && fds[1].revents) strata_rpc_channel_note_end(&c->channel);
+    if (shares && fds[1].revents) strata_connection_note_end(&c->channel);
     pthread_mutex_lock(&c->lock);
     c->keeper_sleeps = false;
 }
@@ -139,7 +136,6 @@ static void *run_keeper(void *user) {
 /* ---- life ---- */
 
 static strata_status check_options(const strata_rpc_client_options *opts, strata_error *err) {
-    const strata_communicator_options *cluster = opts->cluster;
     char host[256], port[8];
     const char *problem = strata_rpc_task_problem(opts->task);
     if (problem) return strata_fail(err, STRATA_INVALID, "a client's task name %s", problem);
@@ -147,21 +143,15 @@ static strata_status check_options(const strata_rpc_client_options *opts, strata
     if (problem) return strata_fail(err, STRATA_INVALID, "a server's task name %s", problem);
     if (!(opts->reconnect_seconds >= 0))
         return strata_fail(err, STRATA_INVALID, "reconnect_seconds is %g; it must be at least 0", opts->reconnect_seconds);
-    if (cluster && cluster->secret_bytes && !cluster->secret)
-        return strata_fail(err, STRATA_INVALID, "secret_bytes is %zu without a secret", cluster->secret_bytes);
-    if (cluster && (!(cluster->heartbeat_seconds >= 0) || !(cluster->connect_seconds >= 0)))
-        return strata_fail(err, STRATA_INVALID, "heartbeat_seconds is %g and connect_seconds %g; they must be at least 0",
-                           cluster->heartbeat_seconds, cluster->connect_seconds);
     return strata_address_split(opts->address, host, port, err);
 }
 
 static void free_client(strata_rpc_client *c) {
-    if (c->open) strata_rpc_channel_finish(&c->channel);
+    if (c->open) strata_connection_finish(&c->channel);
     if (c->wake >= 0) close(c->wake);
-    strata_tls_destroy(c->tls);
+    strata_credentials_finish(&c->credentials);
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
-    free(c->secret);
     free(c);
 }
 
@@ -172,31 +162,24 @@ strata_status strata_rpc_client_create(const strata_rpc_client_options *opts, st
     *out_client = NULL;
     STRATA_TRY(check_options(opts, err));
     strata_rpc_client *c = calloc(1, sizeof *c);
-    if (c) c->secret = malloc(cluster->secret_bytes + 1);
-    if (!c || !c->secret) {
-        free(c);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a client");
-    }
+    if (!c) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a client");
     strcpy(c->task, opts->task);
     strcpy(c->server, opts->server);
     snprintf(c->address, sizeof c->address, "%s", opts->address);
     c->incarnation = opts->incarnation ? opts->incarnation : strata_rpc_incarnation();
-    c->heartbeat = cluster->heartbeat_seconds > 0 ? cluster->heartbeat_seconds : HEARTBEAT_SECONDS;
+    c->heartbeat = cluster->heartbeat_seconds > 0 ? cluster->heartbeat_seconds : STRATA_HEARTBEAT_SECONDS;
     c->shared_bytes = opts->shared_bytes;
     c->reconnect_seconds = opts->reconnect_seconds > 0 ? opts->reconnect_seconds : RECONNECT_SECONDS;
-    if (cluster->secret_bytes) memcpy(c->secret, cluster->secret, cluster->secret_bytes);
-    c->credentials = (strata_credentials){c->secret, cluster->secret_bytes, NULL};
     strata_clock_cond_init(&c->changed);
     pthread_mutex_init(&c->lock, NULL);
     c->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 
     const double seconds = cluster->connect_seconds > 0 ? cluster->connect_seconds : CONNECT_SECONDS;
-    strata_rpc_channel channel;
+    strata_connection channel;
     strata_rpc_greeting g = {0};
     strata_status status = STRATA_OK;
     if (c->wake < 0) status = strata_fail(err, STRATA_UNAVAILABLE, "no descriptor for a client: %s", strata_errno_text(errno));
-    if (!status) status = strata_tls_create(cluster, &c->tls, err);
-    c->credentials.tls = c->tls;
+    if (!status) status = strata_credentials_init(&c->credentials, cluster, err);
     if (!status) {
         status = strata_rpc_client_connect_once(c, strata_clock_seconds() + seconds, &channel, &g, err);
         if (status) strata_fail_in(err, status, "%s at %s", c->server, c->address);
@@ -219,7 +202,7 @@ static strata_status refuse_to_wait(void *user, short events, strata_error *err)
 }
 
 void strata_rpc_client_destroy(strata_rpc_client *c) {
-    static const strata_rpc_message leave = {.type = STRATA_FRAME_LEAVE};
+    static const strata_packet leave = {.type = STRATA_FRAME_LEAVE};
     if (!c) return;
     pthread_mutex_lock(&c->lock);
     c->closing = true;
@@ -228,7 +211,7 @@ void strata_rpc_client_destroy(strata_rpc_client *c) {
     strata_rpc_client_wake_keeper(c); /* it does not wait in a pipe, as there is no request */
     pthread_join(c->keeper, NULL);
     /* if this cannot be sent, the server sees that the connection closes */
-    if (c->connected && strata_rpc_channel_send(&c->channel, &leave, NULL, 0, refuse_to_wait, NULL, NULL)) c->connected = false;
+    if (c->connected && strata_connection_send(&c->channel, &leave, NULL, 0, refuse_to_wait, NULL, NULL)) c->connected = false;
     free_client(c);
 }
 

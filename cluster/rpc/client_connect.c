@@ -3,6 +3,7 @@
  * Connecting the client: the first time in the thread that creates it, later in the keeper. In the greeting both sides send
  * their names and incarnations, and agree on shared memory. After a lost connection the requests without a reply are sent
  * again. */
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 enum { FIRST_PAUSE_MS = 10, MOST_PAUSE_MS = 1000 };
 static const double TRY_SECONDS = 0.5, HELLO_SECONDS = 5;
 
-static strata_status begin_greeting(void *user, const strata_rpc_message *m, const struct iovec **out_parts, int *out_n_parts,
+static strata_status begin_greeting(void *user, const strata_packet *m, const struct iovec **out_parts, int *out_n_parts,
                                     strata_error *err) {
     strata_rpc_greeting *g = user;
     if (m->type == STRATA_FRAME_BEAT) return STRATA_OK;
@@ -26,7 +27,7 @@ static strata_status begin_greeting(void *user, const strata_rpc_message *m, con
     return STRATA_OK;
 }
 
-static strata_status end_greeting(void *user, const strata_rpc_message *m, strata_error *err) {
+static strata_status end_greeting(void *user, const strata_packet *m, strata_error *err) {
     strata_rpc_greeting *g = user;
     char task[STRATA_RPC_TASK_BYTES];
     if (m->type == STRATA_FRAME_BEAT) return STRATA_OK;
@@ -57,46 +58,46 @@ static strata_status wait_greeting(void *user, short events, strata_error *err) 
 }
 
 /* Connects until the deadline and greets, without the lock. On success *out_channel is open. */
-strata_status strata_rpc_client_connect_once(strata_rpc_client *c, double deadline, strata_rpc_channel *out_channel,
+strata_status strata_rpc_client_connect_once(strata_rpc_client *c, double deadline, strata_connection *out_channel,
                                              strata_rpc_greeting *out_greeting, strata_error *err) {
     const strata_hello hello = {.purpose = STRATA_FOR_RPC, .rank = (uint32_t)(c->incarnation % 50)};
     strata_stream stream;
     unsigned char own[STRATA_RPC_HELLO_BYTES];
     STRATA_TRY(strata_socket_connect(c->address, &hello, &c->credentials, deadline, &stream, err));
-    STRATA_TRY(strata_rpc_channel_init(out_channel, stream, err));
+    STRATA_TRY(strata_connection_init(out_channel, stream, err));
     *out_greeting = (strata_rpc_greeting){.client = c, .channel = out_channel, .deadline = deadline + HELLO_SECONDS};
-    const bool shares = c->shared_bytes && !stream.tls && strata_rpc_area_is_near(stream.fd);
-    strata_rpc_area *area = shares ? strata_rpc_area_make(c->shared_bytes) : NULL;
-    const strata_rpc_receiver receiver = {begin_greeting, end_greeting, out_greeting};
+    const bool shares = c->shared_bytes && !stream.tls && strata_area_is_near(stream.fd);
+    strata_area *area = shares ? strata_area_make(c->shared_bytes) : NULL;
+    const strata_packet_receiver receiver = {begin_greeting, end_greeting, out_greeting};
     pthread_mutex_lock(&c->lock);
     const uint64_t next_sequence = c->next_sequence;
     pthread_mutex_unlock(&c->lock);
-    const strata_rpc_message m = {
+    const strata_packet m = {
         .type = STRATA_FRAME_HELLO,
         .sequence = next_sequence,
-        .head_bytes = strata_rpc_hello_encode(c->task, c->incarnation, c->heartbeat, area ? area->name : NULL, own)};
+        .head_bytes = strata_rpc_hello_encode(c->task, c->incarnation, c->heartbeat, area ? area->shared.name : NULL, own)};
     const struct iovec part = {own, m.head_bytes};
-    strata_status status = strata_rpc_channel_send(out_channel, &m, &part, 1, wait_greeting, out_greeting, err);
+    strata_status status = strata_connection_send(out_channel, &m, &part, 1, wait_greeting, out_greeting, err);
     while (!status && !out_greeting->done) {
-        status = strata_rpc_channel_receive(out_channel, &receiver, err);
+        status = strata_connection_receive(out_channel, &receiver, INT_MAX, err);
         if (!status && !out_greeting->done)
-            status = wait_greeting(out_greeting, strata_rpc_channel_events(out_channel, POLLIN), err);
+            status = wait_greeting(out_greeting, strata_connection_events(out_channel, POLLIN), err);
     }
-    if (!status && area && !strcmp(out_greeting->area, area->name))
-        strata_rpc_channel_share(out_channel, strata_rpc_area_hold(area), true);
-    if (area) strata_rpc_area_hide(area);
-    strata_rpc_area_release(area);
-    if (status) strata_rpc_channel_finish(out_channel);
+    if (!status && area && !strcmp(out_greeting->area, area->shared.name))
+        strata_connection_share(out_channel, strata_area_hold(area), true);
+    if (area) strata_shared_hide(&area->shared);
+    strata_area_release(area);
+    if (status) strata_connection_finish(out_channel);
     return status;
 }
 
 /* Moves the channel into the client. Its mutex is created again, since a mutex cannot be moved and no thread uses it yet. */
-void strata_rpc_client_use_channel(strata_rpc_client *c, strata_rpc_channel *channel, const strata_rpc_greeting *g) {
+void strata_rpc_client_use_channel(strata_rpc_client *c, strata_connection *channel, const strata_rpc_greeting *g) {
     pthread_mutex_destroy(&channel->tls);
     c->channel = *channel;
     pthread_mutex_init(&c->channel.tls, NULL);
     c->open = c->connected = true;
-    c->checked_at = strata_clock_seconds();
+    c->pulse.checked_at = strata_clock_seconds();
     c->server_incarnation = g->incarnation;
     c->server_heartbeat = g->heartbeat;
 }
@@ -124,11 +125,11 @@ static void send_again(strata_rpc_client *c) {
 
 /* Tries once to connect. The caller has the lock. Returns the pause before the next attempt in ms; 0: it is connected. */
 int strata_rpc_client_reconnect(strata_rpc_client *c, int pause_ms, uint64_t *random) {
-    strata_rpc_channel channel;
+    strata_connection channel;
     strata_rpc_greeting g = {0};
     strata_error why = {0};
     while (c->has_receiver || c->has_sender) strata_rpc_client_wait_changed(c, strata_clock_seconds() + 1);
-    if (c->open) strata_rpc_channel_finish(&c->channel);
+    if (c->open) strata_connection_finish(&c->channel);
     c->open = false;
     c->receiving = NULL;
     pthread_cond_broadcast(&c->changed);

@@ -7,8 +7,10 @@
 
 #include <pthread.h>
 
-#include "cluster/rpc/channel.h"
+#include "cluster/rpc/hello.h"
 #include "cluster/rpc/rpc.h"
+#include "cluster/wire/connection.h"
+#include "cluster/wire/pulse.h"
 #include "cluster/wire/socket.h"
 
 enum { STRATA_RPC_WAIT_TICK_MS = 100, STRATA_RPC_WHAT_BYTES = 96 };
@@ -47,8 +49,6 @@ struct strata_rpc_client {
     uint64_t incarnation;
     double heartbeat, reconnect_seconds;
     size_t shared_bytes;
-    char *secret;
-    strata_tls *tls;
     strata_credentials credentials;
     pthread_t keeper;
     int wake;
@@ -59,11 +59,11 @@ struct strata_rpc_client {
     bool closing;
     /* connected: the channel can be used. Otherwise the keeper will close it, if it is open, and connect again. */
     bool open, connected;
-    strata_rpc_channel channel;
+    strata_connection channel;
     double server_heartbeat;
     uint64_t server_incarnation;
-    /* When the silence of the server was checked last, and when the process ran again after it had been stopped. */
-    double checked_at, awake_since;
+    /* Checked when the silence of the server is. */
+    strata_pulse pulse;
     /* Since when it is not connected, and why. */
     double broke_at;
     char why[300];
@@ -112,19 +112,19 @@ void strata_rpc_client_send_beat(strata_rpc_client *c);
 /* The first messages of both sides on a new connection. */
 typedef struct strata_rpc_greeting {
     strata_rpc_client *client;
-    strata_rpc_channel *channel;
+    strata_connection *channel;
     struct iovec room;
     unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES];
     bool done, refused;
-    char area[STRATA_RPC_AREA_NAME];
+    char area[STRATA_SHARED_NAME];
     uint64_t incarnation;
     double heartbeat, deadline;
 } strata_rpc_greeting;
 /* Connects until the deadline and greets, without the lock. On success *out_channel is open. */
-strata_status strata_rpc_client_connect_once(strata_rpc_client *c, double deadline, strata_rpc_channel *out_channel,
+strata_status strata_rpc_client_connect_once(strata_rpc_client *c, double deadline, strata_connection *out_channel,
                                              strata_rpc_greeting *out_greeting, strata_error *err);
 /* Moves the channel into the client. */
-void strata_rpc_client_use_channel(strata_rpc_client *c, strata_rpc_channel *channel, const strata_rpc_greeting *g);
+void strata_rpc_client_use_channel(strata_rpc_client *c, strata_connection *channel, const strata_rpc_greeting *g);
 /* Tries once. The lock is held. Returns how long to pause before the next try, in ms; 0: it is connected. */
 int strata_rpc_client_reconnect(strata_rpc_client *c, int pause_ms, uint64_t *random);
 

@@ -104,7 +104,7 @@ static void receive_until_done(strata_rpc_client *c, const strata_rpc_request *r
         if (left <= 0) break;
         pthread_mutex_unlock(&c->lock);
         const int ms = left * 1000 < STRATA_RPC_WAIT_TICK_MS ? (int)(left * 1000) + 1 : STRATA_RPC_WAIT_TICK_MS;
-        strata_rpc_channel_wait(&c->channel, strata_rpc_channel_events(&c->channel, POLLIN), ms, true);
+        strata_connection_wait(&c->channel, strata_connection_events(&c->channel, POLLIN), ms, true);
         pthread_mutex_lock(&c->lock);
     }
     strata_rpc_client_leave_receiver(c);
@@ -138,8 +138,8 @@ static strata_status finish(strata_rpc_client *c, strata_rpc_request *r, strata_
 
 void strata_rpc_answer_release(strata_rpc_answer *answer) {
     if (!answer->lent) return;
-    strata_rpc_block_return((unsigned char *)(uintptr_t)answer->lent, answer->lent_head);
-    strata_rpc_area_release(answer->lender);
+    strata_block_return((unsigned char *)(uintptr_t)answer->lent, answer->lent_head);
+    strata_area_release(answer->lender);
     answer->lent = NULL;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The client's two roles: the sender sends requests, the receiver receives replies for all of them. */
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ static strata_rpc_request *find(strata_rpc_client *c, uint64_t sequence) {
 }
 
 /* Sets the memory to which the reply to a request is written. */
-static strata_status place(strata_rpc_request *r, const strata_rpc_message *m, strata_error *err) {
+static strata_status place(strata_rpc_request *r, const strata_packet *m, strata_error *err) {
     strata_rpc_answer *a = r->answer;
     size_t room = 0;
     r->n_rooms = 0;
@@ -49,7 +50,7 @@ static strata_status place(strata_rpc_request *r, const strata_rpc_message *m, s
     return STRATA_OK;
 }
 
-static strata_status begin_message(void *user, const strata_rpc_message *m, const struct iovec **out_parts, int *out_n_parts,
+static strata_status begin_message(void *user, const strata_packet *m, const struct iovec **out_parts, int *out_n_parts,
                                    strata_error *err) {
     strata_rpc_client *c = user;
     strata_status status = STRATA_OK;
@@ -68,7 +69,7 @@ static strata_status begin_message(void *user, const strata_rpc_message *m, cons
 }
 
 /* Handles a reply that was received completely. */
-static void finish_request(strata_rpc_client *c, strata_rpc_request *r, const strata_rpc_message *m) {
+static void finish_request(strata_rpc_client *c, strata_rpc_request *r, const strata_packet *m) {
     strata_rpc_answer *a = r->answer;
     if (m->status) {
         strata_fail(&r->error, m->status, "%s at %s: %s: %.*s", c->server, c->address, r->what, (int)m->head_bytes, r->text);
@@ -88,7 +89,7 @@ static void finish_request(strata_rpc_client *c, strata_rpc_request *r, const st
     strata_rpc_client_unlink_request(c, r);
 }
 
-static strata_status end_message(void *user, const strata_rpc_message *m, strata_error *err) {
+static strata_status end_message(void *user, const strata_packet *m, strata_error *err) {
     strata_rpc_client *c = user;
     (void)err;
     if (m->type == STRATA_FRAME_BEAT) return STRATA_OK;
@@ -97,7 +98,7 @@ static strata_status end_message(void *user, const strata_rpc_message *m, strata
     c->receiving = NULL;
     if (r && r->lends) {
         r->answer->lent = m->view;
-        r->answer->lender = strata_rpc_area_hold(c->channel.area);
+        r->answer->lender = strata_area_hold(c->channel.area);
         r->answer->lent_head = m->head_bytes;
         c->channel.kept = true;
     }
@@ -112,9 +113,9 @@ static strata_status end_message(void *user, const strata_rpc_message *m, strata
 
 /* Receives what has arrived. The caller is the receiver and does not have the lock, which this takes at the end. */
 void strata_rpc_client_receive(strata_rpc_client *c) {
-    const strata_rpc_receiver receiver = {begin_message, end_message, c};
+    const strata_packet_receiver receiver = {begin_message, end_message, c};
     strata_error why; /* set if the status is not OK */
-    const strata_status status = strata_rpc_channel_receive(&c->channel, &receiver, &why);
+    const strata_status status = strata_connection_receive(&c->channel, &receiver, INT_MAX, &why);
     pthread_mutex_lock(&c->lock);
     if (status) strata_rpc_client_break_link(c, why.message);
 }
@@ -146,7 +147,7 @@ static strata_status wait_ready(void *user, short events, strata_error *err) {
     pthread_mutex_lock(&c->lock);
     if (!c->has_receiver) events |= POLLIN;
     pthread_mutex_unlock(&c->lock);
-    const short possible = strata_rpc_channel_wait(&c->channel, events, STRATA_RPC_WAIT_TICK_MS, false);
+    const short possible = strata_connection_wait(&c->channel, events, STRATA_RPC_WAIT_TICK_MS, false);
     pthread_mutex_lock(&c->lock);
     if ((possible & POLLIN) && c->connected && !c->has_receiver) {
         strata_rpc_client_take_receiver(c, NULL);
@@ -167,18 +168,18 @@ static strata_status wait_ready(void *user, short events, strata_error *err) {
 /* Sends a request. The caller is the sender and has the lock, which is released meanwhile. */
 void strata_rpc_client_send_request(strata_rpc_client *c, strata_rpc_request *r, double deadline) {
     sending s = {c, deadline};
-    const strata_rpc_message m = {.type = STRATA_FRAME_ASK,
-                                  .method = r->method,
-                                  .sequence = r->sequence,
-                                  .n_unanswered = (uint32_t)(r->sequence - c->first->sequence),
-                                  .head_bytes = r->head_bytes,
-                                  .body_bytes = r->body_bytes};
+    const strata_packet m = {.type = STRATA_FRAME_ASK,
+                             .target = r->method,
+                             .sequence = r->sequence,
+                             .n_unanswered = (uint32_t)(r->sequence - c->first->sequence),
+                             .head_bytes = r->head_bytes,
+                             .body_bytes = r->body_bytes};
     strata_error why; /* set if the status is not OK */
     r->was_sent = true;
     r->sent_to = c->server_incarnation;
     c->sending = r;
     pthread_mutex_unlock(&c->lock);
-    const strata_status status = strata_rpc_channel_send(&c->channel, &m, r->parts, r->n_parts, wait_ready, &s, &why);
+    const strata_status status = strata_connection_send(&c->channel, &m, r->parts, r->n_parts, wait_ready, &s, &why);
     pthread_mutex_lock(&c->lock);
     c->sending = NULL;
     if (r->done) pthread_cond_broadcast(&c->changed); /* its reply had arrived, but its memory was still in use */
@@ -193,13 +194,13 @@ void strata_rpc_client_leave_sender(strata_rpc_client *c) {
 /* Sends a heartbeat if nothing else was sent. The caller has the lock. */
 void strata_rpc_client_send_beat(strata_rpc_client *c) {
     const uint64_t next = c->next_sequence;
-    const strata_rpc_message beat = {
+    const strata_packet beat = {
         .type = STRATA_FRAME_BEAT, .sequence = next, .n_unanswered = (uint32_t)(c->first ? next - c->first->sequence : 0)};
     sending s = {c, strata_clock_seconds() + c->heartbeat};
     strata_error why = {0};
     c->has_sender = true;
     pthread_mutex_unlock(&c->lock);
-    const strata_status status = strata_rpc_channel_send(&c->channel, &beat, NULL, 0, wait_ready, &s, &why);
+    const strata_status status = strata_connection_send(&c->channel, &beat, NULL, 0, wait_ready, &s, &why);
     pthread_mutex_lock(&c->lock);
     if (status) strata_rpc_client_break_link(c, why.message);
     strata_rpc_client_leave_sender(c);

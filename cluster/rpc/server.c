@@ -27,9 +27,8 @@
 enum {
     MOST_PEERS = 1024, /* the default */
     MOST_UNKNOWN = 64, /* connections that have not sent their greeting */
-    MISSED_BEATS = 5,  /* a peer that is silent for so many heartbeats is lost */
 };
-static const double HELLO_SECONDS = 5, HEARTBEAT_SECONDS = 1, TICK_SECONDS = 0.1;
+static const double HELLO_SECONDS = 5, TICK_SECONDS = 0.1;
 static const uint64_t MOST_BODY_BYTES = (uint64_t)4 << 30;
 
 uint64_t strata_rpc_incarnation(void) {
@@ -82,7 +81,7 @@ void strata_rpc_connection_end_locked(strata_rpc_connection *c, const char *why)
     if (atomic_load(&c->ended)) return;
     snprintf(c->why, sizeof c->why, "%.255s", why);
     atomic_store(&c->ended, true);
-    strata_rpc_channel_shut(&c->channel, atomic_load(&c->server->stopping)); /* a handler that has finished may still reply */
+    strata_connection_shut(&c->channel, atomic_load(&c->server->stopping)); /* a handler that has finished may still reply */
     pthread_cond_broadcast(&c->server->changed);
     strata_rpc_server_wake_monitor(c->server);
 }
@@ -103,7 +102,7 @@ bool strata_rpc_call_ended(const strata_rpc_call *call) {
 /* ---- the monitor ---- */
 
 static void free_connection(strata_rpc_connection *c) {
-    strata_rpc_channel_finish(&c->channel);
+    strata_connection_finish(&c->channel);
     pthread_mutex_destroy(&c->sending);
     free(c->head);
     free(c->reply_head);
@@ -127,7 +126,7 @@ static void make_room(strata_rpc_server *s) {
 static void begin_connection(strata_rpc_server *s, int fd) {
     make_room(s);
     strata_rpc_connection *c = calloc(1, sizeof *c);
-    if (!c || strata_rpc_channel_init(&c->channel, (strata_stream){.fd = fd}, NULL)) {
+    if (!c || strata_connection_init(&c->channel, (strata_stream){.fd = fd}, NULL)) {
         if (!c) close(fd);
         free(c);
         return;
@@ -151,28 +150,29 @@ static void begin_connection(strata_rpc_server *s, int fd) {
 /* The wait function for a message that must not block. */
 static strata_status refuse_to_wait(void *user, short events, strata_error *err) {
     (void)user, (void)events;
-    return strata_fail(err, STRATA_UNAVAILABLE, "the socket is full");
+    return strata_fail(err, STRATA_TIMEOUT, "the socket is full");
 }
 
 static void send_beat(strata_rpc_connection *c, double now) {
-    static const strata_rpc_message beat = {.type = STRATA_FRAME_BEAT};
+    static const strata_packet beat = {.type = STRATA_FRAME_BEAT};
     if (now - atomic_load(&c->channel.sent) < c->server->heartbeat || pthread_mutex_trylock(&c->sending)) return;
-    /* sent only if all before was received, so that it does not block; unsent bytes serve as a heartbeat, too */
-    if (!strata_rpc_channel_unsent(&c->channel))
-        if (strata_rpc_channel_send(&c->channel, &beat, NULL, 0, refuse_to_wait, c, NULL))
-            strata_rpc_connection_end(c, "a sign of life could not be sent");
+    /* Sent only if all before was received, so that it does not block; unsent bytes serve as a heartbeat, too. If the peer has
+     * closed the connection, the thread that receives sees that itself, after what the peer had sent before. */
+    if (!strata_connection_unsent(&c->channel) &&
+        strata_connection_send(&c->channel, &beat, NULL, 0, refuse_to_wait, c, NULL) == STRATA_TIMEOUT)
+        strata_rpc_connection_end(c, "a sign of life could not be sent");
     pthread_mutex_unlock(&c->sending);
 }
 
 /* Ends the connection of a peer that has been silent for too long. */
 static void watch(strata_rpc_connection *c, double now) {
     const strata_rpc_activity does = (strata_rpc_activity)atomic_load(&c->activity);
-    const double limit = MISSED_BEATS * atomic_load(&c->heartbeat);
+    const double limit = strata_pulse_limit(atomic_load(&c->heartbeat), c->server->heartbeat);
     char why[128];
     if (atomic_load(&c->ended) || does == STRATA_RPC_FINISHED) return;
     if (does == STRATA_RPC_GREETING) {
-        if (c->since < c->server->awake_since) c->since = c->server->awake_since;
-        if (now - c->since > HELLO_SECONDS) strata_rpc_connection_end(c, "it did not say who it is");
+        if (strata_pulse_is_lost(&c->server->pulse, now, c->since, HELLO_SECONDS))
+            strata_rpc_connection_end(c, "it did not say who it is");
         return;
     }
     if (does == STRATA_RPC_HANDLING) {
@@ -180,7 +180,7 @@ static void watch(strata_rpc_connection *c, double now) {
          * time that this thread never sees it. */
         bool full = false;
         const double received = atomic_load(&c->channel.received);
-        const size_t unread = strata_rpc_channel_unread(&c->channel, &full);
+        const size_t unread = strata_connection_unread(&c->channel, &full);
         if (received > c->heard) c->heard = received;
         if (full || unread != c->unread) c->heard = now;
         c->unread = unread;
@@ -188,8 +188,7 @@ static void watch(strata_rpc_connection *c, double now) {
         c->heard = atomic_load(does == STRATA_RPC_SENDING ? &c->channel.sent : &c->channel.received);
         c->unread = SIZE_MAX;
     }
-    if (c->heard < c->server->awake_since) c->heard = c->server->awake_since;
-    if (now - c->heard > limit) {
+    if (strata_pulse_is_lost(&c->server->pulse, now, c->heard, limit)) {
         strata_format(why, sizeof why,
                       does == STRATA_RPC_SENDING ? "it took nothing of a reply for %.3g s" : "no sign of life for %.3g s",
                       limit);
@@ -231,7 +230,7 @@ static int list_sources(strata_rpc_server *s, struct pollfd **fds, int *room) {
     (*fds)[n++] = (struct pollfd){.fd = s->listener, .events = POLLIN};
     for (strata_rpc_connection *c = s->connections; c && n < *room; c = c->next)
         if (!atomic_load(&c->ended) &&
-            (atomic_load(&c->activity) == STRATA_RPC_HANDLING || strata_rpc_channel_needs_poll(&c->channel)))
+            (atomic_load(&c->activity) == STRATA_RPC_HANDLING || strata_connection_needs_poll(&c->channel)))
             (*fds)[n++] = (struct pollfd){.fd = c->channel.stream.fd, .events = POLLRDHUP};
     return n;
 }
@@ -241,14 +240,14 @@ static void note_end(strata_rpc_connection *c) {
     if (atomic_load(&c->activity) == STRATA_RPC_HANDLING)
         strata_rpc_connection_end(c, "its connection closed");
     else
-        strata_rpc_channel_note_end(&c->channel);
+        strata_connection_note_end(&c->channel);
 }
 
 static void *run_monitor(void *user) {
     strata_rpc_server *s = user;
     struct pollfd *fds = NULL;
     int room = 0;
-    double last = strata_clock_seconds();
+    s->pulse.checked_at = strata_clock_seconds();
     const double tick = s->heartbeat / 4 < TICK_SECONDS ? s->heartbeat / 4 : TICK_SECONDS;
     while (!atomic_load(&s->stopping)) {
         uint64_t count;
@@ -259,8 +258,7 @@ static void *run_monitor(void *user) {
             for (strata_rpc_connection *c = fds[i].revents ? s->connections : NULL; c; c = c->next)
                 if (c->channel.stream.fd == fds[i].fd) note_end(c);
         const double now = strata_clock_seconds();
-        if (now - last > 2 * s->heartbeat) s->awake_since = now;
-        last = now;
+        strata_pulse_check(&s->pulse, now, 2 * s->heartbeat);
         for (strata_rpc_connection *c = s->connections; c; c = c->next) watch(c, now);
         reap(s);
         for (int fd; n && fds[1].revents && (fd = accept4(s->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
@@ -282,33 +280,19 @@ static void *run_monitor(void *user) {
 
 static strata_status check_options(const strata_rpc_server_options *opts, strata_error *err) {
     const char *problem = strata_rpc_task_problem(opts->task);
-    const strata_communicator_options *cluster = opts->cluster;
     if (problem) return strata_fail(err, STRATA_INVALID, "a server's task name %s", problem);
     if (!opts->handler) return strata_fail(err, STRATA_INVALID, "%s has no handler for requests", opts->task);
     if (opts->most_peers < 0)
         return strata_fail(err, STRATA_INVALID, "most_peers is %d; it must be at least 0", opts->most_peers);
-    if (cluster && cluster->secret_bytes && !cluster->secret)
-        return strata_fail(err, STRATA_INVALID, "secret_bytes is %zu without a secret", cluster->secret_bytes);
-    if (cluster && (!(cluster->heartbeat_seconds >= 0) || !(cluster->connect_seconds >= 0)))
-        return strata_fail(err, STRATA_INVALID, "heartbeat_seconds is %g and connect_seconds %g; they must be at least 0",
-                           cluster->heartbeat_seconds, cluster->connect_seconds);
     return STRATA_OK;
 }
 
 static strata_status start_listening(strata_rpc_server *s, const strata_rpc_server_options *opts,
                                      const strata_communicator_options *cluster, strata_error *err) {
     char host[256], port[8];
-    bool beyond = false;
     STRATA_TRY(strata_address_split(opts->address, host, port, err));
-    if (cluster->interface) STRATA_TRY(strata_interface_address(cluster->interface, host, err));
-    const strata_listen where = cluster->secret_bytes || cluster->insecure ? STRATA_LISTEN_NAME : STRATA_LISTEN_SERVICE;
-    STRATA_TRY(
-        strata_socket_listen(host, port, where, strata_clock_seconds() + cluster->connect_seconds, &s->listener, &beyond, err));
-    if (beyond && !cluster->secret_bytes && !cluster->insecure)
-        return strata_fail(err, STRATA_INVALID,
-                           "%s would listen on %s without a secret: anyone who reaches it could take part. Give all tasks a "
-                           "secret (STRATA_SECRET), or say that it is insecure on purpose (--insecure)",
-                           s->task, host);
+    const double deadline = strata_clock_seconds() + cluster->connect_seconds;
+    STRATA_TRY(strata_socket_listen(cluster, host, port, STRATA_LISTEN_NAME, deadline, &s->listener, err));
     strata_socket_address(s->listener, true, s->address);
     return STRATA_OK;
 }
@@ -320,21 +304,15 @@ strata_status strata_rpc_server_create(const strata_rpc_server_options *opts, st
     *out_server = NULL;
     STRATA_TRY(check_options(opts, err));
     strata_rpc_server *s = calloc(1, sizeof *s);
-    if (s) s->secret = malloc(cluster->secret_bytes + 1);
-    if (!s || !s->secret) {
-        free(s);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a server");
-    }
+    if (!s) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a server");
     strcpy(s->task, opts->task);
-    if (cluster->secret_bytes) memcpy(s->secret, cluster->secret, cluster->secret_bytes);
-    s->credentials = (strata_credentials){s->secret, cluster->secret_bytes, NULL};
     s->incarnation = opts->incarnation ? opts->incarnation : strata_rpc_incarnation();
     s->most_peers = opts->most_peers ? opts->most_peers : MOST_PEERS;
     s->most_body_bytes = opts->most_body_bytes ? opts->most_body_bytes : MOST_BODY_BYTES;
     s->handler = opts->handler;
     s->on_peer = opts->on_peer;
     s->user = opts->user;
-    s->heartbeat = cluster->heartbeat_seconds > 0 ? cluster->heartbeat_seconds : HEARTBEAT_SECONDS;
+    s->heartbeat = cluster->heartbeat_seconds > 0 ? cluster->heartbeat_seconds : STRATA_HEARTBEAT_SECONDS;
     s->listener = -1;
     s->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     pthread_mutex_init(&s->lock, NULL);
@@ -342,8 +320,7 @@ strata_status strata_rpc_server_create(const strata_rpc_server_options *opts, st
     strata_status status = STRATA_OK;
     if (s->wake < 0)
         status = strata_fail(err, STRATA_UNAVAILABLE, "no descriptor for %s: %s", s->task, strata_errno_text(errno));
-    if (!status) status = strata_tls_create(cluster, &s->tls, err);
-    s->credentials.tls = s->tls;
+    if (!status) status = strata_credentials_init(&s->credentials, cluster, err);
     if (!status) status = start_listening(s, opts, cluster, err);
     if (!status) {
         s->has_monitor = !pthread_create(&s->monitor, NULL, run_monitor, s);
@@ -375,9 +352,8 @@ void strata_rpc_server_destroy(strata_rpc_server *s) {
     }
     if (s->listener >= 0) close(s->listener);
     if (s->wake >= 0) close(s->wake);
-    strata_tls_destroy(s->tls);
+    strata_credentials_finish(&s->credentials);
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
-    free(s->secret);
     free(s);
 }

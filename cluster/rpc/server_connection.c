@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A connection's thread: it does the handshake, and then receives messages until the connection ends. */
-#include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cluster/rpc/server_parts.h"
-#include "cluster/wire/handshake.h"
 #include "cluster/wire/socket.h"
 #include "core/base/clock.h"
 
@@ -15,10 +14,9 @@ enum {
     ALIGNMENT = 64,
     MOST_IDLE_BODY = 1 << 20, /* memory for bodies is reduced to so many bytes if no more was needed for MOST_IDLE requests */
     MOST_IDLE = 256,
-    TLS_HANDSHAKE = 0x16, /* the first byte of a side that begins TLS */
 };
 
-static strata_status begin_message(void *user, const strata_rpc_message *m, const struct iovec **out_parts, int *out_n_parts,
+static strata_status begin_message(void *user, const strata_packet *m, const struct iovec **out_parts, int *out_n_parts,
                                    strata_error *err) {
     strata_rpc_connection *c = user;
     const bool known = c->session != NULL;
@@ -48,7 +46,7 @@ static strata_status begin_message(void *user, const strata_rpc_message *m, cons
     return STRATA_OK;
 }
 
-static strata_status end_message(void *user, const strata_rpc_message *m, strata_error *err) {
+static strata_status end_message(void *user, const strata_packet *m, strata_error *err) {
     strata_rpc_connection *c = user;
     strata_status status = STRATA_OK;
     if (m->type == STRATA_FRAME_LEAVE) {
@@ -73,72 +71,39 @@ static strata_status end_message(void *user, const strata_rpc_message *m, strata
     return status;
 }
 
-/* Waits for bytes of the peer, or until the connection is shut. */
-static bool wait_for_bytes(strata_rpc_connection *c, bool out) {
-    strata_rpc_channel_wait(&c->channel, strata_rpc_channel_events(&c->channel, out ? POLLOUT : POLLIN), -1, !out);
+/* Waits until the connection is ready, or shut. */
+static bool wait_ready(strata_rpc_connection *c, short events) {
+    strata_connection_wait(&c->channel, events, -1, events == POLLIN);
     return !atomic_load(&c->ended);
 }
 
-/* n bytes of the handshake, in or out. */
-static bool move(strata_rpc_connection *c, unsigned char *bytes, size_t n, bool out, strata_error *why) {
-    for (size_t done = 0; done < n;) {
-        const struct iovec rest = {bytes + done, n - done};
-        const ssize_t moved =
-            out ? strata_stream_send(&c->channel.stream, &rest, 1) : strata_stream_recv(&c->channel.stream, &rest, 1);
-        if (moved > 0) {
-            done += (size_t)moved;
-        } else if (moved < 0 && (errno == EAGAIN || errno == EINTR)) {
-            if (!wait_for_bytes(c, out)) return false;
-        } else {
-            if (moved < 0 && errno == EPROTO)
-                strata_fail(why, STRATA_UNAVAILABLE, "%s", strata_stream_problem(&c->channel.stream, EPROTO));
-            return false;
-        }
-    }
-    return true;
-}
-
 /* The server's side of the handshake; nothing else is read before. */
-static bool shake_hands(strata_rpc_connection *c, strata_error *why) {
-    const strata_credentials *own = &c->server->credentials;
-    unsigned char in[STRATA_HANDSHAKE_BYTES], out[STRATA_HANDSHAKE_BYTES];
-    strata_handshake h;
-    size_t n_out = 0;
-    if (own->tls && strata_tls_begin(own->tls, &c->channel.stream, NULL, why)) return false;
-    if (strata_handshake_begin(&h, NULL, own->secret, own->secret_bytes, out, &n_out, why)) return false;
-    while (!h.done) {
-        if (!move(c, in, h.wanted, false, why)) return false;
-        if (strata_handshake_step(&h, in, out, &n_out, why)) {
-            if (!own->tls && in[0] == TLS_HANDSHAKE) {
-                strata_fail(why, STRATA_UNAVAILABLE, "it uses TLS and %s does not: all tasks must", c->server->task);
-                memcpy(out, strata_tls_alert, STRATA_TLS_ALERT_BYTES);
-                move(c, out, STRATA_TLS_ALERT_BYTES, true, NULL);
-            }
-            return false;
-        }
-        if (!move(c, out, n_out, true, why)) return false;
+static strata_status shake_hands(strata_rpc_connection *c, strata_error *why) {
+    strata_shaking s;
+    short events = POLLIN;
+    strata_stream *stream = &c->channel.stream;
+    STRATA_TRY(strata_shaking_begin(&s, stream, NULL, NULL, &c->server->credentials, why));
+    for (;;) {
+        STRATA_TRY(strata_shaking_continue(&s, stream, &events, why));
+        if (!events) break;
+        if (!wait_ready(c, events)) return strata_fail(why, STRATA_PEER_LOST, "%s", c->why);
     }
-    if (h.hello.purpose == STRATA_FOR_RPC) return true;
-    strata_fail(why, STRATA_UNAVAILABLE, "it takes %s for the store of a job", c->server->task);
-    return false;
+    if (s.handshake.hello.purpose == STRATA_FOR_RPC) return STRATA_OK;
+    return strata_fail(why, STRATA_UNAVAILABLE, "it takes %s for the store of a job", c->server->task);
 }
 
 void *strata_rpc_connection_run(void *user) {
     strata_rpc_connection *c = user;
-    const strata_rpc_receiver receiver = {begin_message, end_message, c};
+    const strata_packet_receiver receiver = {begin_message, end_message, c};
     strata_error why = {0};
-    strata_status status = STRATA_OK;
-    if (!shake_hands(c, &why)) {
-        if (why.status != STRATA_DATA)
-            strata_rpc_server_count_refused(c->server, c->from,
-                                            *why.message ? why.message : "it did not complete the handshake");
-        status = STRATA_UNAVAILABLE;
-    } else {
-        strata_socket_prepare(c->channel.stream.fd);
-    }
+    strata_status status = shake_hands(c, &why);
+    if (status && status != STRATA_DATA)
+        strata_rpc_server_count_refused(c->server, c->from,
+                                        status == STRATA_PEER_LOST ? "it did not complete the handshake" : why.message);
+    if (!status) strata_socket_prepare(c->channel.stream.fd);
     while (!status) {
-        status = strata_rpc_channel_receive(&c->channel, &receiver, &why);
-        if (!status && !wait_for_bytes(c, false)) status = STRATA_UNAVAILABLE;
+        status = strata_connection_receive(&c->channel, &receiver, INT_MAX, &why);
+        if (!status && !wait_ready(c, strata_connection_events(&c->channel, POLLIN))) status = STRATA_UNAVAILABLE;
     }
     strata_rpc_connection_end(c, why.message);
     strata_rpc_connection_report_end(c);

@@ -9,8 +9,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "cluster/rpc/channel.h"
+#include "cluster/rpc/hello.h"
 #include "cluster/rpc/rpc.h"
+#include "cluster/wire/connection.h"
+#include "cluster/wire/pulse.h"
 #include "cluster/wire/socket.h"
 
 /* A stored reply, which the client may request again. */
@@ -62,7 +64,7 @@ typedef struct strata_rpc_connection {
     struct strata_rpc_connection *next;
     strata_rpc_server *server;
     pthread_t thread;
-    strata_rpc_channel channel;
+    strata_connection channel;
     char from[STRATA_ADDRESS_BYTES];
     /* When it was accepted. */
     double since;
@@ -107,8 +109,6 @@ struct strata_rpc_server {
     void *user;
     double heartbeat;
     char address[STRATA_ADDRESS_BYTES];
-    char *secret;
-    strata_tls *tls;
     strata_credentials credentials;
     int listener, wake;
     pthread_t monitor;
@@ -128,10 +128,9 @@ struct strata_rpc_server {
         char last[256];
     } refused;
 
-    /* Used only by the monitor's thread. awake_since: when the process ran again after it had been stopped for longer than two
-     * heartbeats. Peers had no chance to be heard before that. */
+    /* Used only by the monitor's thread. */
     strata_rpc_connection *connections;
-    double awake_since;
+    strata_pulse pulse;
 };
 
 /* ---- server.c ---- */
@@ -153,18 +152,18 @@ void *strata_rpc_connection_run(void *user);
 /* ---- server_session.c ---- */
 
 /* Handles the peer's greeting. */
-strata_status strata_rpc_connection_greet(strata_rpc_connection *c, const strata_rpc_message *m, strata_error *err);
+strata_status strata_rpc_connection_greet(strata_rpc_connection *c, const strata_packet *m, strata_error *err);
 void strata_rpc_connection_leave_session(strata_rpc_connection *c);
 
 /* ---- server_replies.c ---- */
 
 /* area: NULL, or the memory that is shared from the next message on, which the channel takes. */
-strata_status strata_rpc_connection_send(strata_rpc_connection *c, const strata_rpc_message *m, const struct iovec *parts,
-                                         int n_parts, strata_rpc_area *area, strata_error *err);
+strata_status strata_rpc_connection_send(strata_rpc_connection *c, const strata_packet *m, const struct iovec *parts,
+                                         int n_parts, strata_area *area, strata_error *err);
 /* Handles a request: executes it if it was not executed before, and replies. */
-strata_status strata_rpc_connection_answer(strata_rpc_connection *c, const strata_rpc_message *m, strata_error *err);
+strata_status strata_rpc_connection_answer(strata_rpc_connection *c, const strata_packet *m, strata_error *err);
 /* Frees stored replies that the client has received. */
-void strata_rpc_session_forget(strata_rpc_session *s, const strata_rpc_message *m);
+void strata_rpc_session_forget(strata_rpc_session *s, const strata_packet *m);
 void strata_rpc_session_drop_replies(strata_rpc_session *s);
 
 #endif

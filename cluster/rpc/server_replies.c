@@ -15,17 +15,17 @@ enum { KEPT = 2 * STRATA_RPC_WINDOW }; /* the most stored replies of a session *
 
 static strata_status wait_ready(void *user, short events, strata_error *err) {
     strata_rpc_connection *c = user;
-    strata_rpc_channel_wait(&c->channel, events, -1, false); /* the monitor shuts the connection of a peer that does not read */
+    strata_connection_wait(&c->channel, events, -1, false); /* the monitor shuts the connection of a peer that does not read */
     return atomic_load(&c->ended) ? strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why) : STRATA_OK;
 }
 
-strata_status strata_rpc_connection_send(strata_rpc_connection *c, const strata_rpc_message *m, const struct iovec *parts,
-                                         int n_parts, strata_rpc_area *area, strata_error *err) {
+strata_status strata_rpc_connection_send(strata_rpc_connection *c, const strata_packet *m, const struct iovec *parts,
+                                         int n_parts, strata_area *area, strata_error *err) {
     pthread_mutex_lock(&c->sending);
     atomic_store(&c->channel.sent, strata_clock_coarse_seconds()); /* progress is measured from now on */
     atomic_store(&c->activity, STRATA_RPC_SENDING);
-    const strata_status status = strata_rpc_channel_send(&c->channel, m, parts, n_parts, wait_ready, c, err);
-    if (area) strata_rpc_channel_share(&c->channel, area, false);
+    const strata_status status = strata_connection_send(&c->channel, m, parts, n_parts, wait_ready, c, err);
+    if (area) strata_connection_share(&c->channel, area, false);
     pthread_mutex_unlock(&c->sending);
     return status;
 }
@@ -74,7 +74,7 @@ static strata_status send_reply(strata_rpc_connection *c, uint64_t sequence, str
                                 size_t head_bytes, const strata_rpc_piece *body, int n_body, strata_error *err) {
     struct iovec few[9], *parts = n_body < 9 ? few : malloc(((size_t)n_body + 1) * sizeof *parts);
     if (!parts) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory to send a reply of %d pieces", n_body);
-    strata_rpc_message m = {.type = STRATA_FRAME_ANSWER, .status = result, .sequence = sequence, .head_bytes = head_bytes};
+    strata_packet m = {.type = STRATA_FRAME_ANSWER, .status = result, .sequence = sequence, .head_bytes = head_bytes};
     parts[0] = (struct iovec){head, head_bytes};
     for (int i = 0; i < n_body; i++) {
         parts[i + 1] = (struct iovec){(void *)(uintptr_t)body[i].data, body[i].bytes};
@@ -90,7 +90,7 @@ static strata_status send_reply(strata_rpc_connection *c, uint64_t sequence, str
 void *strata_rpc_reply_room(const strata_rpc_call *call, size_t bytes) {
     strata_rpc_connection *c = (strata_rpc_connection *)(uintptr_t)call->connection;
     pthread_mutex_lock(&c->sending);
-    void *room = strata_rpc_channel_reserve(&c->channel, bytes);
+    void *room = strata_connection_reserve(&c->channel, bytes);
     pthread_mutex_unlock(&c->sending);
     return room;
 }
@@ -100,17 +100,17 @@ void *strata_rpc_reply_room(const strata_rpc_call *call, size_t bytes) {
 static void drop_room(strata_rpc_connection *c) {
     if (!c->channel.reserved) return;
     pthread_mutex_lock(&c->sending);
-    strata_rpc_channel_unreserve(&c->channel);
+    strata_connection_unreserve(&c->channel);
     pthread_mutex_unlock(&c->sending);
 }
 
 /* Runs the handler and sends its reply. */
-static strata_status execute(strata_rpc_connection *c, const strata_rpc_message *m, strata_error *err) {
+static strata_status execute(strata_rpc_connection *c, const strata_packet *m, strata_error *err) {
     strata_rpc_server *s = c->server;
     const strata_rpc_call call = {.task = c->session->task,
                                   .incarnation = c->incarnation,
                                   .sequence = m->sequence,
-                                  .method = m->method,
+                                  .method = m->target,
                                   .head = c->head,
                                   .head_bytes = m->head_bytes,
                                   .body = m->view ? m->view : c->body,
@@ -144,12 +144,12 @@ static strata_status execute(strata_rpc_connection *c, const strata_rpc_message 
 }
 
 /* Frees stored replies that the client has received. */
-void strata_rpc_session_forget(strata_rpc_session *s, const strata_rpc_message *m) {
+void strata_rpc_session_forget(strata_rpc_session *s, const strata_packet *m) {
     while (s->first && m->n_unanswered <= m->sequence && s->first->sequence < m->sequence - m->n_unanswered) drop_first(s);
 }
 
 /* Handles a request: executes it if it was not executed before. */
-strata_status strata_rpc_connection_answer(strata_rpc_connection *c, const strata_rpc_message *m, strata_error *err) {
+strata_status strata_rpc_connection_answer(strata_rpc_connection *c, const strata_packet *m, strata_error *err) {
     static const char lost[] = "the server executed this request but had no memory to keep its reply";
     strata_rpc_session *s = c->session;
     if (m->n_unanswered > m->sequence || m->n_unanswered > KEPT)

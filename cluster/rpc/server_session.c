@@ -123,22 +123,22 @@ void strata_rpc_connection_leave_session(strata_rpc_connection *c) {
 }
 
 /* Handles the peer's greeting. */
-strata_status strata_rpc_connection_greet(strata_rpc_connection *c, const strata_rpc_message *m, strata_error *err) {
+strata_status strata_rpc_connection_greet(strata_rpc_connection *c, const strata_packet *m, strata_error *err) {
     strata_rpc_server *s = c->server;
     char task[STRATA_RPC_TASK_BYTES];
     uint64_t incarnation;
     double heartbeat;
     unsigned char own[STRATA_RPC_HELLO_BYTES];
-    char name[STRATA_RPC_AREA_NAME];
+    char name[STRATA_SHARED_NAME];
     STRATA_TRY(strata_rpc_hello_decode(c->head, m->head_bytes, task, sizeof task, &incarnation, &heartbeat, name, err));
     atomic_store(&c->heartbeat, heartbeat > s->heartbeat ? heartbeat : s->heartbeat);
     atomic_store(&c->activity, STRATA_RPC_HANDLING);
     strata_error why = {0};
     const strata_status refused = take_session(c, task, incarnation, !m->sequence, &why);
-    strata_rpc_area *area = refused || !*name || c->channel.stream.tls ? NULL : strata_rpc_area_open(name);
+    strata_area *area = refused || !*name || c->channel.stream.tls ? NULL : strata_area_open(name);
     const size_t n = refused ? strnlen(why.message, sizeof why.message)
                              : strata_rpc_hello_encode(s->task, s->incarnation, s->heartbeat, area ? name : NULL, own);
-    const strata_rpc_message reply = {.type = STRATA_FRAME_HELLO, .status = refused, .head_bytes = n};
+    const strata_packet reply = {.type = STRATA_FRAME_HELLO, .status = refused, .head_bytes = n};
     const struct iovec part = {refused ? (void *)why.message : own, n};
     if (!refused) {
         if (s->on_peer) s->on_peer(s->user, STRATA_RPC_CONNECTED, task, incarnation, "");

@@ -18,7 +18,6 @@
 #include "core/base/clock.h"
 
 static const double HANDSHAKE_SECONDS = 5;
-enum { TLS_HANDSHAKE = 0x16 /* the first byte of a side that begins TLS */ };
 
 static void drop(strata_loop *loop, strata_pending *pending, bool close_it) {
     strata_pending **at = &loop->pending;
@@ -27,12 +26,6 @@ static void drop(strata_loop *loop, strata_pending *pending, bool close_it) {
     loop->n_pending--;
     if (close_it) strata_stream_close(&pending->stream);
     free(pending);
-}
-
-/* Sends a few bytes on a new connection, whose send buffer is empty. Returns false unless all of them were sent. */
-static bool send_all(strata_stream *stream, const unsigned char *bytes, size_t n) {
-    const struct iovec all = {(void *)(uintptr_t)bytes, n};
-    return strata_stream_send(stream, &all, 1) == (ssize_t)n;
 }
 
 /* ---- who was refused ---- */
@@ -62,23 +55,10 @@ strata_refused_text strata_member_refused(strata_member *member) {
     return out;
 }
 
-/* Refuses a peer whose last message failed the handshake. */
-static void refuse(strata_loop *loop, strata_pending *p, const strata_error *why) {
-    if (why->status != STRATA_DATA) {
-        strata_loop_count_refused(loop, p->from, why->message);
-    } else if (!p->stream.tls && p->in[0] == TLS_HANDSHAKE) {
-        strata_loop_count_refused(loop, p->from, "it uses TLS and rank 0 does not: all ranks must");
-        send_all(&p->stream, strata_tls_alert, STRATA_TLS_ALERT_BYTES);
-    } else {
-        loop->refused.n_strangers++;
-    }
-    drop(loop, p, true);
-}
-
 /* ---- handshakes ---- */
 
 static void accept_authenticated(strata_loop *loop, strata_pending *pending) {
-    const strata_hello hello = pending->handshake.hello;
+    const strata_hello hello = pending->shaking.handshake.hello;
     strata_stream stream = pending->stream;
     strata_loop_forget(loop, stream.fd);
     drop(loop, pending, false);
@@ -99,37 +79,20 @@ static void accept_authenticated(strata_loop *loop, strata_pending *pending) {
 
 static void continue_handshake(strata_loop *loop, strata_source *source) {
     strata_pending *p = (strata_pending *)source;
-    for (;;) {
-        const struct iovec rest = {p->in + p->n_in, p->handshake.wanted - p->n_in};
-        const ssize_t n = strata_stream_recv(&p->stream, &rest, 1);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-            strata_loop_want_output(loop, p->stream.fd, &p->source, strata_stream_events(&p->stream, POLLIN) == POLLOUT);
-            return;
-        }
-        if (n <= 0) {
-            if (n < 0 && errno == EPROTO) strata_loop_count_refused(loop, p->from, strata_stream_problem(&p->stream, EPROTO));
-            drop(loop, p, true);
-            return;
-        }
-        p->n_in += (size_t)n;
-        if (p->n_in < p->handshake.wanted) continue;
-        unsigned char out[STRATA_HANDSHAKE_BYTES];
-        size_t n_out = 0;
-        p->n_in = 0;
-        strata_error why = {0};
-        if (strata_handshake_step(&p->handshake, p->in, out, &n_out, &why)) {
-            refuse(loop, p, &why);
-            return;
-        }
-        if (!send_all(&p->stream, out, n_out)) {
-            drop(loop, p, true);
-            return;
-        }
-        if (p->handshake.done) {
-            accept_authenticated(loop, p);
-            return;
-        }
+    strata_error why = {0};
+    short events;
+    const strata_status status = strata_shaking_continue(&p->shaking, &p->stream, &events, &why);
+    if (!status && !events) {
+        accept_authenticated(loop, p);
+        return;
     }
+    if (!status) {
+        strata_loop_want_output(loop, p->stream.fd, &p->source, events == POLLOUT);
+        return;
+    }
+    if (status == STRATA_UNAVAILABLE) strata_loop_count_refused(loop, p->from, why.message);
+    if (status == STRATA_DATA) loop->refused.n_strangers++;
+    drop(loop, p, true);
 }
 
 /* Makes room for another handshake. A real rank finishes within milliseconds, so the oldest connection that has sent nothing is
@@ -138,20 +101,16 @@ static void drop_oldest(strata_loop *loop) {
     strata_pending *oldest = loop->pending, *silent = NULL;
     for (strata_pending *p = loop->pending; p; p = p->next) {
         oldest = p;
-        if (!p->handshake.step) silent = p;
+        if (!p->shaking.handshake.step) silent = p;
     }
     drop(loop, silent ? silent : oldest, true);
 }
 
 static void begin(strata_loop *loop, int fd) {
     strata_pending *p = calloc(1, sizeof *p);
-    unsigned char out[STRATA_HANDSHAKE_BYTES];
-    size_t n_out;
     if (loop->n_pending == STRATA_MOST_PENDING) drop_oldest(loop);
-    const strata_credentials *own = &loop->credentials;
     strata_stream stream = {.fd = fd};
-    if (!p || (own->tls && strata_tls_begin(own->tls, &stream, NULL, NULL)) ||
-        strata_handshake_begin(&p->handshake, NULL, own->secret, own->secret_bytes, out, &n_out, NULL) ||
+    if (!p || strata_shaking_begin(&p->shaking, &stream, NULL, NULL, &loop->credentials, NULL) ||
         strata_loop_watch(loop, fd, &p->source, NULL)) {
         free(p);
         strata_stream_close(&stream);

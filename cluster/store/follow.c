@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cluster/store/loop.h"
+#include "cluster/store/payload.h"
 #include "cluster/wire/socket.h"
 #include "core/base/clock.h"
 #include "core/base/locale.h"
@@ -18,20 +19,9 @@ static const double VERDICT_SECONDS = 3, /* how long to wait for rank 0's verdic
  * collective, in which the ranks may differ. */
 static void mark_store_lost(strata_loop *loop, const char *how) {
     char text[STRATA_ERROR_MESSAGE_BYTES];
-    strata_loop_forget(loop, loop->rank0.connection.stream.fd);
-    strata_connection_finish(&loop->rank0.connection);
+    strata_control_close(loop, &loop->rank0.control);
     snprintf(text, sizeof text, "%s was lost%s: %.800s", loop->rank0.name, strata_member_step(&loop->member).text, how);
     strata_loop_take_event(loop, STRATA_EVENT_STORE_LOST, 0, STRATA_PEER_LOST, text);
-}
-
-static void send_control(strata_loop *loop, strata_frame_type type, uint64_t sequence, const void *payload, size_t n) {
-    if (loop->rank0.connection.stream.fd < 0) return;
-    if (strata_connection_send(&loop->rank0.connection, type, sequence, payload, n, NULL)) {
-        mark_store_lost(loop, "its connection closed");
-        return;
-    }
-    strata_loop_want_output(loop, loop->rank0.connection.stream.fd, &loop->rank0.source,
-                            strata_connection_has_output(&loop->rank0.connection));
 }
 
 /* Sends a heartbeat, which contains the interval until the next one and whether this process still needs the store. */
@@ -39,45 +29,48 @@ static void send_heartbeat(strata_loop *loop, double now) {
     unsigned char heartbeat[STRATA_BEAT_BYTES];
     strata_beat_encode(loop->heartbeat, strata_roster_has_active_seat(strata_loop_roster(loop)), heartbeat);
     loop->rank0.last_sent = now;
-    send_control(loop, STRATA_FRAME_BEAT, atomic_load(&loop->member.collective), heartbeat, sizeof heartbeat);
+    strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_BEAT, STRATA_OK, atomic_load(&loop->member.collective),
+                        heartbeat, sizeof heartbeat);
 }
 
 /* Applies an event that rank 0 sent. */
-static strata_status take_event(strata_loop *loop, strata_event_kind kind, const strata_frame *frame,
+static strata_status take_event(strata_loop *loop, strata_event_kind kind, const strata_packet *packet,
                                 const unsigned char *payload, strata_error *err) {
-    strata_error reported = {0};
-    STRATA_TRY(strata_answer_decode(payload, frame->bytes, &reported, NULL, err));
-    if (frame->call.sequence > UINT32_MAX ||
-        (kind != STRATA_EVENT_FAILED && frame->call.sequence >= (uint64_t)loop->member.world) || !reported.status)
+    if (packet->sequence > UINT32_MAX || (kind != STRATA_EVENT_FAILED && packet->sequence >= (uint64_t)loop->member.world) ||
+        !packet->status)
         return strata_fail(err, STRATA_DATA, "it reported of something that cannot be");
-    strata_loop_take_event(loop, kind, (uint32_t)frame->call.sequence, reported.status, reported.message);
+    strata_loop_take_event(loop, kind, (uint32_t)packet->sequence, packet->status, (const char *)payload);
     if (kind != STRATA_EVENT_LEFT) send_heartbeat(loop, strata_clock_seconds());
     return STRATA_OK;
 }
 
-static strata_status take_frame(void *user, const strata_frame *frame, const unsigned char *payload, strata_error *err) {
-    strata_loop *loop = user;
-    loop->rank0.last_received = strata_clock_seconds();
-    switch (frame->type) {
+static strata_status take_message(strata_loop *loop, strata_control *control, const strata_packet *packet,
+                                  const unsigned char *payload, strata_error *err) {
+    (void)control;
+    switch (packet->type) {
         case STRATA_FRAME_REPLY:
-            if (!loop->request.in_flight || loop->request.answered || frame->call.sequence != loop->request.number)
+            if (!loop->request.in_flight || loop->request.answered || packet->sequence != loop->request.number)
                 return STRATA_OK;
-            STRATA_TRY(strata_answer_decode(payload, frame->bytes, &loop->request.error, &loop->request.reply, err));
+            loop->request.error.status = packet->status;
+            if (packet->status)
+                strata_fail(&loop->request.error, packet->status, "%s", (const char *)payload);
+            else
+                STRATA_TRY(strata_reply_decode(payload, packet->body_bytes, &loop->request.reply, err));
             loop->request.answered = true;
             break;
         case STRATA_FRAME_VERDICT:
-            return take_event(loop, STRATA_EVENT_FAILED, frame, payload, err);
+            return take_event(loop, STRATA_EVENT_FAILED, packet, payload, err);
         case STRATA_FRAME_LOST:
-            return take_event(loop, STRATA_EVENT_LOST, frame, payload, err);
+            return take_event(loop, STRATA_EVENT_LOST, packet, payload, err);
         case STRATA_FRAME_LEFT:
-            return take_event(loop, STRATA_EVENT_LEFT, frame, payload, err);
+            return take_event(loop, STRATA_EVENT_LEFT, packet, payload, err);
         case STRATA_FRAME_BEAT:
             return STRATA_OK;
         case STRATA_FRAME_LEAVE:
             loop->rank0.store_left = true;
             return STRATA_OK;
         default:
-            return strata_fail(err, STRATA_DATA, "it sent a frame of type %u", frame->type);
+            return strata_fail(err, STRATA_DATA, "it sent a message of type %u", packet->type);
     }
     pthread_cond_broadcast(&loop->changed);
     return STRATA_OK;
@@ -86,17 +79,12 @@ static strata_status take_frame(void *user, const strata_frame *frame, const uns
 static void control_ready(strata_loop *loop, strata_source *source) {
     strata_error err = {0};
     (void)source;
-    if (loop->rank0.connection.stream.fd < 0) return; /* another thread closed the connection meanwhile */
-    strata_status status = strata_connection_flush(&loop->rank0.connection, &err);
-    if (!status) status = strata_connection_read(&loop->rank0.connection, take_frame, loop, &err);
-    if (loop->rank0.connection.stream.fd < 0) return;
+    if (loop->rank0.control.connection.stream.fd < 0) return; /* another thread closed the connection meanwhile */
+    const strata_status status = strata_control_ready(loop, &loop->rank0.control, &err);
     if (status == STRATA_UNAVAILABLE)
         mark_store_lost(loop, loop->rank0.store_left ? "it left while others still needed it" : "its connection closed");
     else if (status)
         mark_store_lost(loop, err.message);
-    else
-        strata_loop_want_output(loop, loop->rank0.connection.stream.fd, &loop->rank0.source,
-                                strata_connection_has_output(&loop->rank0.connection));
 }
 
 strata_status strata_loop_connect_rank0(strata_loop *loop, const strata_communicator_options *opts, strata_error *err) {
@@ -108,11 +96,10 @@ strata_status strata_loop_connect_rank0(strata_loop *loop, const strata_communic
         return strata_fail_in(err, status, "rank %d of %d waited %g s for rank 0", opts->rank, opts->world,
                               opts->connect_seconds);
     if (status) return strata_fail_in(err, status, "rank %d of %d cannot join rank 0", opts->rank, opts->world);
-    strata_connection_init(&loop->rank0.connection, stream);
     snprintf(loop->rank0.name, sizeof loop->rank0.name, "rank 0 (the store at %s)", opts->store);
-    loop->rank0.source.ready = control_ready;
-    loop->rank0.last_received = strata_clock_seconds();
-    return strata_loop_watch(loop, stream.fd, &loop->rank0.source, err);
+    loop->rank0.control.source.ready = control_ready;
+    loop->rank0.control.take = take_message;
+    return strata_control_open(loop, &loop->rank0.control, stream, err);
 }
 
 void strata_member_set_rank0_name(strata_member *member, const char *name) {
@@ -126,7 +113,7 @@ void strata_member_set_rank0_name(strata_member *member, const char *name) {
 static void wait_for(strata_loop *loop, const strata_seat *seat, const bool *done, double seconds) {
     strata_patience patience = strata_patience_of(seconds);
     while (!*done && strata_patience_left(&patience) > 0 && !(seat && strata_seat_failed(seat)) &&
-           loop->rank0.connection.stream.fd >= 0) {
+           loop->rank0.control.connection.stream.fd >= 0) {
         const struct timespec step = strata_patience_step(&patience);
         pthread_cond_timedwait(&loop->changed, &loop->lock, &step);
     }
@@ -148,8 +135,9 @@ strata_status strata_loop_send_request(strata_member *member, const strata_seat 
     while (loop->request.in_flight) pthread_cond_wait(&loop->changed, &loop->lock);
     loop->request.in_flight = true;
     loop->request.answered = false;
+    loop->request.reply = (strata_store_reply){0};
     loop->request.number++;
-    send_control(loop, STRATA_FRAME_REQUEST, loop->request.number, bytes, n);
+    strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_REQUEST, STRATA_OK, loop->request.number, bytes, n);
     wait_for(loop, seat, &loop->request.answered, seconds + SLACK_SECONDS);
     /* Rank 0 accepted this rank: send the first heartbeat now, so that rank 0 knows its interval. */
     if (loop->request.answered && !loop->rank0.last_sent) send_heartbeat(loop, strata_clock_seconds());
@@ -165,7 +153,7 @@ strata_status strata_loop_send_request(strata_member *member, const strata_seat 
         status = strata_fail(err, loop->request.error.status, "%s", loop->request.error.message);
     else if (seat && strata_seat_failed(seat))
         status = strata_seat_verdict(seat, err);
-    else if (loop->rank0.connection.stream.fd < 0)
+    else if (loop->rank0.control.connection.stream.fd < 0)
         status = strata_fail(err, STRATA_PEER_LOST, "%s, which keeps the store, is gone", loop->rank0.name);
     else
         status = strata_fail(err, STRATA_TIMEOUT, "the store did not answer within %g s", seconds + SLACK_SECONDS);
@@ -179,11 +167,10 @@ strata_status strata_loop_send_request(strata_member *member, const strata_seat 
 strata_status strata_loop_report_failure(strata_member *member, strata_seat *seat, strata_status status, const char *text,
                                          strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
-    unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES + 64];
     const bool never = false;
     pthread_mutex_lock(&loop->lock);
     if (!strata_seat_failed(seat)) {
-        send_control(loop, STRATA_FRAME_REPORT, seat->communicator, bytes, strata_answer_encode(status, text, NULL, bytes));
+        strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_REPORT, status, seat->communicator, text, strlen(text));
         wait_for(loop, seat, &never, VERDICT_SECONDS);
     }
     if (!strata_seat_failed(seat)) /* no verdict arrived */
@@ -193,19 +180,15 @@ strata_status strata_loop_report_failure(strata_member *member, strata_seat *sea
 }
 
 void strata_loop_check_control(strata_loop *loop, double now) {
-    const double silence = STRATA_MISSED_BEATS * loop->heartbeat;
     char how[160];
-    if (loop->rank0.connection.stream.fd < 0) return;
-    if (now - loop->last_tick > 2 * loop->heartbeat) loop->rank0.last_received = now; /* this process itself was stopped */
-    if (now - loop->rank0.last_received > silence) {
-        strata_format(how, sizeof how, "it gave no sign of life for %g s; it is stopped, or its link is cut", silence);
+    if (loop->rank0.control.connection.stream.fd < 0) return;
+    if (strata_control_is_silent(loop, &loop->rank0.control, now, how))
         mark_store_lost(loop, how);
-    } else if (now - loop->rank0.last_sent >= loop->heartbeat) {
+    else if (now - loop->rank0.last_sent >= loop->heartbeat)
         send_heartbeat(loop, now);
-    }
 }
 
 void strata_loop_finish_following(strata_loop *loop) {
-    send_control(loop, STRATA_FRAME_LEAVE, 0, NULL, 0);
-    strata_connection_finish(&loop->rank0.connection);
+    strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_LEAVE, STRATA_OK, 0, NULL, 0);
+    strata_control_close(loop, &loop->rank0.control);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Internals of the loop of a process, which its source files share: accept.c accepts connections, serve.c answers requests to
- * the board (rank 0), follow.c has the connection to rank 0 (other ranks), remote.c has the thread and the member. One lock,
- * `lock`, guards all fields. */
+ * the board (rank 0), follow.c has the connection to rank 0 (other ranks), control.c what these two connections share, remote.c
+ * the thread and the member. One lock, `lock`, guards all fields. */
 #ifndef STRATA_CLUSTER_STORE_LOOP_H
 #define STRATA_CLUSTER_STORE_LOOP_H
 
@@ -11,12 +11,13 @@
 #include "cluster/store/remote.h"
 #include "cluster/wire/connection.h"
 #include "cluster/wire/handshake.h"
+#include "cluster/wire/pulse.h"
 #include "cluster/wire/socket.h"
 
 struct strata_links;
 
-/* The most handshakes at a time; and after how many missed heartbeats a rank is lost. */
-enum { STRATA_MOST_PENDING = 64, STRATA_MISSED_BEATS = 5 };
+/* The most handshakes at a time. */
+enum { STRATA_MOST_PENDING = 64 };
 
 typedef struct strata_loop strata_loop;
 
@@ -33,9 +34,7 @@ typedef struct strata_pending {
     strata_stream stream;
     char from[STRATA_ADDRESS_BYTES];
     double deadline;
-    strata_handshake handshake;
-    size_t n_in;
-    unsigned char in[STRATA_HANDSHAKE_BYTES];
+    strata_shaking shaking;
 } strata_pending;
 
 /* An authenticated connection for a link of a communicator, until strata_loop_accept_link returns it. */
@@ -45,15 +44,27 @@ typedef struct strata_accepted {
     strata_hello hello;
 } strata_accepted;
 
+/* A connection between a rank and rank 0, for requests to the store, heartbeats and events. */
+typedef struct strata_control {
+    strata_source source; /* must be the first field */
+    strata_connection connection;
+    /* Sending has failed. The other side may have left a moment ago, so its last messages are read before it counts as lost:
+     * the connection is closed when reading from it fails too. */
+    bool broken;
+    /* When something was received last, and the other side's heartbeat interval (0: not known), in seconds. */
+    double last_received, heartbeat;
+    /* The payload of the message that is being received. */
+    struct iovec payload;
+    /* Takes a message, whose payload is followed by a NUL. It must not close the connection. */
+    strata_status (*take)(strata_loop *loop, struct strata_control *control, const strata_packet *packet,
+                          const unsigned char *payload, strata_error *err);
+} strata_control;
+
 /* Rank 0's connection to another rank. */
 typedef struct strata_session {
-    strata_source source;
+    strata_control control; /* must be the first field */
     int rank;
     bool ever_connected, connected, left;
-    bool broken; /* sending failed; the connection is closed when reading from it fails too */
-    strata_connection connection;
-    /* When the last frame of the rank was received, and the rank's own heartbeat interval, in seconds. */
-    double last_received, heartbeat;
     /* According to its last heartbeat, the rank has a communicator without a verdict, so it still needs the store. */
     bool needs_store;
     /* How many of the job's events were sent to the rank. */
@@ -82,11 +93,10 @@ struct strata_loop {
     struct strata_links *links;
     /* Some connection with messages is not read at the moment, because too many bytes of its messages are stored unreceived. */
     atomic_bool paused;
-    char *secret;
-    strata_tls *tls;
-    /* Borrows `secret` and `tls`. */
     strata_credentials credentials;
-    double heartbeat, last_tick;
+    double heartbeat;
+    /* Checked at each tick. */
+    strata_pulse pulse;
     /* For how many seconds the loop has run. The time in which the process was stopped is left out. */
     double awake;
     /* The connections whose handshake is not finished, the newest first. */
@@ -108,10 +118,9 @@ struct strata_loop {
     struct {
         /* The name of rank 0 in error messages: the address of the store, later also its host and process. */
         char name[STRATA_ADDRESS_BYTES + 64];
-        strata_connection connection;
-        strata_source source;
-        /* When the last frame of rank 0 was received, and when the last heartbeat was sent to it (seconds, monotonic). */
-        double last_received, last_sent;
+        strata_control control;
+        /* When the last heartbeat was sent to it. */
+        double last_sent;
         bool store_left;
     } rank0;
     /* The current request to rank 0. Replies with the number of an earlier request are ignored. */
@@ -144,6 +153,17 @@ void strata_loop_finish_accepting(strata_loop *loop);
 void strata_loop_count_refused(strata_loop *loop, const char *from, const char *why); /* counts a refused rank */
 strata_status strata_loop_accept_link(strata_member *member, const strata_seat *seat, int job_rank, double seconds,
                                       strata_stream *out_stream, strata_error *err);
+
+/* control.c. open takes the stream, also on failure. */
+strata_status strata_control_open(strata_loop *loop, strata_control *control, strata_stream stream, strata_error *err);
+void strata_control_close(strata_loop *loop, strata_control *control);
+void strata_control_send(strata_loop *loop, strata_control *control, strata_frame_type type, strata_status status,
+                         uint64_t sequence, const void *payload, size_t n_bytes);
+/* Receives what has arrived, calls `take` for each message, and sends what waits. Fails: UNAVAILABLE when the other side has
+ * closed the connection; DATA for what is invalid. */
+strata_status strata_control_ready(strata_loop *loop, strata_control *control, strata_error *err);
+/* Whether the other side is lost, as nothing was received from it for too long; how: the text. */
+bool strata_control_is_silent(const strata_loop *loop, const strata_control *control, double now, char how[160]);
 
 /* serve.c */
 void strata_loop_new_session(strata_loop *loop, strata_stream stream, const strata_hello *hello); /* takes the stream */

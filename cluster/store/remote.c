@@ -15,8 +15,6 @@
 #include "cluster/wire/socket.h"
 #include "core/base/clock.h"
 
-static const double HEARTBEAT_SECONDS = 1;
-
 strata_status strata_loop_watch(strata_loop *loop, int fd, strata_source *source, strata_error *err) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = source};
     if (!epoll_ctl(loop->epoll, EPOLL_CTL_ADD, fd, &event)) return STRATA_OK;
@@ -46,7 +44,7 @@ static void *run(void *user) {
     const int tick_ms = (int)(loop->heartbeat * 1000 / 4) + 1;
     struct epoll_event event;
     pthread_mutex_lock(&loop->lock);
-    double last = loop->last_tick = strata_clock_seconds();
+    double last = loop->pulse.checked_at = strata_clock_seconds();
     while (!loop->leaving) {
         pthread_mutex_unlock(&loop->lock);
         /* One event at a time: handling it may end what another event of the same call would point to. */
@@ -61,14 +59,14 @@ static void *run(void *user) {
             strata_source *source = event.data.ptr;
             source->ready(loop, source);
         }
-        if (now - loop->last_tick < tick_ms / 1000.0) continue;
+        if (now - loop->pulse.checked_at < tick_ms / 1000.0) continue;
+        strata_pulse_check(&loop->pulse, now, 2 * loop->heartbeat);
         strata_loop_drop_late(loop, now);
         strata_links_resume(loop);
         if (loop->sessions)
             strata_loop_check_sessions(loop, now);
         else
             strata_loop_check_control(loop, now);
-        loop->last_tick = now;
     }
     pthread_mutex_unlock(&loop->lock);
     return NULL;
@@ -113,7 +111,7 @@ static void destroy(strata_member *member) {
     if (!loop->sessions && loop->has_thread)
         strata_loop_finish_following(loop);
     else /* creating the member failed after it connected: rank 0 must see it as lost, not wait for it */
-        strata_connection_finish(&loop->rank0.connection);
+        strata_control_close(loop, &loop->rank0.control);
     loop->leaving = true;
     pthread_mutex_unlock(&loop->lock);
     if (loop->has_thread) {
@@ -128,30 +126,23 @@ static void destroy(strata_member *member) {
     pthread_cond_destroy(&loop->changed);
     pthread_mutex_destroy(&loop->lock);
     free(loop->sessions);
-    strata_tls_destroy(loop->tls);
-    free(loop->secret);
+    strata_credentials_finish(&loop->credentials);
     free(loop);
 }
 
 static strata_loop *allocate(const strata_communicator_options *opts, strata_error *err) {
     strata_loop *loop = calloc(1, sizeof *loop);
     const bool is_first = opts->rank == 0;
-    if (loop) loop->secret = malloc(opts->secret_bytes + 1);
     if (loop && is_first) loop->sessions = calloc((size_t)opts->world, sizeof *loop->sessions);
-    if (!loop || !loop->secret || (is_first && !loop->sessions) || strata_board_create(opts->world, &loop->board, err)) {
-        if (loop) {
-            free(loop->secret);
-            free(loop->sessions);
-        }
+    if (!loop || (is_first && !loop->sessions) || strata_board_create(opts->world, &loop->board, err)) {
+        if (loop) free(loop->sessions);
         free(loop);
         strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a job of %d ranks", opts->world);
         return NULL;
     }
-    if (opts->secret_bytes) memcpy(loop->secret, opts->secret, opts->secret_bytes);
-    loop->credentials = (strata_credentials){loop->secret, opts->secret_bytes, NULL};
-    loop->heartbeat = opts->heartbeat_seconds > 0 ? opts->heartbeat_seconds : HEARTBEAT_SECONDS;
-    loop->epoll = loop->wake = loop->listener = loop->rank0.connection.stream.fd = -1;
-    for (int r = 0; r < opts->world && is_first; r++) loop->sessions[r].connection.stream.fd = -1;
+    loop->heartbeat = opts->heartbeat_seconds > 0 ? opts->heartbeat_seconds : STRATA_HEARTBEAT_SECONDS;
+    loop->epoll = loop->wake = loop->listener = loop->rank0.control.connection.stream.fd = -1;
+    for (int r = 0; r < opts->world && is_first; r++) loop->sessions[r].control.connection.stream.fd = -1;
     pthread_mutex_init(&loop->lock, NULL);
     strata_clock_cond_init(&loop->changed);
     loop->member = (strata_member){.references = 1,
@@ -174,25 +165,15 @@ static strata_loop *allocate(const strata_communicator_options *opts, strata_err
 static strata_status listen_for_links(strata_loop *loop, const strata_communicator_options *opts,
                                       char out_address[STRATA_ADDRESS_BYTES], strata_error *err) {
     char host[256], port[8], local[STRATA_ADDRESS_BYTES] = "";
-    bool beyond = false;
     STRATA_TRY(strata_address_split(opts->rank && opts->address ? opts->address : opts->store, host, port, err));
     if (opts->rank) {
-        strata_socket_address(loop->rank0.connection.stream.fd, false, local);
+        strata_socket_address(loop->rank0.control.connection.stream.fd, false, local);
         strcpy(host, local);
         if (!opts->address) strcpy(port, "0");
     }
-    if (opts->interface) STRATA_TRY(strata_interface_address(opts->interface, host, err));
     const double deadline = strata_clock_seconds() + (opts->rank ? 0 : opts->connect_seconds);
-    const strata_listen where = opts->rank                             ? STRATA_LISTEN_HOST
-                                : opts->secret_bytes || opts->insecure ? STRATA_LISTEN_NAME
-                                                                       : STRATA_LISTEN_SERVICE;
-    STRATA_TRY(strata_socket_listen(host, port, where, deadline, &loop->listener, &beyond, err));
-    if (beyond && !opts->secret_bytes && !opts->insecure)
-        return strata_fail(
-            err, STRATA_INVALID,
-            "listening on %s without a secret: anyone who reaches it could join the job. Give all ranks a secret "
-            "(STRATA_SECRET), or say that it is insecure on purpose (--insecure)",
-            host);
+    STRATA_TRY(strata_socket_listen(opts, host, port, opts->rank ? STRATA_LISTEN_HOST : STRATA_LISTEN_NAME, deadline,
+                                    &loop->listener, err));
     strata_socket_address(loop->listener, true, out_address);
     snprintf(loop->listens, sizeof loop->listens, "%s", out_address);
     if (!opts->rank)
@@ -217,8 +198,7 @@ strata_status strata_member_create_remote(const strata_communicator_options *opt
         status = strata_fail(err, STRATA_UNAVAILABLE, "the process has no descriptors left (ulimit -n)");
     if (!status) status = strata_loop_watch(loop, loop->wake, &loop->wake_source, err);
     if (!status) status = strata_links_create(loop, err);
-    if (!status) status = strata_tls_create(opts, &loop->tls, err);
-    loop->credentials.tls = loop->tls;
+    if (!status) status = strata_credentials_init(&loop->credentials, opts, err);
     if (!status && opts->rank) status = strata_loop_connect_rank0(loop, opts, err);
     if (!status) status = listen_for_links(loop, opts, out_address, err);
     if (!status) {

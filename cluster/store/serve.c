@@ -10,6 +10,7 @@
 
 #include "cluster/communicator.h"
 #include "cluster/store/loop.h"
+#include "cluster/store/payload.h"
 #include "core/base/clock.h"
 #include "core/base/locale.h"
 
@@ -37,24 +38,11 @@ static void mark_session_lost(strata_loop *loop, strata_session *s, const char *
     const strata_step_text step = strata_member_step(&loop->member);
     snprintf(text, sizeof text, "%s was lost%s%scollective %llu: %s", who, step.text, *step.text ? ", " : " at ",
              (unsigned long long)atomic_load(&loop->member.collective), how);
-    strata_loop_forget(loop, s->connection.stream.fd);
-    strata_connection_finish(&s->connection);
+    strata_control_close(loop, &s->control);
     s->connected = s->waiting = false;
     strata_loop_take_event(loop, STRATA_EVENT_LOST, (uint32_t)s->rank, STRATA_PEER_LOST, text);
     send_new_events(loop);
     pthread_cond_broadcast(&loop->changed);
-}
-
-static void send_to(strata_loop *loop, strata_session *s, strata_frame_type type, uint64_t sequence, const void *payload,
-                    size_t n) {
-    if (!s->connected || s->broken) return;
-    /* A rank to which sending fails may have left a moment ago, so its last frames are read before it counts as lost
-     * (session_ready). */
-    if (strata_connection_send(&s->connection, type, sequence, payload, n, NULL)) {
-        s->broken = true;
-        return;
-    }
-    strata_loop_want_output(loop, s->connection.stream.fd, &s->source, strata_connection_has_output(&s->connection));
 }
 
 /* Sends every rank the events that were not sent to it yet, in order. */
@@ -62,14 +50,13 @@ static void send_new_events(strata_loop *loop) {
     static const strata_frame_type types[] = {[STRATA_EVENT_FAILED] = STRATA_FRAME_VERDICT,
                                               [STRATA_EVENT_LOST] = STRATA_FRAME_LOST,
                                               [STRATA_EVENT_LEFT] = STRATA_FRAME_LEFT};
-    unsigned char text[STRATA_ERROR_MESSAGE_BYTES + 64];
     strata_event event;
     for (int r = 1; r < loop->member.world; r++) {
         strata_session *s = &loop->sessions[r];
         while (s->connected && strata_roster_event(strata_loop_roster(loop), s->n_events_sent, &event)) {
             s->n_events_sent++; /* before sending, which may detect that this rank is lost and call this function again */
-            const size_t n = strata_answer_encode(event.error.status, event.error.message, NULL, text);
-            send_to(loop, s, types[event.kind], event.subject, text, n);
+            strata_control_send(loop, &s->control, types[event.kind], event.error.status, event.subject, event.error.message,
+                                strlen(event.error.message));
         }
     }
 }
@@ -78,10 +65,13 @@ static void send_new_events(strata_loop *loop) {
 
 static void send_reply(strata_loop *loop, strata_session *s, uint64_t id, strata_status status, const char *text,
                        const strata_store_reply *reply) {
-    unsigned char *bytes = malloc(STRATA_MESSAGE_BYTES + STRATA_ERROR_MESSAGE_BYTES);
+    if (status) {
+        strata_control_send(loop, &s->control, STRATA_FRAME_REPLY, status, id, text, strlen(text));
+        return;
+    }
+    unsigned char *bytes = malloc(STRATA_MESSAGE_BYTES);
     if (!bytes) return; /* the rank's request ends by its deadline */
-    const size_t n = strata_answer_encode(status, text, reply, bytes);
-    send_to(loop, s, STRATA_FRAME_REPLY, id, bytes, n);
+    strata_control_send(loop, &s->control, STRATA_FRAME_REPLY, STRATA_OK, id, bytes, strata_reply_encode(reply, bytes));
     free(bytes);
 }
 
@@ -101,16 +91,16 @@ static void serve_waiting(strata_loop *loop) {
     }
 }
 
-static strata_status take_request(strata_loop *loop, strata_session *s, const strata_frame *frame, const unsigned char *payload,
-                                  strata_error *err) {
+static strata_status take_request(strata_loop *loop, strata_session *s, const strata_packet *packet,
+                                  const unsigned char *payload, strata_error *err) {
     strata_store_request request;
     strata_store_reply reply;
     strata_error why = {0};
     double seconds;
-    STRATA_TRY(strata_request_decode(payload, frame->bytes, s->key, &request, &seconds, err));
+    STRATA_TRY(strata_request_decode(payload, packet->body_bytes, s->key, &request, &seconds, err));
     const strata_status status = strata_board_apply(loop->board, &request, &reply, &why);
     s->waiting = status == STRATA_TIMEOUT && seconds > 0;
-    s->request = frame->call.sequence;
+    s->request = packet->sequence;
     s->deadline = loop->awake + seconds;
     if (!s->waiting) send_reply(loop, s, s->request, status, why.message, &reply);
     free(reply.value);
@@ -118,33 +108,31 @@ static strata_status take_request(strata_loop *loop, strata_session *s, const st
     return STRATA_OK;
 }
 
-static strata_status take_frame(void *user, const strata_frame *frame, const unsigned char *payload, strata_error *err) {
-    strata_session *s = *(strata_session **)user;
-    strata_loop *loop = ((strata_loop **)user)[1];
-    strata_error reported = {0};
-    s->last_received = strata_clock_seconds();
-    switch (frame->type) {
+static strata_status take_message(strata_loop *loop, strata_control *control, const strata_packet *packet,
+                                  const unsigned char *payload, strata_error *err) {
+    strata_session *s = (strata_session *)control;
+    switch (packet->type) {
         case STRATA_FRAME_REQUEST:
-            return take_request(loop, s, frame, payload, err);
+            return take_request(loop, s, packet, payload, err);
         case STRATA_FRAME_REPORT:
-            STRATA_TRY(strata_answer_decode(payload, frame->bytes, &reported, NULL, err));
-            if (frame->call.sequence > UINT32_MAX || !reported.status)
+            if (packet->sequence > UINT32_MAX || !packet->status)
                 return strata_fail(err, STRATA_DATA, "a report of a failure that cannot be came to the store");
-            strata_loop_take_event(loop, STRATA_EVENT_FAILED, (uint32_t)frame->call.sequence, reported.status,
-                                   reported.message);
+            strata_loop_take_event(loop, STRATA_EVENT_FAILED, (uint32_t)packet->sequence, packet->status,
+                                   (const char *)payload);
             send_new_events(loop);
             return STRATA_OK;
         case STRATA_FRAME_BEAT:
-            STRATA_TRY(strata_beat_decode(payload, frame->bytes, &s->heartbeat, &s->needs_store, err));
-            s->collective = frame->call.sequence;
+            STRATA_TRY(strata_beat_decode(payload, packet->body_bytes, &control->heartbeat, &s->needs_store, err));
+            s->collective = packet->sequence;
             pthread_cond_broadcast(&loop->changed);
-            send_to(loop, s, STRATA_FRAME_BEAT, atomic_load(&loop->member.collective), NULL, 0);
+            strata_control_send(loop, &s->control, STRATA_FRAME_BEAT, STRATA_OK, atomic_load(&loop->member.collective), NULL,
+                                0);
             return STRATA_OK;
         case STRATA_FRAME_LEAVE:
             s->left = true;
             return STRATA_OK;
         default:
-            return strata_fail(err, STRATA_DATA, "a frame of type %u came to the store", frame->type);
+            return strata_fail(err, STRATA_DATA, "a message of type %u came to the store", packet->type);
     }
 }
 
@@ -152,8 +140,7 @@ static void mark_session_left(strata_loop *loop, strata_session *s) {
     char who[160], text[176];
     describe(loop, s->rank, who, sizeof who);
     snprintf(text, sizeof text, "%s left", who);
-    strata_loop_forget(loop, s->connection.stream.fd);
-    strata_connection_finish(&s->connection);
+    strata_control_close(loop, &s->control);
     s->connected = s->waiting = false;
     strata_loop_take_event(loop, STRATA_EVENT_LEFT, (uint32_t)s->rank, STRATA_PEER_LOST, text);
     send_new_events(loop);
@@ -162,32 +149,23 @@ static void mark_session_left(strata_loop *loop, strata_session *s) {
 static void session_ready(strata_loop *loop, strata_source *source) {
     strata_session *s = (strata_session *)source;
     strata_error err = {0};
-    void *user[2] = {s, loop};
     if (!s->connected) return; /* another thread closed the connection meanwhile */
-    strata_status status = strata_connection_read(&s->connection, take_frame, user, &err);
-    if (!s->connected) return;
-    if (s->left) {
+    const strata_status status = strata_control_ready(loop, &s->control, &err);
+    if (s->left)
         mark_session_left(loop, s);
-        return;
-    }
-    if (!status && !s->broken) status = strata_connection_flush(&s->connection, &err);
-    if (status)
+    else if (status)
         mark_session_lost(loop, s, err.message);
-    else
-        strata_loop_want_output(loop, s->connection.stream.fd, &s->source, strata_connection_has_output(&s->connection));
 }
 
 /* Sends a peer that is not accepted the reason and closes its connection. */
 static void refuse(strata_loop *loop, strata_stream stream, const char *text) {
-    strata_connection c;
-    unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES + 64];
     char from[STRATA_ADDRESS_BYTES];
+    strata_control control = {.connection.stream.fd = -1};
     strata_socket_peer(stream.fd, from);
     strata_loop_count_refused(loop, from, text);
-    strata_connection_init(&c, stream);
-    const size_t n = strata_answer_encode(STRATA_INVALID, text, NULL, bytes);
-    if (strata_connection_send(&c, STRATA_FRAME_VERDICT, 0, bytes, n, NULL)) strata_connection_finish(&c);
-    strata_connection_finish(&c);
+    if (strata_control_open(loop, &control, stream, NULL)) control.broken = true;
+    strata_control_send(loop, &control, STRATA_FRAME_VERDICT, STRATA_INVALID, 0, text, strlen(text));
+    strata_control_close(loop, &control);
 }
 
 void strata_loop_new_session(strata_loop *loop, strata_stream stream, const strata_hello *hello) {
@@ -205,14 +183,12 @@ void strata_loop_new_session(strata_loop *loop, strata_stream stream, const stra
         refuse(loop, stream, text);
         return;
     }
-    *s = (strata_session){.source = {session_ready},
+    *s = (strata_session){.control = {.source = {session_ready}, .take = take_message},
                           .rank = (int)hello->rank,
                           .ever_connected = true,
                           .connected = true,
-                          .needs_store = true,
-                          .last_received = strata_clock_seconds()};
-    strata_connection_init(&s->connection, stream);
-    if (strata_loop_watch(loop, stream.fd, &s->source, NULL)) mark_session_lost(loop, s, "no memory to watch its connection");
+                          .needs_store = true};
+    if (strata_control_open(loop, &s->control, stream, NULL)) mark_session_lost(loop, s, "no memory to watch its connection");
     send_new_events(loop); /* the events before it connected */
 }
 
@@ -240,18 +216,10 @@ strata_status strata_loop_decide_failure(strata_member *member, strata_seat *sea
 }
 
 void strata_loop_check_sessions(strata_loop *loop, double now) {
-    /* If this loop itself did not run for a while (the machine or the process was stopped), missing heartbeats are no sign that
-     * another rank is lost. */
-    const bool was_away = now - loop->last_tick > 2 * loop->heartbeat;
-    for (int r = 1; r < loop->member.world; r++) {
-        strata_session *s = &loop->sessions[r];
-        const double silence = STRATA_MISSED_BEATS * (s->heartbeat > loop->heartbeat ? s->heartbeat : loop->heartbeat);
-        char how[160];
-        if (was_away) s->last_received = now;
-        if (!s->connected || now - s->last_received <= silence) continue;
-        strata_format(how, sizeof how, "it gave no sign of life for %g s; it is stopped, or its link is cut", silence);
-        mark_session_lost(loop, s, how);
-    }
+    char how[160];
+    for (int r = 1; r < loop->member.world; r++)
+        if (strata_control_is_silent(loop, &loop->sessions[r].control, now, how))
+            mark_session_lost(loop, &loop->sessions[r], how);
     serve_waiting(loop);
 }
 
@@ -285,7 +253,7 @@ void strata_loop_finish_serving(strata_loop *loop) {
     while (has_failures(loop) && n_ranks_to_notify(loop) && !late)
         late = pthread_cond_timedwait(&loop->changed, &loop->lock, &limit);
     for (int r = 1; r < loop->member.world; r++) {
-        send_to(loop, &loop->sessions[r], STRATA_FRAME_LEAVE, 0, NULL, 0);
-        strata_connection_finish(&loop->sessions[r].connection);
+        strata_control_send(loop, &loop->sessions[r].control, STRATA_FRAME_LEAVE, STRATA_OK, 0, NULL, 0);
+        strata_control_close(loop, &loop->sessions[r].control);
     }
 }

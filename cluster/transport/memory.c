@@ -6,17 +6,15 @@
 #define _GNU_SOURCE
 #include "cluster/transport/memory.h"
 
-#include <linux/futex.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "cluster/memory/futex.h"
+#include "cluster/memory/ring.h"
 #include "core/base/clock.h"
 
 enum {
-    LINE = 64,        /* bytes of a cache line */
     LANE_PLACES = 32, /* the most blocks in a lane */
     /* the largest and the smallest limit for the bytes of a message */
     MOST_SEGMENT = 256 << 10,
@@ -28,21 +26,20 @@ enum {
 static const double TICK = 0.02; /* seconds between checks of the verdict */
 
 typedef struct block {
-    strata_call call;
+    strata_block block; /* must be the first field */
     uint32_t bytes;
-    uint32_t span;       /* bytes of the arena, including this header */
-    atomic_uint readers; /* how many ranks have not read it yet */
+    strata_call call;
 } block;
-_Static_assert(sizeof(block) <= LINE, "a block's header is a line");
+_Static_assert(sizeof(block) <= STRATA_LINE_BYTES, "a block's header is a line");
 
 typedef struct lane {
-    _Alignas(LINE) atomic_uint head; /* positions put by the writer */
-    _Alignas(LINE) atomic_uint tail; /* positions taken by the reader */
-    _Alignas(LINE) uint32_t places[LANE_PLACES];
+    _Alignas(STRATA_LINE_BYTES) atomic_uint head; /* positions put by the writer */
+    _Alignas(STRATA_LINE_BYTES) atomic_uint tail; /* positions taken by the reader */
+    _Alignas(STRATA_LINE_BYTES) uint32_t places[LANE_PLACES];
 } lane;
 
 typedef struct bell {
-    _Alignas(LINE) atomic_uint rings;
+    _Alignas(STRATA_LINE_BYTES) atomic_uint rings;
     atomic_uint wake_at;
     atomic_uint sleeping;
     atomic_uint wants_room; /* the rank waits for room in its arena, so readers ring its doorbell when they return a block */
@@ -54,11 +51,11 @@ struct strata_memory {
     bool shares_cores;
     int spins;
     size_t segment, arena_bytes;
-    bell *bells;            /* [world] */
-    lane *lanes;            /* [from][to] */
-    char *arenas;           /* [world][arena_bytes] */
-    uint64_t cut, returned; /* bytes of the own arena, counted without wrapping */
-    block **lent;           /* [world] by the last exchange */
+    bell *bells;           /* [world] */
+    lane *lanes;           /* [from][to] */
+    unsigned char *arenas; /* [world][arena_bytes] */
+    strata_ring ring;      /* the own arena */
+    block **lent;          /* [world] by the last exchange */
 };
 
 /* ---- the region ---- */
@@ -74,7 +71,7 @@ size_t strata_memory_segment_bytes(int world) {
 }
 
 static size_t arena_bytes(int world) {
-    return round_up((strata_memory_segment_bytes(world) + LINE) * (size_t)(2 * world + 2), 4096);
+    return round_up((strata_memory_segment_bytes(world) + STRATA_LINE_BYTES) * (size_t)(2 * world + 2), 4096);
 }
 static size_t bells_bytes(int world) {
     return (size_t)world * sizeof(bell);
@@ -98,7 +95,7 @@ strata_status strata_memory_create(void *region, int rank, int world, int ranks_
         *out_memory = NULL;
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for the links of %d ranks", world);
     }
-    char *at = region;
+    unsigned char *at = region;
     *m = (strata_memory){.rank = rank,
                          .world = world,
                          .shares_cores = ranks_here > strata_cores(),
@@ -106,9 +103,12 @@ strata_status strata_memory_create(void *region, int rank, int world, int ranks_
                          .segment = strata_memory_segment_bytes(world),
                          .arena_bytes = arena_bytes(world),
                          .bells = region,
-                         .lanes = (lane *)(at + bells_bytes(world)),
+                         .lanes = (lane *)(void *)(at + bells_bytes(world)),
                          .arenas = at + round_up(bells_bytes(world) + lanes_bytes(world), 4096),
                          .lent = lent};
+    m->ring = (strata_ring){.memory = m->arenas + (size_t)rank * m->arena_bytes,
+                            .bytes = m->arena_bytes,
+                            .restart = (size_t)world}; /* an exchange with messages of this size */
     return STRATA_OK;
 }
 
@@ -121,71 +121,34 @@ void strata_memory_destroy(strata_memory *m) {
 
 /* ---- doorbells ---- */
 
-static inline void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-}
-
 static void ring(bell *b) {
     const uint32_t rings = atomic_fetch_add(&b->rings, 1) + 1;
     if (atomic_load(&b->sleeping) && (int32_t)(rings - atomic_load(&b->wake_at)) >= 0) {
         atomic_store(&b->sleeping, 0);
-        syscall(SYS_futex, &b->rings, FUTEX_WAKE, 1, NULL, NULL, 0);
+        strata_futex_wake(&b->rings, 1);
     }
 }
 
 /* Sleeps until there were `wanted` rings after ring number `seen`, or for one tick. */
 static void sleep_on(bell *b, uint32_t seen, uint32_t wanted) {
-    const struct timespec tick = {0, (long)(TICK * 1e9)};
     atomic_store(&b->wake_at, seen + wanted);
     atomic_store(&b->sleeping, 1);
     const uint32_t now = atomic_load(&b->rings);
-    if ((int32_t)(now - (seen + wanted)) < 0) syscall(SYS_futex, &b->rings, FUTEX_WAIT, now, &tick, NULL, 0);
+    if ((int32_t)(now - (seen + wanted)) < 0) strata_futex_wait(&b->rings, now, TICK);
     atomic_store(&b->sleeping, 0);
 }
 
 /* ---- blocks ---- */
-
-static block *block_at(strata_memory *m, int rank, uint64_t place) {
-    return (block *)(m->arenas + (size_t)rank * m->arena_bytes + place % m->arena_bytes);
-}
-
-/* Allocates a block of this rank's arena; NULL: there is no room now. Allocation begins again at the start of the arena if an
- * exchange with messages of this size fits before the blocks that are still unread. The start is still in the cache; it would
- * not be if many ranks used the whole of their arenas. */
-static block *cut_block(strata_memory *m, int rank, size_t bytes) {
-    const size_t span = LINE + round_up(bytes, LINE);
-    while (m->returned < m->cut) {
-        block *oldest = block_at(m, rank, m->returned);
-        if (atomic_load_explicit(&oldest->readers, memory_order_acquire)) break;
-        m->returned += oldest->span;
-    }
-    const size_t at = m->cut % m->arena_bytes, unread = m->returned % m->arena_bytes, left = m->arena_bytes - at;
-    const bool again = unread <= at && unread >= (size_t)m->world * span;
-    const size_t skipped = again || span > left ? left : 0;
-    if (m->cut + skipped + span - m->returned > m->arena_bytes) return NULL;
-    if (skipped) {
-        block *rest = block_at(m, rank, m->cut);
-        rest->span = (uint32_t)skipped;
-        atomic_store_explicit(&rest->readers, 0, memory_order_relaxed);
-        m->cut += skipped;
-    }
-    block *b = block_at(m, rank, m->cut);
-    b->span = (uint32_t)span;
-    b->bytes = (uint32_t)bytes;
-    return b;
-}
 
 static bool lane_full(const lane *l) {
     return atomic_load_explicit(&l->head, memory_order_relaxed) - atomic_load_explicit(&l->tail, memory_order_acquire) ==
            LANE_PLACES;
 }
 
-static void put_place(strata_memory *m, int from, int to, uint64_t place) {
+static void put_place(strata_memory *m, int from, int to, uint32_t place) {
     lane *l = &m->lanes[from * m->world + to];
     const uint32_t head = atomic_load_explicit(&l->head, memory_order_relaxed);
-    l->places[head % LANE_PLACES] = (uint32_t)(place % m->arena_bytes);
+    l->places[head % LANE_PLACES] = place;
     atomic_store_explicit(&l->head, head + 1, memory_order_release);
     ring(&m->bells[to]);
 }
@@ -196,20 +159,20 @@ static bool send_message(strata_memory *m, int rank, const strata_call *call, co
     const int first = all ? 0 : send->peer, end = all ? m->world : send->peer + 1;
     for (int to = first; to < end; to++)
         if (to != rank && lane_full(&m->lanes[rank * m->world + to])) return false;
-    block *b = cut_block(m, rank, send->bytes);
-    if (!b) return false;
+    unsigned char *payload = strata_ring_cut(&m->ring, 0, send->bytes, all ? (unsigned)m->world - 1 : 1u);
+    if (!payload) return false;
+    block *b = (block *)(void *)strata_block_of(payload, 0);
+    b->bytes = (uint32_t)send->bytes;
     b->call = *call;
-    if (send->bytes) memcpy((char *)b + LINE, send->data, send->bytes);
-    atomic_store_explicit(&b->readers, all ? (unsigned)m->world - 1 : 1u, memory_order_relaxed);
-    const uint64_t place = m->cut;
-    m->cut += b->span;
+    if (send->bytes) memcpy(payload, send->data, send->bytes);
+    const uint32_t place = (uint32_t)((unsigned char *)b - m->ring.memory);
     for (int to = first; to < end; to++)
         if (to != rank) put_place(m, rank, to, place);
     return true;
 }
 
 static void give_back(strata_memory *m, int owner, block *b) {
-    atomic_fetch_sub(&b->readers, 1);
+    atomic_fetch_sub(&b->block.readers, 1);
     if (atomic_load(&m->bells[owner].wants_room)) ring(&m->bells[owner]);
 }
 
@@ -218,7 +181,7 @@ static block *next_block(strata_memory *m, int rank, int from) {
     const lane *l = &m->lanes[from * m->world + rank];
     const uint32_t tail = atomic_load_explicit(&l->tail, memory_order_relaxed);
     if (atomic_load_explicit(&l->head, memory_order_acquire) == tail) return NULL;
-    return block_at(m, from, l->places[tail % LANE_PLACES]);
+    return (block *)(void *)(m->arenas + (size_t)from * m->arena_bytes + l->places[tail % LANE_PLACES]);
 }
 
 static void take_place(strata_memory *m, int rank, int from) {
@@ -234,7 +197,7 @@ static strata_status take(strata_memory *m, strata_communicator *comm, const str
     if (b->bytes != receive->bytes || b->bytes > m->segment)
         return strata_communicator_fail(comm, call, STRATA_INTERNAL, err, "a message of %s has %u bytes; it should have %zu",
                                         strata_peer_text(comm, receive->peer).text, b->bytes, receive->bytes);
-    const char *payload = (const char *)b + LINE;
+    const char *payload = (const char *)b + STRATA_LINE_BYTES;
     if (receive->data) {
         if (b->bytes) memcpy(receive->data, payload, b->bytes);
         receive->view = receive->data;
@@ -309,7 +272,7 @@ strata_status strata_memory_exchange(strata_memory *m, strata_communicator *comm
             continue;
         }
         if (idle++ < m->spins) {
-            m->shares_cores ? (void)sched_yield() : relax();
+            m->shares_cores ? (void)sched_yield() : strata_relax();
             continue;
         }
         if (sent < n_sends && !atomic_load(&own->wants_room)) {

@@ -4,12 +4,20 @@
  * numbers. The header has a CRC32C of its own, so that a damaged length is never used. The payload follows; its CRC32C is in
  * the header. Under TLS that is 0 and not checked, since TLS checks more. Offsets in the header:
  *
- *     0 magic  4 type  8 number  12 bytes  16 call (32 bytes)  48 CRC of the payload  52 CRC of bytes 0 to 51 */
+ *     0 magic  4 type  8 number  12 bytes  16 call or part (32 bytes)  48 CRC of the payload  52 CRC of bytes 0 to 51
+ *
+ * The 32 bytes at 16 are the call of a collective (DATA), which both sides compare, or else they describe the message that the
+ * frame is a part of:
+ *
+ *     16 flags (1)  17 status (1)  18 zero (2)  20 bytes of the head  24 unanswered  28 target  32 sequence  40 bytes of the
+ *     body */
 #ifndef STRATA_CLUSTER_WIRE_FRAME_H
 #define STRATA_CLUSTER_WIRE_FRAME_H
 
-#include "cluster/store/board.h"
-#include "cluster/transport.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "strata/status.h"
 
 enum { STRATA_FRAME_BYTES = 56 };
 
@@ -18,23 +26,65 @@ typedef enum strata_frame_type {
     STRATA_FRAME_REQUEST,  /* to the store; the types up to LEFT are between a rank and the store */
     STRATA_FRAME_REPLY,
     STRATA_FRAME_REPORT,  /* to the store: a communicator failed; status and text */
-    STRATA_FRAME_VERDICT, /* to ranks: the same; call.sequence of both is the communicator's id */
-    /* A heartbeat. call.sequence: the latest collective of the sender. To rank 0 it has a payload (strata_beat_encode). */
+    STRATA_FRAME_VERDICT, /* to ranks: the same; the sequence of both is the communicator's id */
+    /* A heartbeat. To rank 0 it has a payload (strata_beat_encode), and the sequence is the sender's latest collective. */
     STRATA_FRAME_BEAT,
     STRATA_FRAME_LEAVE,   /* the sender leaves regularly */
-    STRATA_FRAME_LOST,    /* rank call.sequence of the job was lost; status and text */
-    STRATA_FRAME_LEFT,    /* rank call.sequence of the job has left regularly; status and text */
-    STRATA_FRAME_MESSAGE, /* between ranks: a part of a message (message/link.h) */
-    STRATA_FRAME_HELLO,   /* between tasks, as are the next two: the names of the two sides (rpc/channel.h) */
-    STRATA_FRAME_ASK,     /* a part of a request */
-    STRATA_FRAME_ANSWER,  /* a part of its reply */
+    STRATA_FRAME_LOST,    /* rank `sequence` of the job was lost; status and text */
+    STRATA_FRAME_LEFT,    /* rank `sequence` of the job has left regularly; status and text */
+    STRATA_FRAME_MESSAGE, /* between ranks: a message with a tag, the sequence (message/link.h) */
+    STRATA_FRAME_HELLO,   /* between tasks, as are the next two: the names of the two sides (rpc/hello.h) */
+    STRATA_FRAME_ASK,     /* a request */
+    STRATA_FRAME_ANSWER,  /* its reply */
     STRATA_FRAME_TYPES
 } strata_frame_type;
+
+/* The description of a call of a collective, which must be equal on both sides of a message. It has no padding, since it is
+ * compared as bytes. */
+typedef struct strata_call {
+    uint8_t kind, dtype, reducer, algorithm;
+    int32_t root;
+    /* The checksum of the array `counts`; 0: there is no such array. */
+    uint32_t counts_crc;
+    uint32_t communicator;
+    /* How many collectives were called before it; 0 for send and recv. */
+    uint64_t sequence;
+    uint64_t count;
+} strata_call;
+
+/* Flags of a part. */
+enum {
+    /* The message's first frame. */
+    STRATA_PART_FIRST = 1,
+    /* The payload is not behind the header but in memory that both sides map (memory/area.h), at the offset that stands in
+     * place of its checksum. */
+    STRATA_PART_SHARED = 2,
+};
+
+/* The message that a frame is a part of. All of its frames have the same values but for the flags. */
+typedef struct strata_part {
+    uint8_t flags;
+    /* A strata_status. */
+    uint8_t status;
+    /* A message has a head and then a body. */
+    uint32_t head_bytes;
+    /* How many sequence numbers before this one have no reply yet, so that the receiver drops older replies. */
+    uint32_t n_unanswered;
+    /* The method of a request, or the communicator of a message. */
+    uint32_t target;
+    uint64_t sequence;
+    uint64_t body_bytes;
+} strata_part;
 
 typedef struct strata_frame {
     /* number: how many frames were sent before this one in this direction. */
     uint32_t type, number, bytes, payload_crc;
-    strata_call call;
+    union {
+        /* DATA. */
+        strata_call call;
+        /* All other types. */
+        strata_part part;
+    };
 } strata_frame;
 
 void strata_frame_encode(const strata_frame *frame, unsigned char out[STRATA_FRAME_BYTES]);
@@ -44,30 +94,5 @@ STRATA_MUST_USE strata_status strata_frame_decode(const unsigned char in[STRATA_
 
 /* Reads payload_crc from an encoded header. */
 uint32_t strata_frame_payload_crc(const unsigned char in[STRATA_FRAME_BYTES]);
-
-/* ---- payloads of the store ---- */
-
-enum {
-    STRATA_MESSAGE_BYTES = 64 + STRATA_STORE_KEY_BYTES + 2 * STRATA_STORE_VALUE_BYTES /* the largest payload */
-};
-
-/* Encodes a request to `out`, which has room for STRATA_MESSAGE_BYTES. Returns the number of bytes. */
-size_t strata_request_encode(const strata_store_request *request, double seconds, unsigned char *out);
-/* Decodes a request. Pointers of *out_request point into `in`, except the key, which is copied to out_key. */
-STRATA_MUST_USE strata_status strata_request_decode(const unsigned char *in, size_t n_bytes,
-                                                    char out_key[STRATA_STORE_KEY_BYTES + 1], strata_store_request *out_request,
-                                                    double *out_seconds, strata_error *err);
-/* A heartbeat contains the interval between the sender's heartbeats in seconds, and whether the sender has a communicator
- * without a verdict, so that it still needs the store. */
-enum { STRATA_BEAT_BYTES = 5 };
-void strata_beat_encode(double heartbeat, bool needs_store, unsigned char out[STRATA_BEAT_BYTES]);
-STRATA_MUST_USE strata_status strata_beat_decode(const unsigned char *in, size_t n_bytes, double *out_heartbeat,
-                                                 bool *out_needs_store, strata_error *err);
-/* Encodes a status, its text, and number and value of a reply (NULL: none). */
-size_t strata_answer_encode(strata_status status, const char *text, const strata_store_reply *reply, unsigned char *out);
-/* Decodes an answer. *out_error gets the status and the text. *out_reply (NULL: not needed) gets a value that the caller
- * frees. */
-STRATA_MUST_USE strata_status strata_answer_decode(const unsigned char *in, size_t n_bytes, strata_error *out_error,
-                                                   strata_store_reply *out_reply, strata_error *err);
 
 #endif

@@ -9,7 +9,7 @@
 #include <openssl/rand.h>
 #include <string.h>
 
-static const char greeting[8] = {'S', 'T', 'R', 'A', 'T', 'A', '1', '\n'};
+static const char greeting[8] = {'S', 'T', 'R', 'A', 'T', 'A', '2', '\n'};
 enum { GREETING_BYTES = sizeof greeting + STRATA_NONCE_BYTES, HELLO_BYTES = 16 };
 
 static void put_hello(const strata_hello *hello, unsigned char out[HELLO_BYTES]) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sockets. The caller's thread connects, with poll and a deadline. Accepting connections is part of the loop (store/loop.h). */
+ * Sockets. The caller's thread connects, with poll and a deadline. Who accepts connections continues their handshakes: the
+ * loop of a process (store/loop.h), and the threads of a server (rpc/server.c). */
 #define _GNU_SOURCE
 #include "cluster/wire/socket.h"
 
@@ -27,11 +28,33 @@ enum {
     GONE_MS = 8000, /* after so long without an acknowledgement the other side is lost (TCP_USER_TIMEOUT) */
     RESOLVE_PAUSE_MS = 250,
     HANDSHAKE_MS = 5000, /* the time limit of one handshake */
-    MOST_REFUSALS = 5    /* so many in a row mean that the secret is wrong */
+    MOST_REFUSALS = 5,   /* so many in a row mean that the secret is wrong */
+    TLS_HANDSHAKE = 0x16 /* the first byte of a side that begins TLS */
 };
 
 /* The longest attempt to connect; it is shorter than STRATA_PATIENCE_AWAY. */
 static const double ATTEMPT_SECONDS = 4.9;
+
+strata_status strata_credentials_init(strata_credentials *c, const strata_communicator_options *opts, strata_error *err) {
+    *c = (strata_credentials){.secret_bytes = opts->secret_bytes};
+    if (opts->secret_bytes && !opts->secret)
+        return strata_fail(err, STRATA_INVALID, "secret_bytes is %zu without a secret", opts->secret_bytes);
+    if (!(opts->heartbeat_seconds >= 0) || !(opts->connect_seconds >= 0))
+        return strata_fail(err, STRATA_INVALID, "heartbeat_seconds is %g and connect_seconds %g; they must be at least 0",
+                           opts->heartbeat_seconds, opts->connect_seconds);
+    STRATA_TRY(strata_tls_create(opts, &c->tls, err));
+    c->secret = malloc(opts->secret_bytes + 1);
+    if (c->secret && opts->secret_bytes) memcpy(c->secret, opts->secret, opts->secret_bytes);
+    if (c->secret) return STRATA_OK;
+    strata_credentials_finish(c);
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a secret of %zu bytes", opts->secret_bytes);
+}
+
+void strata_credentials_finish(strata_credentials *c) {
+    strata_tls_destroy(c->tls);
+    free(c->secret);
+    *c = (strata_credentials){0};
+}
 
 strata_status strata_address_split(const char *address, char out_host[256], char out_port[8], strata_error *err) {
     const char *colon = address ? strrchr(address, ':') : NULL, *host = address, *end = colon;
@@ -109,8 +132,8 @@ static bool is_name(const char *host) {
     return strcmp(host, "localhost") != 0 && inet_pton(AF_INET, host, any) != 1 && inet_pton(AF_INET6, host, any) != 1;
 }
 
-strata_status strata_socket_listen(const char *host, const char *port, strata_listen where, double deadline, int *out_fd,
-                                   bool *out_beyond, strata_error *err) {
+static strata_status listen_at(const char *host, const char *port, strata_listen where, double deadline, int *out_fd,
+                               bool *out_beyond, strata_error *err) {
     struct addrinfo *list;
     strata_status status;
     if (where == STRATA_LISTEN_NAME && is_name(host)) {
@@ -163,6 +186,24 @@ strata_status strata_interface_address(const char *name, char out_host[256], str
                        names);
 }
 
+strata_status strata_socket_listen(const strata_communicator_options *opts, const char *host, const char *port,
+                                   strata_listen where, double deadline, int *out_fd, strata_error *err) {
+    const bool open = opts->secret_bytes || opts->insecure;
+    char own[256];
+    bool beyond = false;
+    snprintf(own, sizeof own, "%s", host);
+    if (opts->interface) STRATA_TRY(strata_interface_address(opts->interface, own, err));
+    if (where == STRATA_LISTEN_NAME && !open) where = STRATA_LISTEN_SERVICE;
+    STRATA_TRY(listen_at(own, port, where, deadline, out_fd, &beyond, err));
+    if (!beyond || open) return STRATA_OK;
+    close(*out_fd);
+    *out_fd = -1;
+    return strata_fail(err, STRATA_INVALID,
+                       "listening on %s without a secret: anyone who reaches it could take part. Give all processes a secret "
+                       "(STRATA_SECRET), or say that it is insecure on purpose (--insecure)",
+                       own);
+}
+
 void strata_socket_address(int fd, bool with_port, char out[STRATA_ADDRESS_BYTES]) {
     struct sockaddr_storage address;
     socklen_t size = sizeof address;
@@ -205,51 +246,83 @@ static bool ready(int fd, short events, double deadline) {
     return n > 0 || (n < 0 && errno == EINTR && left > 0);
 }
 
-/* Sends or receives all n bytes. Returns false, with errno, on failure; ECONNRESET: the other side has closed the connection.
- * *out_done: how many bytes were transferred. */
-static bool transfer(strata_stream *s, unsigned char *bytes, size_t n, bool out, double deadline, size_t *out_done) {
-    for (*out_done = 0; *out_done < n;) {
-        const struct iovec rest = {bytes + *out_done, n - *out_done};
-        const ssize_t got = out ? strata_stream_send(s, &rest, 1) : strata_stream_recv(s, &rest, 1);
-        if (got > 0) {
-            *out_done += (size_t)got;
-            continue;
-        }
-        if (got == 0) errno = ECONNRESET;
-        if (got == 0 || (errno != EAGAIN && errno != EINTR)) return false;
-        if (!ready(s->fd, strata_stream_events(s, out ? POLLOUT : POLLIN), deadline)) return false;
-    }
-    return true;
+strata_status strata_shaking_begin(strata_shaking *s, strata_stream *stream, const strata_hello *hello, const char *host,
+                                   const strata_credentials *credentials, strata_error *err) {
+    s->n_in = s->n_out = s->n_sent = 0;
+    if (credentials->tls) STRATA_TRY(strata_tls_begin(credentials->tls, stream, host, err));
+    return strata_handshake_begin(&s->handshake, hello, credentials->secret, credentials->secret_bytes, s->out, &s->n_out, err);
 }
 
-/* Returns the error for a handshake that ended after `step` of its steps, when n bytes of the next message were in `in`.
- * *out_again: whether to try again, since the other side may only be too busy. A peer closes the connection both when it
- * refuses the secret and when it has too many connections, so only several refusals in a row mean that the secret is wrong. */
-static strata_status broke_off(const strata_stream *s, const char *address, int step, const unsigned char *in, size_t n,
+/* Sends or receives a part of [from, end). Returns 1 if it did, 0 if nothing is possible now, -1 with the error. */
+static int move(strata_stream *stream, unsigned char *bytes, size_t *at, size_t end, bool out, strata_error *err) {
+    const struct iovec rest = {bytes + *at, end - *at};
+    const ssize_t n = out ? strata_stream_send(stream, &rest, 1) : strata_stream_recv(stream, &rest, 1);
+    if (n > 0) *at += (size_t)n;
+    if (n > 0 || (n < 0 && errno == EINTR)) return 1;
+    if (n < 0 && errno == EAGAIN) return 0;
+    if (n < 0 && errno == EPROTO)
+        strata_fail(err, STRATA_UNAVAILABLE, "%s", strata_stream_problem(stream, EPROTO));
+    else
+        strata_fail(err, STRATA_PEER_LOST, "%s", strata_errno_text(n ? errno : ECONNRESET));
+    return -1;
+}
+
+strata_status strata_shaking_continue(strata_shaking *s, strata_stream *stream, short *out_events, strata_error *err) {
+    strata_handshake *h = &s->handshake;
+    strata_error why = {0};
+    strata_status status = STRATA_OK;
+    *out_events = 0;
+    while (!status && (s->n_sent < s->n_out || !h->done)) {
+        const bool out = s->n_sent < s->n_out;
+        const int moved = out ? move(stream, s->out, &s->n_sent, s->n_out, true, &why)
+                              : move(stream, s->in, &s->n_in, h->wanted, false, &why);
+        if (!moved) {
+            *out_events = strata_stream_events(stream, out ? POLLOUT : POLLIN);
+            return STRATA_OK;
+        }
+        if (moved < 0) status = why.status;
+        if (moved < 0 || out || s->n_in < h->wanted) continue;
+        s->n_in = s->n_sent = 0;
+        status = strata_handshake_step(h, s->in, s->out, &s->n_out, &why);
+        if (status == STRATA_DATA && h->server && !stream->tls && s->in[0] == TLS_HANDSHAKE) {
+            const struct iovec alert = {(void *)(uintptr_t)strata_tls_alert, STRATA_TLS_ALERT_BYTES};
+            status = strata_fail(&why, STRATA_UNAVAILABLE, "it uses TLS and this process does not: all must");
+            if (strata_stream_send(stream, &alert, 1) < 0) continue; /* it learns nothing then */
+        }
+    }
+    return status ? strata_fail(err, status, "%s", why.message) : STRATA_OK;
+}
+
+/* Returns the error for a handshake in which the connection ended. *out_again: whether to try again, since the other side may
+ * only be too busy. A peer closes the connection both when it refuses the secret and when it has too many connections, so only
+ * several refusals in a row mean that the secret is wrong. */
+static strata_status broke_off(const strata_shaking *s, const strata_stream *stream, const char *address, const char *how,
                                bool *out_again, int *n_refused, strata_error *err) {
-    const int error = errno;
-    if (error == EPROTO) return strata_fail(err, STRATA_UNAVAILABLE, "%s: %s", address, strata_stream_problem(s, error));
-    if (!s->tls && n == STRATA_TLS_ALERT_BYTES && !memcmp(in, strata_tls_alert, 2))
+    const int step = s->handshake.step;
+    if (!stream->tls && s->n_in == STRATA_TLS_ALERT_BYTES && !memcmp(s->in, strata_tls_alert, 2))
         return strata_fail(err, STRATA_UNAVAILABLE, "%s uses TLS and this rank does not: all ranks must", address);
     *n_refused += step > 0;
     *out_again = *n_refused < MOST_REFUSALS;
     if (step) return strata_fail(err, STRATA_UNAVAILABLE, "%s refuses this rank: is its secret another one?", address);
-    return strata_fail(err, STRATA_TIMEOUT, "%s does not shake hands: %s", address, strata_errno_text(error));
+    return strata_fail(err, STRATA_TIMEOUT, "%s does not shake hands: %s", address, how);
 }
 
-static strata_status shake_hands(strata_stream *s, const char *address, const strata_hello *hello,
+static strata_status shake_hands(strata_stream *stream, const char *address, const char *host, const strata_hello *hello,
                                  const strata_credentials *credentials, double deadline, bool *out_again, int *n_refused,
                                  strata_error *err) {
-    strata_handshake h;
-    unsigned char bytes[STRATA_HANDSHAKE_BYTES], in[STRATA_HANDSHAKE_BYTES];
-    size_t n = 0, n_sent, n_in = 0;
+    strata_shaking s;
+    strata_error why;
+    short events = 0;
     *out_again = false;
-    STRATA_TRY(strata_handshake_begin(&h, hello, credentials->secret, credentials->secret_bytes, bytes, &n, err));
+    STRATA_TRY(strata_shaking_begin(&s, stream, hello, host, credentials, err));
     for (;;) {
-        if (!transfer(s, bytes, n, true, deadline, &n_sent) || !transfer(s, in, h.wanted, false, deadline, &n_in))
-            return broke_off(s, address, h.step, in, n_in, out_again, n_refused, err);
-        if (strata_handshake_step(&h, in, bytes, &n, err)) return strata_fail_in(err, STRATA_UNAVAILABLE, "%s", address);
-        if (h.done) return STRATA_OK;
+        const strata_status status = strata_shaking_continue(&s, stream, &events, &why);
+        if (status == STRATA_PEER_LOST) return broke_off(&s, stream, address, why.message, out_again, n_refused, err);
+        if (status) return strata_fail(err, STRATA_UNAVAILABLE, "%s: %s", address, why.message);
+        if (!events) return STRATA_OK;
+        if (ready(stream->fd, events, deadline)) continue;
+        *out_again = true; /* a peer that is stopped refuses nobody */
+        return strata_fail(err, STRATA_TIMEOUT, "%s does not shake hands: %s", address, strata_errno_text(errno));
     }
 }
 
@@ -284,9 +357,9 @@ static strata_status try_once(const char *address, const char *host, const char 
     if (out_stream->fd < 0)
         return strata_fail(err, STRATA_TIMEOUT, "%s does not answer: %s", address, strata_errno_text(error));
     strata_socket_prepare(out_stream->fd);
-    if (credentials->tls) STRATA_TRY(strata_tls_begin(credentials->tls, out_stream, host, err));
     const double limit = strata_clock_seconds() + HANDSHAKE_MS / 1000.0;
-    return shake_hands(out_stream, address, hello, credentials, limit < deadline ? limit : deadline, out_again, n_refused, err);
+    return shake_hands(out_stream, address, host, hello, credentials, limit < deadline ? limit : deadline, out_again, n_refused,
+                       err);
 }
 
 strata_status strata_socket_connect(const char *address, const strata_hello *hello, const strata_credentials *credentials,

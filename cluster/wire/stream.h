@@ -11,6 +11,9 @@
 
 #include "strata/cluster.h"
 
+/* Room for an address as text. */
+enum { STRATA_ADDRESS_BYTES = 72 };
+
 typedef struct strata_tls_session strata_tls_session;
 
 typedef struct strata_stream {

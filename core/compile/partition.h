@@ -36,7 +36,8 @@ typedef struct strata_partition_options {
     /* Each device computes a step of its own: a sum over a divided dimension is each device's own value, not a part of one
      * sum. */
     bool own_sums;
-    /* [n] Whether the device's examples count; NULL: all do. Others add nothing to partial variables. */
+    /* [n] Whether the device's examples count; NULL: all do. Others add nothing to partial variables, and with
+     * own_sums they make no update. */
     const bool *counts;
     /* The placement of an input or of a variable, which is read by `leaf`. An input may be partial: the values that the
      * devices are given add up to it. So may a variable: the devices' variables add up to it. Both may be each device's own. */
@@ -49,7 +50,8 @@ typedef struct strata_partition_options {
     const strata_placement *update;
     /* The devices that are not made here have coordinates of their own for updates, from which they get the new values. */
     bool each_worker_updates;
-    /* [n] True: the device is given no part of partial inputs and variables; NULL: every device is. */
+    /* [n] True: the device is given no part of inputs and variables that are partial or each device's own, and adds nothing to
+     * sums; NULL: every device is given its part. */
     const bool *idle;
     /* The device's variable, of the shape of its part, that stands for the variable of the graph. */
     strata_variable *(*variable)(void *user, strata_variable *whole, int device);

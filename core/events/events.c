@@ -115,7 +115,7 @@ static strata_status add_event(strata_events *e, strata_text *event, strata_erro
         if (event->failed || e->queue.failed) {
             e->queue.failed = false;
             e->queue.n_bytes = before; /* removes the incomplete record */
-            status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: an event of %zu bytes", e->path, event->n_bytes);
+            status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for an event", e->path);
         }
         pthread_cond_signal(&e->added);
     }

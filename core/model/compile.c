@@ -182,7 +182,6 @@ static strata_status make_block(strata_model *model, int replica, int block, str
     strata_shards_range(model, replica, block, &own->begin, &own->end);
     const strata_shape shape = STRATA_SHAPE(own->end - own->begin);
     if (model->shards.n) {
-        STRATA_TRY(strata_shards_segments(model, own->begin, own->end, &own->segments, err));
         STRATA_TRY(strata_variable_create(device, "parameter shard", STRATA_DTYPE_F32, shape, &own->shard, err));
     }
     for (int i = 0; i < strata_model_n_slots(model); i++)
@@ -298,7 +297,6 @@ static void free_block(strata_model_block *own) {
     strata_variable_destroy(own->flat);
     strata_variable_destroy(own->shard);
     strata_variable_destroy(own->accumulated);
-    strata_shards_free_segments(&own->segments);
     for (int i = 0; i < STRATA_MAX_OPTIMIZER_SLOTS; i++) strata_variable_destroy(own->slots[i]);
 }
 
@@ -378,7 +376,7 @@ static strata_status place(strata_model *model, strata_device *device, const str
     strata_strategy *strategy = opts ? opts->strategy : NULL;
     model->own.device = device;
     model->own.strategy =
-        (strata_strategy){.name = "one_device", .devices = &model->own.device, .n_devices = 1, .n_replicas = 1, .updater = -1};
+        (strata_strategy){.name = "one_device", .devices = &model->own.device, .n_devices = 1, .n_replicas = 1};
     strata_dtype precision;
     STRATA_TRY(choose_precision(model, opts, &precision, err));
     STRATA_TRY(check_precision(strategy ? strategy : &model->own.strategy, precision, err));

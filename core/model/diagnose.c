@@ -49,10 +49,10 @@ static void finish_dissection(dissection *d) {
 /* Runs the step on one replica, without exchanges and update. */
 static strata_status dissect(strata_model *model, int replica, const strata_examined_step *what, dissection *out,
                              strata_error *err) {
-    const strata_step_role role = {.replica = replica, .batch = what->n, .form = {.byte_scale = what->byte_scale}};
+    const strata_step_options step = {.replica = replica, .batch = what->n, .form = {.byte_scale = what->byte_scale}};
     const strata_executable_options opts = {.n_slots = 2, .no_fusion = true};
     *out = (dissection){0};
-    STRATA_TRY(strata_step_build(&out->step, model, STRATA_PROGRAM_TRAIN, role, NULL, err));
+    STRATA_TRY(strata_step_build(&out->step, model, STRATA_PROGRAM_TRAIN, &step, err));
     out->tensors = calloc((size_t)out->step.graph->n_nodes, sizeof *out->tensors);
     strata_status status = out->tensors ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory");
     if (!status) list_tensors(out);

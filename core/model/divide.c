@@ -5,8 +5,9 @@
  * that only stores parameters. Inputs are divided along the examples. Parameters and states are copies on every device. So are
  * slots and the epoch's sums, unless one device of each worker makes the update: then they are at its coordinate. With shards,
  * slots are divided, and the partitioner divides the update. What batches accumulate is a partial sum on each device. If
- * replicas have parameters of their own (strata_strategy.average), all variables are each device's own. The
- * all_reduces that the builder adds to the graph (gradients.c) say where gradients and sums must be complete.
+ * replicas have parameters of their own (strata_strategy.average), all variables are each device's own. A worker with servers
+ * has a mesh of two devices: it has all examples, and its gradients are at the servers. The all_reduces that the builder adds
+ * to the graph (gradients.c) say where gradients and sums must be complete.
  *
  * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
 #include <stdlib.h>
@@ -18,30 +19,40 @@
 #include "core/model/step.h"
 #include "core/op/ops.h"
 
+/* The mesh of a worker of parameter_server: the worker, which computes, and the servers, where its gradients are placed. */
+enum { N_WITH_SERVERS = 2, SERVERS = 1 };
+
 typedef struct division {
     const strata_model *model;
     strata_mesh mesh;
     /* How the examples are divided; copies on every device; a sum over the devices; where updates are made; where slots and the
      * epoch's sums are. */
     strata_placement examples, whole, partial, update, slots;
+    /* How what exact metrics need of the examples is divided: (n, examples). */
+    strata_placement scores;
+    /* There is one device, which computes from examples of its own. */
+    bool apart;
     /* Each device trains with variables of its own, whose placement this is. */
     bool has_own;
     strata_placement own;
+    /* Each device also has numbers of its own: how many examples and batches it accumulated. */
+    bool own_numbers;
     /* [parameters.n_blocks] With shards: how the slots of each block are divided. */
     strata_placement *shards;
     const strata_step *step;
 } division;
 
-bool strata_model_is_divided(const strata_model *model, strata_program_kind kind) {
+/* Whether gradients are placed at servers: small ones are outputs, which the worker pushes in one message. */
+static bool gives_away(const strata_model *model) {
+    struct strata_gradient_bucket buckets[STRATA_MOST_BUCKETS];
+    return model->strategy->trainer->take && strata_model_list_buckets(model, buckets) > 0;
+}
+
+static bool is_divided(const strata_model *model, strata_program_kind kind) {
     const strata_strategy *strategy = model->strategy;
-    const bool updates = kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_APPLY;
-    /* The norms of parameters are computed from chunks (strata_segments), which cannot be divided between two parameters. */
-    if (updates && model->shards.n && model->optimizer_kind->whole_parameters) return false;
-    /* Replicas with parameters of their own accumulate gradients alone, and their average is built for each of them. */
-    const bool alone = kind == STRATA_PROGRAM_ACCUMULATE || strata_program_is_without_batch(kind);
-    if (alone && strata_strategy_has_own(strategy)) return false;
     const bool several = strata_strategy_num_replicas_in_sync(strategy) > 1 || strategy->n_devices > 1;
-    return kind != STRATA_PROGRAM_GRADIENTS && several && !strategy->trainer && !strategy->by_roles;
+    if (strategy->trainer) return kind == STRATA_PROGRAM_GRADIENTS && gives_away(model);
+    return several && kind != STRATA_PROGRAM_GRADIENTS && kind != STRATA_PROGRAM_AVERAGE;
 }
 
 /* ---- placements ---- */
@@ -90,10 +101,10 @@ static const strata_placement *place(void *user, const strata_tensor *leaf) {
     if (leaf->op == &strata_op_read && v->has_own) return &v->own;
     if (leaf->op == &strata_op_read) return place_variable(v, ((const strata_read_attrs *)leaf->attrs)->variable);
     const strata_input_kind kind = strata_model_input_kind(((const strata_input_attrs *)leaf->attrs)->name);
-    return kind == STRATA_INPUT_COPIED     ? &v->whole
-           : kind == STRATA_INPUT_EXAMPLES ? &v->examples
-           : v->has_own                    ? &v->own
-                                           : &v->partial;
+    return kind == STRATA_INPUT_EXAMPLES                                                 ? &v->examples
+           : v->own_numbers || ((v->has_own || v->apart) && kind != STRATA_INPUT_COPIED) ? &v->own
+           : kind == STRATA_INPUT_COPIED                                                 ? &v->whole
+                                                                                         : &v->partial;
 }
 
 /* The variable of another replica that has the same place as one of the replica that makes updates, or as an accumulated one
@@ -157,6 +168,7 @@ static int64_t compiled_examples(const strata_model_program *program, int part) 
 
 /* The devices of all workers. */
 static int n_devices(const strata_strategy *strategy) {
+    if (strategy->trainer) return N_WITH_SERVERS;
     return strata_strategy_num_replicas_in_sync(strategy) + strategy->n_devices - strategy->n_replicas;
 }
 
@@ -164,49 +176,58 @@ static int n_devices(const strata_strategy *strategy) {
  * differ, and those of the first worker count. */
 static void place_update(division *v) {
     const strata_strategy *strategy = v->model->strategy;
-    if (strategy->updater >= 0)
-        v->update = strata_placement_at(v->whole, 0, strategy->workers.first_replica + strategy->updater);
+    v->update = strategy->update;
+    if (v->update.at) v->update.coordinates[0] += strategy->workers.first_replica;
+    if (strategy->trainer) v->update = strata_placement_at(v->whole, 0, SERVERS);
     v->slots = v->update;
     v->update.own = strategy->workers.mixed;
-    if (strategy->updater < 0) v->slots.own = v->update.own;
+    if (!strategy->update.at) v->slots.own = v->update.own;
 }
 
 /* Predictions are those of the device's examples. The sums of an evaluation are added up by the host. */
 static strata_placement output_of(const division *v, strata_program_kind kind) {
-    return v->has_own                        ? v->own
+    const bool own = v->has_own || (v->apart && kind == STRATA_PROGRAM_EVALUATE);
+    return own                               ? v->own
            : kind == STRATA_PROGRAM_PREDICT  ? v->examples
            : kind == STRATA_PROGRAM_EVALUATE ? v->partial
-           : v->model->strategy->updater < 0 ? v->whole
-                                             : v->slots;
+           : v->model->strategy->update.at   ? v->slots
+                                             : v->whole;
 }
 
-/* idle: [n_parts] whether the device only stores parameters. */
-static strata_status divide(const strata_model *model, const strata_model_program *program, strata_step *step,
-                            const int64_t *lengths, const bool *idle, strata_partition **out_partition, strata_error *err) {
+/* How the outputs of a step are placed: its output, and the scores of its examples; or its sums, the gradients of its block,
+ * and the changes of its states. */
+static void place_outputs(const division *v, strata_program_kind kind, strata_placement placements[3]) {
+    const bool gradients = kind == STRATA_PROGRAM_GRADIENTS;
+    int n = 0;
+    if (v->step->output || gradients) placements[n++] = gradients ? v->partial : output_of(v, kind);
+    placements[n++] = gradients ? v->update : v->scores;
+    placements[n] = v->own;
+}
+
+/* Divides the step among the program's parts [first, first + n). */
+static strata_status divide(const division *given, const strata_model_program *program, int first, int n,
+                            strata_partition **out_partition, strata_error *err) {
+    division v = *given;
+    const strata_model *model = v.model;
     const strata_strategy *strategy = model->strategy;
-    const strata_dim_split split = {.n_axes = 1, .axes = {0}, .lengths = lengths};
-    division v = {.model = model,
-                  .mesh = {.n_axes = 1, .axes = {{"data", n_devices(strategy)}}},
-                  .examples = {.dims = {split}},
-                  .partial = {.partial = 1},
-                  .has_own = strata_strategy_has_own(strategy) && program->kind == STRATA_PROGRAM_TRAIN,
-                  .own = {.own = 1},
-                  .step = step};
+    const strata_step *step = v.step;
+    bool *idle = strata_graph_alloc(step->graph, (size_t)n);
+    if (!idle) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    for (int r = 0; r < n; r++) idle[r] = first + r >= strategy->n_replicas;
+    const bool no_batch = strata_program_is_without_batch(program->kind);
     place_update(&v);
     STRATA_TRY(place_shards(&v, err));
-    strata_tensor *outputs[2] = {step->output};
-    strata_placement placements[2] = {output_of(&v, program->kind), v.examples};
-    int n = step->output != NULL;
-    if (step->scores) {
-        placements[n] = v.examples;
-        outputs[n++] = step->scores;
-    }
+    strata_tensor *own[2];
+    strata_placement placements[3];
+    int n_outputs;
+    strata_tensor *const *outputs = strata_step_outputs(step, own, &n_outputs);
+    place_outputs(&v, program->kind, placements);
     const strata_partition_options opts = {.mesh = &v.mesh,
-                                           .first = strategy->workers.first_replica,
-                                           .n = program->n_parts,
+                                           .first = strategy->workers.first_replica + first,
+                                           .n = n,
                                            .own_statistics = true,
                                            .own_sums = v.has_own,
-                                           .counts = program->contributes,
+                                           .counts = no_batch ? NULL : program->contributes + first,
                                            .place = place,
                                            .variable = variable_of,
                                            .part_variable = model->shards.n ? shard_of : NULL,
@@ -217,62 +238,132 @@ static strata_status divide(const strata_model *model, const strata_model_progra
                                            .whole_sums = strata_step_needs_all_gradients(model),
                                            .outputs = outputs,
                                            .placements = placements,
-                                           .n_outputs = n,
+                                           .n_outputs = n_outputs,
                                            .updates = step->updates,
                                            .n_updates = step->n_updates};
     return strata_partition_create(&opts, out_partition, err);
 }
 
-/* Whether the only exchanges are those that the builder asked for, and those that send new values of parameters and states.
- * Others come from layers that compute something of all examples, such as their mean. Each replica computes it of its own
- * examples, as in tf.distribute, so such a step is built by roles. */
-static bool has_only_sums(const strata_partition *partition) {
-    for (int i = 0; i < partition->n_exchanges; i++) {
-        const strata_partition_exchange *x = &partition->exchanges[i];
-        const bool sends = x->reader == x->value && x->reader && x->reader->op->flags & STRATA_OP_UPDATE;
-        if (!sends && (!x->reader || x->reader->op != &strata_op_all_reduce)) return false;
+/* Builds the step of the parts [first, first + n) and divides it among them. apart: there is one, and its examples are its own;
+ * else they are divided. */
+static strata_status build(strata_model *model, const strata_model_program *program, int first, int n, bool apart,
+                           strata_layer_cost *layers, strata_step *step, strata_partition **out_partition, strata_error *err) {
+    const strata_strategy *strategy = model->strategy;
+    const bool has_own = strata_strategy_has_own(strategy);
+    strata_step_options opts = {.replica = strata_strategy_root(strategy),
+                                .form = program->form,
+                                .divided = true,
+                                .has_replicas = !strategy->trainer && strata_strategy_num_replicas_in_sync(strategy) > 1,
+                                .layers = layers};
+    int64_t *lengths = calloc((size_t)n_devices(strategy), sizeof *lengths);
+    if (!lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    for (int r = first; r < first + n; r++) {
+        const bool computes = r < strategy->n_replicas;
+        if (computes || apart) opts.batch += lengths[strategy->workers.first_replica + r] = compiled_examples(program, r);
     }
-    return true;
-}
-
-/* The scores of several metrics follow each other, so they are built for one replica. */
-static bool can_divide(const strata_step *step, int64_t batch) {
-    return !step->scores || strata_tensor_shape(step->scores).dims[0] == batch;
-}
-
-strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_step *step,
-                                  strata_partition **out_partition, strata_error *err) {
-    const strata_workers *workers = &model->strategy->workers;
-    strata_step_role role = {.replica = strata_strategy_root(model->strategy),
-                             .form = program->form,
-                             .updates = true,
-                             .exchanges = !strata_strategy_has_own(model->strategy),
-                             .has_replicas = strata_strategy_num_replicas_in_sync(model->strategy) > 1,
-                             .whole = true};
-    *out_partition = NULL;
-    const size_t n = (size_t)n_devices(model->strategy);
-    int64_t *lengths = calloc(n, sizeof *lengths);
-    bool *idle = calloc(n, sizeof *idle);
-    if (!lengths || !idle) {
-        free(lengths);
-        free(idle);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
-    }
-    for (int r = 0; r < program->n_parts; r++) {
-        idle[r] = r >= model->strategy->n_replicas;
-        if (!idle[r]) role.batch += lengths[workers->first_replica + r] = compiled_examples(program, r);
-        role.idle |= strata_strategy_has_own(model->strategy) && !program->parts[r].n;
-    }
-    strata_status status = strata_step_build(step, model, program->kind, role, NULL, err);
-    if (!status && can_divide(step, role.batch)) {
-        status = divide(model, program, step, lengths, idle, out_partition, err);
+    const strata_dim_split split = {.n_axes = 1, .axes = {0}, .lengths = lengths};
+    const strata_placement own = {.own = 1};
+    const division v = {.model = model,
+                        .mesh = {.n_axes = 1, .axes = {{"data", n_devices(strategy)}}},
+                        .examples = apart ? own : (strata_placement){.dims = {split}},
+                        .scores = apart ? own : (strata_placement){.dims = {{0}, split}},
+                        .partial = {.partial = 1},
+                        .apart = apart,
+                        .has_own = has_own && !strata_program_computes_only(program->kind),
+                        .own_numbers = has_own && program->kind == STRATA_PROGRAM_APPLY,
+                        .own = own,
+                        .step = step};
+    strata_status status = strata_step_build(step, model, program->kind, &opts, err);
+    if (!status) {
+        status = divide(&v, program, first, n, out_partition, err);
         if (status) strata_graph_destroy(step->graph);
-        if (!status && !has_only_sums(*out_partition)) {
-            strata_partition_destroy(*out_partition);
-            *out_partition = NULL;
-        }
     }
     free(lengths);
-    free(idle);
+    return status;
+}
+
+/* Whether the step exchanges values of examples other than by its all_reduces: layers compute something of all examples, such
+ * as their mean. Exchanges of an update's values begin at what an all_reduce has made complete. */
+static bool mixes_examples(const strata_step *step, const strata_partition *partition) {
+    const strata_graph *graph = step->graph;
+    bool *of_examples = strata_graph_alloc(step->graph, (size_t)graph->n_nodes), mixes = false;
+    for (int id = 0; id < graph->n_nodes && of_examples; id++) {
+        const strata_tensor *node = graph->nodes[id];
+        if (node->op == &strata_op_input)
+            of_examples[id] = strata_model_input_kind(((const strata_input_attrs *)node->attrs)->name) == STRATA_INPUT_EXAMPLES;
+        for (int i = 0; i < node->n_inputs && node->op != &strata_op_all_reduce; i++)
+            of_examples[id] |= of_examples[node->inputs[i]->id];
+    }
+    for (int i = 0; i < partition->n_exchanges && of_examples; i++) {
+        const strata_partition_exchange *x = &partition->exchanges[i];
+        mixes |= of_examples[x->value->id] && x->reader && x->reader->op != &strata_op_all_reduce;
+    }
+    return mixes;
+}
+
+/* Makes a step of the graph of a part, which keeps the graph of the whole step alive. A device without examples may have
+ * nothing to compute, but a program needs an output. */
+static strata_status take_part(const strata_step *whole, strata_device_part *part, strata_step *out, strata_error *err) {
+    strata_tensor *own[2], *const *outputs;
+    int n;
+    outputs = strata_step_outputs(whole, own, &n);
+    *out = (strata_step){.graph = part->graph, .layout = whole->layout, .n_updates = part->n_updates};
+    out->updates = strata_graph_alloc(out->graph, ((size_t)part->n_updates + 1) * sizeof(*out->updates));
+    out->outputs = whole->outputs ? strata_graph_alloc(out->graph, (size_t)n * sizeof(*out->outputs)) : NULL;
+    if (!out->updates || (whole->outputs && !out->outputs))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    if (part->n_updates) memcpy(out->updates, part->updates, (size_t)part->n_updates * sizeof(*out->updates));
+    for (int i = 0; i < n; i++) {
+        if (!part->outputs[i]) continue;
+        if (out->outputs)
+            out->outputs[out->n_outputs++] = part->outputs[i];
+        else
+            *(outputs[i] == whole->scores ? &out->scores : &out->output) = part->outputs[i];
+    }
+    const bool computes = out->n_outputs || out->output || out->scores || out->n_updates;
+    if (!computes) out->output = strata_scalar(out->graph, STRATA_DTYPE_F32, 0);
+    part->graph = NULL;
+    return strata_graph_check(out->graph, err);
+}
+
+/* Builds the steps of the parts [first, first + n). *out_apart: it was not done, since each part needs a step of its own. */
+static strata_status add(strata_model *model, const strata_model_program *program, int first, int n, bool apart,
+                         strata_layer_cost *layers, strata_step *out_steps, bool *out_apart, strata_error *err) {
+    strata_step whole;
+    strata_partition *partition;
+    STRATA_TRY(build(model, program, first, n, apart, layers, &whole, &partition, err));
+    strata_status status = STRATA_OK;
+    *out_apart = !apart && mixes_examples(&whole, partition);
+    for (int r = 0; r < n && !*out_apart && !status; r++)
+        status = take_part(&whole, &partition->parts[r], &out_steps[first + r], err);
+    strata_partition_destroy(partition);
+    strata_graph_destroy(whole.graph);
+    return status;
+}
+
+/* Builds the step of one part, whose device exchanges nothing, or builds its exchanges itself (strata_strategy.average). */
+static strata_status build_alone(strata_model *model, const strata_model_program *program, int part, strata_layer_cost *layers,
+                                 strata_step *out_step, strata_error *err) {
+    const bool no_batch = strata_program_is_without_batch(program->kind);
+    const strata_step_options opts = {
+        .replica = part, .batch = no_batch ? 0 : compiled_examples(program, part), .form = program->form, .layers = layers};
+    return strata_step_build(out_step, model, program->kind, &opts, err);
+}
+
+strata_status strata_model_divide(strata_model *model, strata_model_program *program, strata_layer_cost *layers,
+                                  strata_step *out_steps, strata_error *err) {
+    const int n = program->n_parts;
+    const bool several = is_divided(model, program->kind);
+    bool apart = true;
+    strata_status status = STRATA_OK;
+    memset(out_steps, 0, (size_t)n * sizeof *out_steps);
+    if (several) status = add(model, program, 0, n, false, layers, out_steps, &apart, err);
+    for (int r = 0; r < n && apart && !status; r++) {
+        bool again;
+        status = several ? add(model, program, r, 1, true, layers, out_steps, &again, err)
+                         : build_alone(model, program, r, layers, &out_steps[r], err);
+    }
+    program->divided = !apart;
+    for (int r = 0; r < n && status; r++) strata_graph_destroy(out_steps[r].graph);
     return status;
 }

@@ -377,6 +377,8 @@ strata_status strata_fit_submit_accumulated(fit *f, strata_error *err) {
         write_accumulated_words(f, step, replica, words);
         step->program->contributes[r] = replica->n_accumulated > 0;
         if (part->step >= 0) memcpy(strata_executable_input(part->executable, step->slot, part->step), words, sizeof words);
+        if (part->share >= 0)
+            *(float *)strata_executable_input(part->executable, step->slot, part->share) = words[STRATA_STEP_SHARE];
         replica->n_accumulated = replica->accumulated_examples = 0;
     }
     f->epoch.n_examples += f->step.accumulated.examples;

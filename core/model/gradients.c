@@ -89,18 +89,14 @@ strata_tensor *strata_step_used_rows(const builder *b, int part, strata_tensor *
     return strata_where(strata_greater(uses, zero), strata_arange(b->graph, n), none);
 }
 
-/* Divides a block's gradients into at most STRATA_MOST_BUCKETS buckets of about the strategy's size. The last layers' gradients
- * come first, since they are computed first. There is only one bucket if computing gradients needs exchanges itself, which each
- * bucket would repeat, and if there are sparse parameters, which have another order. */
-static int make_buckets(const builder *b, int block, bucket buckets[STRATA_MOST_BUCKETS]) {
-    const strata_model *model = b->model;
+/* Divides the `end` elements of a block's gradients into at most STRATA_MOST_BUCKETS buckets of about the strategy's size. The
+ * last layers' gradients come first, since they are computed first. */
+static int make_buckets(const strata_model *model, int block, int64_t end, bool whole, bucket buckets[STRATA_MOST_BUCKETS]) {
     const strata_parameter_set *set = &model->parameters;
     const strata_parameter_block *at = &set->blocks[block];
     const int64_t share = set->flat_size / STRATA_MOST_BUCKETS, asked = model->strategy->bucket_bytes / 4;
     const int64_t least = asked > share ? asked : share;
-    const bool whole = !(b->role.exchanges || b->role.sends) || b->context.exchanges_inside || has_sparse(model);
     int n = 0, last = at->first_part + at->n_parts;
-    int64_t end = b->places[block].n_all;
     for (int i = last - 1; i > at->first_part && !whole && n < STRATA_MOST_BUCKETS - 1; i--) {
         const int64_t begin = set->parts[i].offset - at->begin;
         if (end - begin <= least) continue;
@@ -110,6 +106,22 @@ static int make_buckets(const builder *b, int block, bucket buckets[STRATA_MOST_
     }
     buckets[n++] = (bucket){at->first_part, last, 0, end};
     return n;
+}
+
+/* There is only one bucket if computing gradients needs exchanges itself, which each bucket would repeat, and if there are
+ * sparse parameters, which have another order. */
+static int buckets_of(const builder *b, int block, bucket buckets[STRATA_MOST_BUCKETS]) {
+    const bool whole = !b->exchanges || b->context.exchanges_inside || has_sparse(b->model);
+    return make_buckets(b->model, block, b->places[block].n_all, whole, buckets);
+}
+
+int strata_model_list_buckets(const strata_model *model, struct strata_gradient_bucket out_buckets[STRATA_MOST_BUCKETS]) {
+    bucket buckets[STRATA_MOST_BUCKETS];
+    const strata_parameter_block *first = &model->parameters.blocks[0];
+    if (model->parameters.n_blocks != 1 || first->begin || has_sparse(model)) return 0;
+    const int n = make_buckets(model, 0, first->dense_end, false, buckets);
+    for (int k = 0; k < n; k++) out_buckets[k] = (struct strata_gradient_bucket){buckets[k].begin, buckets[k].end};
+    return n > 1 ? n : 0;
 }
 
 /* ---- gradients of this device's examples ---- */
@@ -172,47 +184,14 @@ strata_tensor *strata_step_own_gradients(const builder *b, const computed *c, in
     return own_gradients(b, c, block, &all);
 }
 
-int strata_step_send_gradients(builder *b, const computed *c, struct strata_gradient_bucket buckets[STRATA_MOST_BUCKETS]) {
-    bucket ranges[STRATA_MOST_BUCKETS];
-    const bool one = !b->role.sends || b->model->parameters.n_blocks != 1 || b->model->parameters.blocks[0].begin;
-    const int n = one ? 0 : make_buckets(b, 0, ranges);
-    for (int k = 0; k < n && n > 1; k++) {
-        strata_tensor *own = own_gradients(b, c, 0, &ranges[k]);
-        strata_step_add(b, strata_send_to_worker(own, k, b->role.replica, 1));
-        buckets[k] = (struct strata_gradient_bucket){ranges[k].begin, ranges[k].end};
-    }
-    return n > 1 ? n : 0;
-}
-
 /* ---- over replicas ---- */
 
 /* Adds up x, f32 (n), over the replicas; devices that update get the result. Without other replicas x is returned. */
 static strata_tensor *sum_over_replicas(builder *b, strata_tensor *x, int64_t n, strata_reduction reduction, bool gradients) {
-    if (!b->role.exchanges) return x;
-    const strata_strategy *strategy = b->model->strategy;
+    if (!b->exchanges) return x;
     const strata_all_reduce_attrs attrs = {
         .common = {.dtype = STRATA_DTYPE_F32, .shape = STRATA_SHAPE(n)}, .reduction = reduction, .gradients = gradients};
-    if (b->role.whole) return strata_all_reduce_among(b->graph, x, attrs);
-    strata_tensor *node = strategy->exchanges->sum(strategy, b->role.replica, b->graph, x, attrs);
-    if (!b->role.updates) strata_step_add(b, node);
-    return node;
-}
-
-int strata_step_own_shard(const builder *b) {
-    return b->model->strategy->workers.first_replica + b->role.replica;
-}
-
-/* The sum over replicas of a bucket's gradients; with shards, of those elements of the bucket that this device owns. */
-static strata_tensor *sum_gradients(builder *b, strata_tensor *own, int block, const bucket *range) {
-    const strata_shards *shards = &b->model->shards;
-    const int64_t size = range->end - range->begin, begin = b->model->parameters.blocks[block].begin;
-    if (!shards->n || b->role.whole || strata_step_needs_all_gradients(b->model))
-        return sum_over_replicas(b, own, size, STRATA_REDUCE_SUM, true);
-    int64_t *lengths = strata_step_alloc(b, (size_t)shards->n, sizeof *lengths);
-    if (!lengths) return strata_graph_poison(b->graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for shards");
-    strata_shards_cut(shards, begin + range->begin, begin + range->end, lengths);
-    return strata_reduce_scatter_parts(b->graph, own, STRATA_DTYPE_F32, STRATA_SHAPE(size), (strata_channel){0},
-                                       STRATA_REDUCE_SUM, true, lengths, shards->n, strata_step_own_shard(b));
+    return strata_all_reduce_among(b->graph, x, attrs);
 }
 
 static void reduce_sums(builder *b, computed *c) {
@@ -227,13 +206,12 @@ static void reduce_sums(builder *b, computed *c) {
 strata_tensor *strata_step_reduce(builder *b, computed *c, int block) {
     bucket buckets[STRATA_MOST_BUCKETS];
     strata_tensor *parts[STRATA_MOST_BUCKETS] = {NULL};
-    const int n = make_buckets(b, block, buckets);
+    const int n = buckets_of(b, block, buckets);
     for (int k = 0; k < n; k++) {
         strata_tensor *own = own_gradients(b, c, block, &buckets[k]);
         if (k == n - 1 && !c->reduced) reduce_sums(b, c);
         /* In the order of the parameters: the last bucket has the first ones. */
-        parts[n - 1 - k] = sum_gradients(b, own, block, &buckets[k]);
+        parts[n - 1 - k] = sum_over_replicas(b, own, buckets[k].end - buckets[k].begin, STRATA_REDUCE_SUM, true);
     }
-    if (!b->role.updates) return NULL;
     return n > 1 ? strata_concat(parts, n, 0) : parts[0];
 }

@@ -135,14 +135,13 @@ strata_status strata_model_list_mesh(strata_model *model, int64_t batch, const c
                                      strata_error *err) {
     report r = {.mesh = {.n_axes = 0}};
     strata_step step;
-    const strata_step_role role = {
-        .batch = batch ? batch : DEFAULT_BATCH, .updates = true, .exchanges = true, .has_replicas = true, .whole = true};
+    const strata_step_options opts = {.batch = batch ? batch : DEFAULT_BATCH, .divided = true, .has_replicas = true};
     *out_mesh = (strata_model_mesh){0};
     STRATA_TRY(strata_model_check_compiled(model, "mesh", err));
     if (batch < 0) return strata_fail(err, STRATA_INVALID, "mesh: batch is %lld; it must be at least 1", (long long)batch);
     STRATA_TRY(read_mesh(mesh, &r.mesh, err));
-    STRATA_TRY(place_examples(&r, role.batch, err));
-    strata_status status = strata_step_build(&step, model, STRATA_PROGRAM_TRAIN, role, NULL, err);
+    STRATA_TRY(place_examples(&r, opts.batch, err));
+    strata_status status = strata_step_build(&step, model, STRATA_PROGRAM_TRAIN, &opts, err);
     if (!status) {
         out_mesh->n_devices = strata_mesh_n_devices(&r.mesh);
         status = list(&r, &step, out_mesh, err);

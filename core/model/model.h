@@ -105,6 +105,11 @@ static inline bool strata_program_is_without_batch(strata_program_kind kind) {
     return kind == STRATA_PROGRAM_APPLY || kind == STRATA_PROGRAM_AVERAGE;
 }
 
+/* Whether its program changes nothing. */
+static inline bool strata_program_computes_only(strata_program_kind kind) {
+    return kind == STRATA_PROGRAM_EVALUATE || kind == STRATA_PROGRAM_PREDICT;
+}
+
 /* How the update is divided among replicas. Without shards, each device that makes updates updates the whole flat range. */
 typedef struct strata_shards {
     /* The number of replicas of all workers, each of which owns one shard; 0: there are no shards. */
@@ -122,8 +127,6 @@ typedef struct strata_model_block {
     strata_variable *slots[STRATA_MAX_OPTIMIZER_SLOTS];
     /* With shards: a copy of the elements [begin, end), which the optimizer updates. NULL: the optimizer updates `flat`. */
     strata_variable *shard;
-    /* With shards: the positions of the parameters in [begin, end), for computing norms. */
-    strata_segments segments;
     /* On a device that computes gradients, with gradient accumulation: the sum of the gradients so far, f32. */
     strata_variable *accumulated;
 } strata_model_block;
@@ -200,9 +203,9 @@ typedef struct strata_gradient_layout {
         bool renumbers;
     } * sparse;
     int n_sparse;
-    /* For a strategy that receives gradients in buckets (strata_strategy.sink), and a model of one block without sparse
-     * parameters: elements [begin, end) of the block's gradients are sent in channel k as soon as the backward pass has
-     * computed them. There is then no output with the gradients. 0 buckets: the gradients are outputs. */
+    /* If gradients are placed at devices of other tasks (strata_trainer.take): exchange k gives elements [begin, end) of the
+     * gradients of the only block, as soon as the backward pass has computed them. There is then no output with them. 0
+     * buckets: the gradients are outputs. */
     struct strata_gradient_bucket {
         int64_t begin, end;
     } buckets[STRATA_MOST_BUCKETS];
@@ -221,7 +224,7 @@ typedef struct strata_model_program {
     /* [n_parts] Whether the part has examples. For the kind APPLY, fit sets whether the part had examples in an accumulated
      * batch. For the kind AVERAGE: true. */
     bool *contributes;
-    /* The parts were divided by the partitioner (divide.c), so that random numbers are counted from the first example of this
+    /* The examples of one step were divided (divide.c), so that random numbers are counted from the first example of this
      * worker's replicas, not of the part. */
     bool divided;
     /* Only for the kind GRADIENTS. */
@@ -229,28 +232,21 @@ typedef struct strata_model_program {
     struct strata_model_program *next;
 } strata_model_program;
 
-/* The role of a device in a step. */
-typedef struct strata_step_role {
-    /* The device, whose variables the step uses. */
+/* What a step's graph is built for. */
+typedef struct strata_step_options {
+    /* The replica whose variables it reads and changes. */
     int replica;
-    /* The number of its examples; 0: it computes no gradients. */
+    /* The number of examples. */
     int64_t batch;
     strata_batch_form form;
-    /* It has no examples, but runs the program for one example, because layers contain exchanges in which it must take part. In
-     * the graph of all replicas: this is so for some of them. */
-    bool idle;
-    /* It updates parameters, slots, states and the epoch's sums; else it receives parameters and states from a device that
-     * does. */
-    bool updates;
-    /* There are other devices or workers, so the step contains the strategy's exchanges. */
-    bool exchanges;
-    /* Other replicas train with other parts of the batch. */
+    /* It is divided among several devices (divide.c): all_reduces say where values must be complete, and numbers of which each
+     * device has its own are inputs. */
+    bool divided;
+    /* Several devices have examples. */
     bool has_replicas;
-    /* Large gradients are sent in buckets instead of being outputs (strata_gradient_layout). */
-    bool sends;
-    /* The graph is that of all replicas of this worker, as if they were one device, and is then divided (divide.c). */
-    bool whole;
-} strata_step_role;
+    /* [calls of layers] Receives the cost of each; NULL: not needed. */
+    strata_layer_cost *layers;
+} strata_step_options;
 
 /* A step's graph. Everything in it lives until strata_graph_destroy(graph). */
 typedef struct strata_step {
@@ -439,23 +435,18 @@ STRATA_MUST_USE strata_status strata_model_read_replica(const strata_model *mode
 STRATA_MUST_USE strata_status strata_model_write_replica(strata_model *model, int replica, const float *values,
                                                          strata_error *err);
 
-/* step.c, with step.h, gradients.c and update.c: builds the graph of a step. layers: [calls of layers] receives the cost of
- * each; NULL: not needed. */
+/* step.c, with step.h, gradients.c and update.c: builds the graph of a step. The caller destroys step->graph. */
 STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind,
-                                                strata_step_role role, strata_layer_cost *layers, strata_error *err);
+                                                const strata_step_options *opts, strata_error *err);
 
 /* divide.c: how an input of the graph of all replicas is placed: each replica has the rows of its examples, a copy, or a
  * number; the replicas' numbers add up to the input's value. */
 typedef enum strata_input_kind { STRATA_INPUT_EXAMPLES = 0, STRATA_INPUT_COPIED, STRATA_INPUT_SUMMED } strata_input_kind;
 strata_input_kind strata_model_input_kind(const char *name);
-struct strata_partition; /* core/compile/partition.h */
-/* divide.c: whether the parts of this worker's replicas are made by the partitioner from one graph. */
-bool strata_model_is_divided(const strata_model *model, strata_program_kind kind);
-/* Builds the graph of a step over all examples of the program's parts and divides it. *out_partition: a graph for each part,
- * whose outputs are `output` and `scores` of the step, where it has them. NULL: the step cannot be divided, since layers
- * exchange values themselves. The caller destroys step->graph and the partition. */
-STRATA_MUST_USE strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_step *step,
-                                                  struct strata_partition **out_partition, strata_error *err);
+/* divide.c: builds the step of each part of the program, whose kind, batch, form and parts are set, and sets `divided`. The
+ * caller destroys the graphs. layers: as in strata_step_options, of the examples of all parts. */
+STRATA_MUST_USE strata_status strata_model_divide(strata_model *model, strata_model_program *program, strata_layer_cost *layers,
+                                                  strata_step *out_steps, strata_error *err);
 
 /* programs.c: returns the program for this many examples on this worker's replicas, which is compiled at its first use. batch
  * 0: other workers have the whole batch. */
@@ -463,9 +454,9 @@ STRATA_MUST_USE strata_status strata_model_get_program(strata_model *model, stra
                                                        strata_batch_form form, strata_model_program **out_program,
                                                        strata_error *err);
 STRATA_EXPORT_BEGIN
-/* Builds the graph of a replica's step of that program without compiling it, for callers that compile it for another device.
- * The caller destroys step->graph. */
-STRATA_MUST_USE strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
+/* Builds the graph of the first replica's step of that program without compiling it, for callers that compile it for another
+ * device. The caller destroys step->graph. */
+STRATA_MUST_USE strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int64_t batch,
                                                       strata_step *out_step, strata_error *err);
 STRATA_EXPORT_END
 /* Returns the memory of a part's inputs, [n_inputs], and labels, [n_outputs] (NULL: not needed), in a slot. The memory of an

@@ -6,33 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/compile/partition.h"
 #include "core/graph/graph.h"
 #include "core/model/build.h"
+#include "core/model/step.h"
 #include "core/op/ops.h"
 #include "core/run/executable.h"
-
-/* The role of a device in a program for a batch of this worker's replicas. A replica without examples runs the program for one
- * example, whose results are ignored. */
-static strata_step_role role_of(const strata_model *model, strata_program_kind kind, int replica, int64_t batch,
-                                strata_batch_form form) {
-    const strata_strategy *strategy = model->strategy;
-    strata_step_role role = {.replica = replica, .form = form};
-    if (replica < strategy->n_replicas && !strata_program_is_without_batch(kind)) {
-        int64_t first;
-        strata_strategy_local_share(strategy, batch, replica, &first, &role.batch);
-        role.idle = !role.batch;
-        if (role.idle) role.batch = 1;
-    }
-    role.sends = kind == STRATA_PROGRAM_GRADIENTS && strategy->sink;
-    if (kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_ACCUMULATE)
-        role.has_replicas = strata_strategy_num_replicas_in_sync(strategy) > 1;
-    if (kind != STRATA_PROGRAM_TRAIN && !strata_program_is_without_batch(kind)) return role;
-    role.updates = strata_strategy_updates(strategy, replica);
-    role.exchanges = kind == STRATA_PROGRAM_AVERAGE ||
-                     (!strata_strategy_has_own(strategy) && (strategy->n_devices > 1 || strata_strategy_has_workers(strategy)));
-    return role;
-}
 
 /* How many devices run a program of this kind. A device that only stores parameters takes part only in updates. */
 static int n_parts(const strata_model *model, strata_program_kind kind) {
@@ -40,46 +18,91 @@ static int n_parts(const strata_model *model, strata_program_kind kind) {
     return updates ? model->strategy->n_devices : model->strategy->n_replicas;
 }
 
-strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
-                                      strata_step *out_step, strata_error *err) {
-    return strata_step_build(out_step, model, kind, role_of(model, kind, replica, batch, (strata_batch_form){0}), NULL, err);
+static strata_status make_parts(const strata_strategy *strategy, strata_model_program *program, strata_error *err) {
+    const size_t n = (size_t)program->n_parts;
+    program->parts = calloc(n, sizeof *program->parts);
+    program->contributes = calloc(n, sizeof *program->contributes);
+    if (!program->parts || !program->contributes)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    for (int r = 0; r < strategy->n_replicas; r++) {
+        strata_program_part *part = &program->parts[r];
+        strata_strategy_local_share(strategy, program->batch, r, &part->first, &part->n);
+        program->contributes[r] = part->n > 0 || program->kind == STRATA_PROGRAM_AVERAGE;
+    }
+    return STRATA_OK;
+}
+
+/* Calls `use` for the step of each part of a program that is not compiled, or for that of part `only`. */
+typedef strata_status use_step(void *user, strata_device *device, const strata_step *step, strata_error *err);
+
+static strata_status examine(strata_model *model, strata_program_kind kind, int64_t batch, int only, strata_layer_cost *layers,
+                             use_step *use, void *user, strata_error *err) {
+    strata_model_program program = {.kind = kind, .batch = batch, .n_parts = n_parts(model, kind)};
+    strata_step *steps = calloc((size_t)program.n_parts, sizeof *steps);
+    strata_status status = steps ? make_parts(model->strategy, &program, err)
+                                 : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    if (!status) status = strata_model_divide(model, &program, layers, steps, err);
+    const bool made = !status;
+    for (int r = 0; r < program.n_parts && !status; r++)
+        if (only < 0 || r == only) status = use(user, model->replicas[r].device, &steps[r], err);
+    for (int r = 0; r < program.n_parts && made; r++) strata_graph_destroy(steps[r].graph);
+    free(steps);
+    free(program.parts);
+    free(program.contributes);
+    return status;
+}
+
+static strata_status take_step(void *user, strata_device *device, const strata_step *step, strata_error *err) {
+    strata_step *out = user;
+    (void)device, (void)err;
+    *out = *step;
+    atomic_fetch_add(&step->graph->references, 1);
+    return STRATA_OK;
+}
+
+strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int64_t batch, strata_step *out_step,
+                                      strata_error *err) {
+    return examine(model, kind, batch, 0, NULL, take_step, out_step, err);
 }
 
 /* ---- what a program would need ---- */
 
-static strata_status measure(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
-                             strata_layer_cost *layers, strata_program_cost *out_cost, strata_error *err) {
-    strata_step s;
-    STRATA_TRY(strata_step_build(&s, model, kind, role_of(model, kind, replica, batch, (strata_batch_form){0}), layers, err));
-    strata_status status = strata_executable_measure(model->replicas[replica].device, &s.output, s.output != NULL, s.updates,
-                                                     s.n_updates, out_cost, err);
-    strata_graph_destroy(s.graph);
-    return status;
+static strata_status measure(void *user, strata_device *device, const strata_step *step, strata_error *err) {
+    strata_tensor *own[2];
+    int n;
+    strata_tensor *const *outputs = strata_step_outputs(step, own, &n);
+    return strata_executable_measure(device, outputs, n, step->updates, step->n_updates, user, err);
+}
+
+typedef struct visit_call {
+    strata_node_support_visit *visit;
+    strata_peak_visit *visit_peak;
+    void *user;
+} visit_call;
+
+static strata_status visit(void *user, strata_device *device, const strata_step *step, strata_error *err) {
+    const visit_call *call = user;
+    strata_tensor *own[2];
+    int n;
+    strata_tensor *const *outputs = strata_step_outputs(step, own, &n);
+    if (call->visit)
+        return strata_executable_place(device, outputs, n, step->updates, step->n_updates, call->visit, call->user, err);
+    return strata_executable_visit_peak(device, outputs, n, step->updates, step->n_updates, call->visit_peak, call->user, err);
 }
 
 strata_status strata_model_visit(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
-                                 strata_node_support_visit *visit, void *user, strata_error *err) {
-    strata_step s;
-    STRATA_TRY(strata_step_build(&s, model, kind, role_of(model, kind, replica, batch, (strata_batch_form){0}), NULL, err));
-    strata_status status = strata_executable_place(model->replicas[replica].device, &s.output, s.output != NULL, s.updates,
-                                                   s.n_updates, visit, user, err);
-    strata_graph_destroy(s.graph);
-    return status;
+                                 strata_node_support_visit *visit_node, void *user, strata_error *err) {
+    return examine(model, kind, batch, replica, NULL, visit, &(visit_call){.visit = visit_node, .user = user}, err);
 }
 
-strata_status strata_model_visit_peak(strata_model *model, strata_program_kind kind, int64_t batch, strata_peak_visit *visit,
-                                      void *user, strata_error *err) {
-    strata_step s;
-    STRATA_TRY(strata_step_build(&s, model, kind, role_of(model, kind, 0, batch, (strata_batch_form){0}), NULL, err));
-    strata_status status = strata_executable_visit_peak(model->replicas[0].device, &s.output, s.output != NULL, s.updates,
-                                                        s.n_updates, visit, user, err);
-    strata_graph_destroy(s.graph);
-    return status;
+strata_status strata_model_visit_peak(strata_model *model, strata_program_kind kind, int64_t batch,
+                                      strata_peak_visit *visit_peak, void *user, strata_error *err) {
+    return examine(model, kind, batch, 0, NULL, visit, &(visit_call){.visit_peak = visit_peak, .user = user}, err);
 }
 
 strata_status strata_model_measure(strata_model *model, strata_program_kind kind, int64_t batch, strata_layer_cost *out_layers,
                                    strata_program_cost *out_cost, strata_error *err) {
-    return measure(model, kind, 0, batch, out_layers, out_cost, err);
+    return examine(model, kind, batch, 0, out_layers, measure, out_cost, err);
 }
 
 static int64_t free_bytes(const strata_device *device) {
@@ -89,18 +112,21 @@ static int64_t free_bytes(const strata_device *device) {
     return all > used ? (int64_t)(all - used) : 0;
 }
 
+/* Checks that a device has enough free memory for its part. *user: the device that was checked last. */
+static strata_status check_part(void *user, strata_device *device, const strata_step *step, strata_error *err) {
+    strata_program_cost cost = {0};
+    *(const strata_device **)user = device;
+    STRATA_TRY(measure(&cost, device, step, err));
+    if (cost.device_bytes <= free_bytes(device)) return STRATA_OK;
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "the program needs %.1f MiB", (double)cost.device_bytes / 1048576);
+}
+
 /* Checks that every device has enough free memory for its part. *out_device: the first device that does not have enough,
  * else the last one that was checked. */
 static strata_status check_parts(strata_model *model, strata_program_kind kind, int64_t batch, const strata_device **out_device,
                                  strata_error *err) {
-    for (int r = 0; r < n_parts(model, kind); r++) {
-        strata_program_cost cost = {0};
-        const strata_device *device = *out_device = model->replicas[r].device;
-        STRATA_TRY(measure(model, kind, r, batch, NULL, &cost, err));
-        if (cost.device_bytes > free_bytes(device))
-            return strata_fail(err, STRATA_OUT_OF_MEMORY, "the program needs %.1f MiB", (double)cost.device_bytes / 1048576);
-    }
-    return STRATA_OK;
+    *out_device = model->replicas[0].device;
+    return examine(model, kind, batch, -1, NULL, check_part, out_device, err);
 }
 
 /* Halves the batch, at least once, until its program fits in the free memory. Returns the batch; 0: no batch fits. */
@@ -140,14 +166,6 @@ strata_status strata_model_check_batch(strata_model *model, strata_program_kind 
 
 /* ---- programs ---- */
 
-/* The outputs and updates of a graph. */
-typedef struct graph_ends {
-    strata_tensor *const *outputs;
-    int n_outputs;
-    strata_tensor *const *updates;
-    int n_updates;
-} graph_ends;
-
 /* Copies the layout from the graph's memory, since the program outlives the graph. */
 static strata_status keep_layout(const strata_step *step, strata_model_program *program, strata_error *err) {
     const strata_gradient_layout *layout = &step->layout;
@@ -161,9 +179,9 @@ static strata_status keep_layout(const strata_step *step, strata_model_program *
     return STRATA_OK;
 }
 
-/* Compiles a part's graph and finds the executable's inputs. of_group: the graph may have exchanges. */
-static strata_status compile_graph(strata_model *model, strata_model_program *program, int replica, const graph_ends *ends,
-                                   bool of_group, strata_error *err) {
+/* Compiles a part's step and finds the executable's inputs. */
+static strata_status compile_part(strata_model *model, strata_model_program *program, int replica, const strata_step *step,
+                                  strata_error *err) {
     strata_program_part *part = &program->parts[replica];
     strata_device *device = model->replicas[replica].device;
     const strata_executable_options opts = {.n_slots = program->form.n_slots};
@@ -171,11 +189,17 @@ static strata_status compile_graph(strata_model *model, strata_model_program *pr
     /* The set of replicas that have accumulated gradients differs from update to update, so the host performs the
      * exchanges of APPLY. */
     const bool inside = place.cores && program->kind != STRATA_PROGRAM_APPLY;
+    const bool of_group =
+        !strata_program_computes_only(program->kind) &&
+        (model->strategy->n_devices > 1 || strata_strategy_has_workers(model->strategy) || step->layout.n_buckets);
     strata_executable **exe = &part->executable;
-    STRATA_TRY(of_group ? strata_executable_create_replica(device, ends->outputs, ends->n_outputs, ends->updates,
-                                                           ends->n_updates, &opts, inside ? &place : NULL, exe, err)
-                        : strata_executable_create(device, ends->outputs, ends->n_outputs, ends->updates, ends->n_updates,
-                                                   &opts, exe, err));
+    strata_tensor *own[2];
+    int n;
+    strata_tensor *const *outputs = strata_step_outputs(step, own, &n);
+    part->scores = step->scores ? n - 1 : -1;
+    STRATA_TRY(of_group ? strata_executable_create_replica(device, outputs, n, step->updates, step->n_updates, &opts,
+                                                           inside ? &place : NULL, exe, err)
+                        : strata_executable_create(device, outputs, n, step->updates, step->n_updates, &opts, exe, err));
     for (int i = 0; i < STRATA_MAX_INPUTS; i++)
         part->x[i] = i < model->n_inputs ? strata_executable_input_index(*exe, strata_slot_name("x", i).text) : -1;
     for (int i = 0; i < STRATA_MAX_OUTPUTS; i++)
@@ -188,23 +212,6 @@ static strata_status compile_graph(strata_model *model, strata_model_program *pr
     part->examples = strata_executable_input_index(*exe, "examples");
     part->state_share = strata_executable_input_index(*exe, "state_share");
     return STRATA_OK;
-}
-
-/* Builds and compiles the graph of a part by the role of its device. */
-static strata_status compile_part(strata_model *model, strata_model_program *program, int replica, strata_error *err) {
-    strata_step s;
-    const strata_step_role role = role_of(model, program->kind, replica, program->batch, program->form);
-    STRATA_TRY(strata_step_build(&s, model, program->kind, role, NULL, err));
-    strata_tensor *own[2];
-    graph_ends ends = {s.outputs ? s.outputs : own, s.outputs ? s.n_outputs : 0, s.updates, s.n_updates};
-    program->parts[replica].scores = -1;
-    if (!s.outputs && s.output) own[ends.n_outputs++] = s.output;
-    if (!s.outputs && s.scores) own[program->parts[replica].scores = ends.n_outputs++] = s.scores;
-    strata_status status =
-        compile_graph(model, program, replica, &ends, role.exchanges || role.has_replicas || s.layout.n_buckets, err);
-    if (!status) status = keep_layout(&s, program, err);
-    strata_graph_destroy(s.graph);
-    return status;
 }
 
 static void destroy_program(strata_model_program *program) {
@@ -222,28 +229,15 @@ static strata_status make_group(const strata_model *model, strata_model_program 
     strata_executable **executables = calloc(n_parts, sizeof(*executables));
     if (!executables) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     for (int r = 0; r < program->n_parts; r++) executables[r] = program->parts[r].executable;
-    const bool sends = program->layout.n_buckets > 0;
+    const strata_strategy *strategy = model->strategy;
     strata_status status =
-        strata_group_create(executables, program->n_parts, sends ? model->strategy->sink : &model->strategy->workers,
-                            model->strategy->cross_device, &program->group, err);
+        strata_group_create(executables, program->n_parts, &strategy->workers, strategy->cross_device, &program->group, err);
+    if (!status && strategy->trainer)
+        strata_group_set_receiver(program->group, strategy->trainer->take, strategy->trainer_data);
     for (int r = 0; status && r < program->n_parts; r++)
         program->parts[r].executable = NULL; /* the group owns them, even after a failure */
     free(executables);
     return status;
-}
-
-static strata_status make_parts(const strata_strategy *strategy, strata_model_program *program, strata_error *err) {
-    const size_t n = (size_t)program->n_parts;
-    program->parts = calloc(n, sizeof *program->parts);
-    program->contributes = calloc(n, sizeof *program->contributes);
-    if (!program->parts || !program->contributes)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
-    for (int r = 0; r < strategy->n_replicas; r++) {
-        strata_program_part *part = &program->parts[r];
-        strata_strategy_local_share(strategy, program->batch, r, &part->first, &part->n);
-        program->contributes[r] = part->n > 0 || program->kind == STRATA_PROGRAM_AVERAGE;
-    }
-    return STRATA_OK;
 }
 
 static strata_status explain(strata_model *model, const strata_model_program *program, int replica, strata_status status,
@@ -256,43 +250,18 @@ static strata_status explain(strata_model *model, const strata_model_program *pr
     return status ? explain_memory(model, program->kind, program->batch, model->replicas[replica].device, status, err) : status;
 }
 
-static strata_status compile_by_roles(strata_model *model, strata_model_program *program, strata_error *err) {
-    for (int r = 0; r < program->n_parts; r++)
-        STRATA_TRY(explain(model, program, r, compile_part(model, program, r, err), err));
-    return STRATA_OK;
-}
-
-/* Compiles the graphs into which the partitioner divides the step of all replicas. */
-static strata_status compile_divided(strata_model *model, strata_model_program *program, strata_error *err) {
-    strata_step s;
-    strata_partition *partition;
-    const bool computes_only = program->kind == STRATA_PROGRAM_EVALUATE || program->kind == STRATA_PROGRAM_PREDICT;
-    strata_tensor *own[2];
-    STRATA_TRY(strata_model_divide(model, program, &s, &partition, err));
-    strata_status status = STRATA_OK;
-    for (int r = 0; partition && r < program->n_parts && !status; r++) {
-        const strata_device_part *part = &partition->parts[r];
-        const int n_outputs = (s.output != NULL) + (s.scores != NULL);
-        graph_ends ends = {own, 0, part->updates, part->n_updates};
-        program->parts[r].scores = -1;
-        for (int i = 0; i < n_outputs; i++) {
-            if (!part->outputs[i]) continue;
-            if (s.scores && i == n_outputs - 1) program->parts[r].scores = ends.n_outputs;
-            own[ends.n_outputs++] = part->outputs[i];
-        }
-        status = explain(model, program, r, compile_graph(model, program, r, &ends, !computes_only, err), err);
-    }
-    program->divided = partition != NULL;
-    strata_partition_destroy(partition);
-    strata_graph_destroy(s.graph);
-    return status;
-}
-
 static strata_status compile(strata_model *model, strata_model_program *program, strata_error *err) {
     STRATA_TRY(make_parts(model->strategy, program, err));
-    if (strata_model_is_divided(model, program->kind)) STRATA_TRY(compile_divided(model, program, err));
-    if (!program->divided) STRATA_TRY(compile_by_roles(model, program, err));
-    return make_group(model, program, err);
+    strata_step *steps = calloc((size_t)program->n_parts, sizeof *steps);
+    if (!steps) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    strata_status status = explain(model, program, 0, strata_model_divide(model, program, NULL, steps, err), err);
+    const bool made = !status;
+    if (made) status = keep_layout(&steps[0], program, err);
+    for (int r = 0; r < program->n_parts && !status; r++)
+        status = explain(model, program, r, compile_part(model, program, r, &steps[r], err), err);
+    for (int r = 0; r < program->n_parts && made; r++) strata_graph_destroy(steps[r].graph);
+    free(steps);
+    return status ? status : make_group(model, program, err);
 }
 
 strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch, strata_batch_form form,

@@ -87,12 +87,12 @@ static void take(const strata_model *model, const strata_step *step, const strat
 
 static strata_status compute(strata_model *model, const strata_dataset *dataset, const strata_model_feed *parts, int64_t n,
                              float *flat, strata_error *err) {
-    const strata_step_role role = {.batch = n};
+    const strata_step_options of = {.batch = n};
     const strata_executable_options opts = {.n_slots = 1};
     strata_step step;
     strata_executable *exe = NULL;
     int slot = 0;
-    STRATA_TRY(strata_step_build(&step, model, STRATA_PROGRAM_GRADIENTS, role, NULL, err));
+    STRATA_TRY(strata_step_build(&step, model, STRATA_PROGRAM_GRADIENTS, &of, err));
     strata_status status =
         strata_executable_create(model->replicas[0].device, step.outputs, step.n_outputs, NULL, 0, &opts, &exe, err);
     if (!status) status = run(model, dataset, parts, exe, n, &slot, err);

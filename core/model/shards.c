@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shards of the optimizer: each replica updates one part of the parameters' flat range and owns the optimizer's slots of that
- * part only (Rajbhandari et al. 2020, "ZeRO", stage 1). An update is element-wise or needs only whole parameters, so its
- * bits do not depend on where the range is divided. */
+ * part only (Rajbhandari et al. 2020, "ZeRO", stage 1). An update is element-wise, and norms of parameters are added up from
+ * sums of chunks, so its bits do not depend on where the range is divided. */
 #include "core/model/shards.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 /* The reason why updates cannot be sharded under this strategy; NULL: they can. */
 static const char *obstacle(const strata_strategy *strategy, bool sparse) {
     if (strategy->average) return "the strategy's replicas make updates of their own";
-    if (strategy->updater >= 0) return "one device makes the update for all";
+    if (strategy->update.at) return "one device makes the update for all";
     if (sparse) return "the model has sparse parameters";
     return NULL;
 }
@@ -37,20 +37,15 @@ int64_t strata_shards_cut_at(int64_t size, int r, int n, const strata_segments *
 strata_status strata_shards_make(strata_model *model, strata_error *err) {
     const strata_parameter_set *set = &model->parameters;
     const int n = strata_strategy_num_replicas_in_sync(model->strategy);
-    const bool whole = model->trains && model->optimizer_kind->whole_parameters;
     bool sharded = false;
-    strata_segments all = {0};
     model->shards = (strata_shards){0};
     if (!model->trains) return STRATA_OK; /* a model that is only built has no optimizer */
     STRATA_TRY(
         strata_shards_decide(model->strategy, strata_model_n_slots(model), set->dense_size < set->flat_size, &sharded, err));
     if (!sharded) return STRATA_OK;
-    const strata_status status = whole ? strata_shards_segments(model, 0, set->flat_size, &all, err) : STRATA_OK;
-    if (!status) model->shards.begins = calloc((size_t)n + 1, sizeof *model->shards.begins);
+    model->shards.begins = calloc((size_t)n + 1, sizeof *model->shards.begins);
     for (int r = 0; r <= n && model->shards.begins; r++)
-        model->shards.begins[r] = strata_shards_cut_at(set->flat_size, r, n, whole ? &all : NULL);
-    strata_shards_free_segments(&all);
-    if (status) return status;
+        model->shards.begins[r] = strata_shards_cut_at(set->flat_size, r, n, NULL);
     model->shards.n = model->shards.begins ? n : 0;
     return model->shards.n ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %d shards", n);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The graph of a model's step, on one device of its strategy.
+ * The graph of a model's step, for all examples of a worker, as if there were one device.
  *
  * x and y stand for the inputs and labels of the model, of which there may be several (x, x1, ...; y, y1, ...).
  *
@@ -21,15 +21,15 @@
  *
  *   gradients of the last layers, their exchange; gradients of the layers before, ...    one bucket after the other
  *   exchange of sums, of new states (their mean), of the last bucket
- *   the update, on the devices that make it
- *   new parameters and states to the devices that do not
- * gradients.c builds the buckets and exchanges, update.c the update. If the parameters have several blocks, this is done for
- * each block; sums and states are exchanged with the first.
+ *   the update
+ * gradients.c builds the buckets and exchanges, update.c the update. The exchanges are all_reduces; divide.c says where values
+ * and the update are placed, and the partitioner makes each device's part. If the parameters have several blocks, this is done
+ * for each block; sums and states are exchanged with the first.
  *
- * If the optimizer is sharded, gradients are exchanged by reduce_scatter instead of all_reduce, each device updates the shard
- * of the parameters that it owns, and an all_gather sends the new parameters to all devices. If an update needs all gradients
- * (their norm, or f16's check for overflow), or gradients are sent in a smaller dtype, they are exchanged by all_reduce as
- * without shards, so that the sums have the same bits.
+ * If the optimizer is sharded, the partitioner makes a reduce_scatter of the all_reduce of gradients: each device updates the
+ * shard of the parameters that it owns, and an all_gather sends the new parameters to all devices. If an update needs all
+ * gradients (their norm, or f16's check for overflow), or gradients are sent in a smaller dtype, the all_reduce remains, so
+ * that the sums have the same bits.
  *
  * The update of a sparse parameter changes only the rows that the batch used: these rows of the parameter and of its slots are
  * gathered, the optimizer's op updates them, and they are scattered back. If a single replica updates after each batch and the
@@ -40,10 +40,7 @@
  * gradients are not finite, nothing is updated, and the output tells the host so.
  *
  * Replicas with parameters of their own exchange nothing in these programs except in the average. A replica without examples
- * closes its gate, and adds nothing to its sums.
- *
- * Every device has the same exchanges in the same order; its role determines whether it contributes a value and whether it
- * receives the result. */
+ * changes nothing that it has: the partitioner makes no update for it, and where only the host knows, its gate is closed. */
 #include "core/model/step.h"
 
 #include <stdlib.h>
@@ -76,6 +73,16 @@ strata_tensor *strata_step_add(builder *b, strata_tensor *update) {
     return step->updates[step->n_updates++] = update;
 }
 
+strata_tensor *const *strata_step_outputs(const strata_step *step, strata_tensor *own[2], int *out_n) {
+    int n = 0;
+    *out_n = step->n_outputs;
+    if (step->outputs) return step->outputs;
+    if (step->output) own[n++] = step->output;
+    if (step->scores) own[n++] = step->scores;
+    *out_n = n;
+    return own;
+}
+
 strata_tensor *strata_step_part(strata_tensor *flat, int64_t first, int64_t n) {
     return strata_slice(flat, &first, &n);
 }
@@ -98,12 +105,12 @@ static strata_tensor *summed_input(const builder *b, const char *name) {
 /* The outputs of the model's layers, [n_outputs]. */
 static void forward(builder *b, strata_tensor **outputs) {
     const strata_model *model = b->model;
-    if (b->role.whole) b->context.examples = summed_input(b, "examples");
-    const float scale = b->role.form.byte_scale;
+    if (b->opts.divided) b->context.examples = summed_input(b, "examples");
+    const float scale = b->opts.form.byte_scale;
     strata_tensor *inputs[STRATA_MAX_INPUTS];
     for (int i = 0; i < model->n_inputs; i++) {
         const strata_dtype dtype = scale != 0 ? STRATA_DTYPE_U8 : model->inputs[i].dtype;
-        inputs[i] = strata_model_make_input(model, b->graph, i, dtype, b->role.batch);
+        inputs[i] = strata_model_make_input(model, b->graph, i, dtype, b->opts.batch);
         if (scale != 0) inputs[i] = strata_dequantize(inputs[i], (double)scale);
     }
     strata_model_build_calls(b->model, &b->context, inputs, outputs);
@@ -121,7 +128,7 @@ static void forward_to_losses(builder *b, strata_tensor **outputs) {
 static strata_tensor *labels_input(const builder *b, int output) {
     const strata_output_spec *spec = &b->model->outputs[output];
     const strata_shape one = strata_loss_label_shape(spec->loss, spec->shape);
-    strata_shape shape = {.rank = one.rank + 1, .dims = {b->role.batch}};
+    strata_shape shape = {.rank = one.rank + 1, .dims = {b->opts.batch}};
     memcpy(shape.dims + 1, one.dims, (size_t)one.rank * sizeof(int64_t));
     return strata_input(b->graph, strata_slot_name("y", output).text, strata_loss_label_dtype(spec->loss), shape);
 }
@@ -134,7 +141,7 @@ static strata_tensor *times(strata_tensor *x, double factor) {
 static strata_tensor *output_losses(const builder *b, int output, strata_tensor *outputs, strata_tensor *labels) {
     const strata_output_spec *spec = &b->model->outputs[output];
     strata_tensor *losses = spec->loss->build(&spec->loss_options, outputs, labels);
-    const strata_shape wanted = STRATA_SHAPE(b->role.batch);
+    const strata_shape wanted = STRATA_SHAPE(b->opts.batch);
     if (!losses)
         return strata_graph_poison(b->graph, NULL, STRATA_INVALID, "loss %s: its build function returned NULL",
                                    spec->loss->name);
@@ -155,19 +162,19 @@ static strata_tensor *example_losses(const builder *b, strata_tensor *const *out
         if (b->model->outputs[i].weight != 1) own = times(own, b->model->outputs[i].weight);
         losses = losses ? strata_add(losses, own) : own;
     }
-    if (b->role.form.weighted)
-        losses = strata_mul(losses, strata_input(b->graph, "example_weights", STRATA_DTYPE_F32, STRATA_SHAPE(b->role.batch)));
+    if (b->opts.form.weighted)
+        losses = strata_mul(losses, strata_input(b->graph, "example_weights", STRATA_DTYPE_F32, STRATA_SHAPE(b->opts.batch)));
     return strata_tensor_set_name(losses, "loss");
 }
 
 strata_tensor *strata_step_share(builder *b) {
-    if (!b->share) b->share = b->role.whole ? summed_input(b, "share") : strata_step_word(b, STRATA_STEP_SHARE);
+    if (!b->share) b->share = b->opts.divided ? summed_input(b, "share") : strata_step_word(b, STRATA_STEP_SHARE);
     return b->share;
 }
 
-/* x times the number of the replica's examples. */
+/* x times the number of examples. */
 static strata_tensor *times_examples(const builder *b, strata_tensor *x) {
-    return b->role.whole ? strata_mul(x, b->context.examples) : times(x, (double)b->role.batch);
+    return b->opts.divided ? strata_mul(x, b->context.examples) : times(x, (double)b->opts.batch);
 }
 
 /* The batch's contribution to the epoch's sums. The layers' penalty is added to the loss of each example. */
@@ -189,16 +196,16 @@ static computed compute(builder *b) {
     strata_tensor *outputs[STRATA_MAX_OUTPUTS], *labels[STRATA_MAX_OUTPUTS];
     b->context.training = true;
     b->context.rng = strata_input(b->graph, "rng", STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS));
-    if (!b->role.batch) { /* the layers are built only to learn how states change; the passes remove them */
-        b->role.batch = 1;
+    if (!b->opts.batch) { /* the layers are built only to learn how states change; the passes remove them */
+        b->opts.batch = 1;
         if (b->model->parameters.state_size) forward(b, outputs);
-        b->role.batch = 0;
+        b->opts.batch = 0;
         return c;
     }
     forward_to_losses(b, outputs);
     for (int i = 0; i < b->model->n_outputs; i++) labels[i] = labels_input(b, i);
     c.y = example_losses(b, outputs, labels);
-    c.dy = strata_input(b->graph, "weights", STRATA_DTYPE_F32, STRATA_SHAPE(b->role.batch));
+    c.dy = strata_input(b->graph, "weights", STRATA_DTYPE_F32, STRATA_SHAPE(b->opts.batch));
     c.sums = strata_tensor_set_name(batch_sums(b, c.y, outputs, labels), "sums");
     b->step->scores = strata_model_metric_scores(b->model, outputs, labels);
     if (b->model->parameters.state_size) c.state = strata_layer_context_new_state(&b->context);
@@ -220,7 +227,7 @@ static void build_train(builder *b) {
 
 /* The replica whose accumulated variables the graph has. */
 static const strata_model_replica *accumulating(const builder *b) {
-    return &b->model->replicas[b->role.whole ? 0 : b->role.replica];
+    return &b->model->replicas[b->opts.divided ? 0 : b->opts.replica];
 }
 
 static void add_to(builder *b, strata_variable *accumulated, strata_tensor *value) {
@@ -232,29 +239,19 @@ static void add_to(builder *b, strata_variable *accumulated, strata_tensor *valu
  * accumulated from earlier batches becomes older by one batch all the same. */
 static void accumulate_states(builder *b, strata_variable *accumulated, strata_tensor *state) {
     strata_tensor *rates = strata_layer_context_state_rates(&b->context, b->graph);
-    strata_tensor *zero = strata_broadcast_to(strata_scalar(b->graph, STRATA_DTYPE_F32, 0), strata_tensor_shape(rates));
-    strata_tensor *share = b->role.whole ? summed_input(b, "state_share") : strata_step_word(b, STRATA_STEP_STATE_SHARE);
-    strata_tensor *part = b->role.idle ? zero : strata_mul(state, share);
+    strata_tensor *share = b->opts.divided ? summed_input(b, "state_share") : strata_step_word(b, STRATA_STEP_STATE_SHARE);
+    strata_tensor *part = strata_mul(state, share);
     strata_step_add(b, strata_moving_average(strata_variable_read(b->graph, accumulated), part, rates, NULL));
 }
 
-/* An idle replica adds no gradients. They are still computed, since layers have exchanges in their backward pass. */
 static void build_accumulate(builder *b) {
     const strata_model_replica *own = accumulating(b);
     const computed c = compute(b);
     strata_step_place_gradients(b);
-    for (int k = 0; k < b->model->parameters.n_blocks; k++) {
-        strata_tensor *gradients = strata_step_own_gradients(b, &c, k);
-        strata_tensor *sum = b->role.idle ? strata_reduce_sum(gradients, NULL, 0, false) : NULL;
-        if (!b->role.idle)
-            add_to(b, own->blocks[k].accumulated, gradients);
-        else
-            b->step->output = b->step->output ? strata_add(b->step->output, sum) : sum;
-    }
-    if (!b->role.idle) add_to(b, own->accumulated_sums, c.sums);
-    /* A replica that makes updates of its own does not count batches without its examples. */
-    const bool counts = !b->role.idle || !strata_strategy_has_own(b->model->strategy);
-    if (own->accumulated_states && counts) accumulate_states(b, own->accumulated_states, c.state);
+    for (int k = 0; k < b->model->parameters.n_blocks; k++)
+        add_to(b, own->blocks[k].accumulated, strata_step_own_gradients(b, &c, k));
+    add_to(b, own->accumulated_sums, c.sums);
+    if (own->accumulated_states) accumulate_states(b, own->accumulated_states, c.state);
 }
 
 /* The moving averages change as if each batch had updated them, one after the other. Those of n batches x_i that begin with 0
@@ -307,7 +304,7 @@ static void average(builder *b, const strata_step_replica *replica, strata_tenso
 }
 
 static void build_average(builder *b) {
-    const strata_step_replica replica = {.index = strata_step_own_shard(b),
+    const strata_step_replica replica = {.index = b->model->strategy->workers.first_replica + b->opts.replica,
                                          .n = strata_strategy_num_replicas_in_sync(b->model->strategy),
                                          .keep = keep,
                                          .builder = b};
@@ -384,17 +381,19 @@ static void list_sparse(builder *b) {
     }
 }
 
+/* Sums and states stay on the device, so only gradients are added up where they are placed. */
 static void build_gradients(builder *b) {
     const strata_parameter_set *set = &b->model->parameters;
     computed c = compute(b);
+    c.reduced = true;
     b->host_knows_rows = true;
     strata_step_place_gradients(b);
     b->step->outputs = strata_step_alloc(b, (size_t)(2 + set->n_blocks + set->n), sizeof *b->step->outputs);
     b->step->layout.sparse = strata_step_alloc(b, (size_t)set->n + 1, sizeof *b->step->layout.sparse);
     if (!b->step->outputs || !b->step->layout.sparse) return;
     add_output(b, c.sums);
-    b->step->layout.n_buckets = strata_step_send_gradients(b, &c, b->step->layout.buckets);
-    for (int k = 0; k < set->n_blocks && !b->step->layout.n_buckets; k++) add_output(b, strata_step_own_gradients(b, &c, k));
+    if (b->exchanges) b->step->layout.n_buckets = strata_model_list_buckets(b->model, b->step->layout.buckets);
+    for (int k = 0; k < set->n_blocks; k++) add_output(b, strata_step_reduce(b, &c, k));
     if (c.state) add_output(b, state_changes(b, &c));
     list_sparse(b);
 }
@@ -419,18 +418,18 @@ static void build_predict(builder *b) {
         outputs[i] = strata_loss_predict(spec->loss, &spec->loss_options, outputs[i]);
         const strata_shape given = strata_tensor_shape(outputs[i]);
         if (!strata_tensor_is_poison(outputs[i]) &&
-            strata_shape_elements(given) != b->role.batch * strata_shape_elements(spec->shape))
+            strata_shape_elements(given) != b->opts.batch * strata_shape_elements(spec->shape))
             strata_graph_poison(b->graph, NULL, STRATA_INVALID,
                                 "loss %s: its predict function made %s of outputs (%lld, ...) of %s", spec->loss->name,
-                                strata_shape_text(given).text, (long long)b->role.batch, strata_shape_text(spec->shape).text);
-        if (n > 1) outputs[i] = strata_reshape(outputs[i], STRATA_SHAPE(b->role.batch, strata_shape_elements(spec->shape)));
+                                strata_shape_text(given).text, (long long)b->opts.batch, strata_shape_text(spec->shape).text);
+        if (n > 1) outputs[i] = strata_reshape(outputs[i], STRATA_SHAPE(b->opts.batch, strata_shape_elements(spec->shape)));
     }
     b->step->output = n > 1 ? strata_concat(outputs, n, 1) : outputs[0];
 }
 
 /* Prepares the layers' context: arrays that layers fill in, and reads of the variables that they use. */
 static strata_status begin(builder *b, strata_error *err) {
-    strata_model_begin_layers(b->model, b->role.replica, b->graph, &b->context);
+    strata_model_begin_layers(b->model, b->opts.replica, b->graph, &b->context);
     STRATA_TRY(strata_graph_check(b->graph, err));
     b->step->blocks = b->context.blocks;
     b->words = strata_input(b->graph, "step", STRATA_DTYPE_F32, STRATA_SHAPE(STRATA_STEP_WORDS));
@@ -439,15 +438,14 @@ static strata_status begin(builder *b, strata_error *err) {
 
 /* Whether gradients of sparse parameters have only the rows that the batch uses: if no other replica and no other batch
  * contributes to the update, and each of these parameters is in one buffer. */
-static bool takes_rows(const strata_model *model, strata_program_kind kind, const strata_step_role *role) {
+static bool takes_rows(const strata_model *model, strata_program_kind kind, bool divided) {
     for (int i = 0; i < model->parameters.n; i++)
         if (model->parameters.items[i].sparse && model->parameters.items[i].n_parts > 1) return false;
-    const bool computes = kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_GRADIENTS;
-    return computes && !role->exchanges && !role->whole;
+    return (kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_GRADIENTS) && !divided;
 }
 
-strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind, strata_step_role role,
-                                strata_layer_cost *layers, strata_error *err) {
+strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind,
+                                const strata_step_options *opts, strata_error *err) {
     static void (*const builders[])(builder *) = {
         [STRATA_PROGRAM_TRAIN] = build_train,         [STRATA_PROGRAM_ACCUMULATE] = build_accumulate,
         [STRATA_PROGRAM_APPLY] = build_apply,         [STRATA_PROGRAM_AVERAGE] = build_average,
@@ -455,18 +453,18 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
         [STRATA_PROGRAM_PREDICT] = build_predict};
     builder b = {.model = model,
                  .step = step,
-                 .role = role,
+                 .opts = *opts,
+                 .exchanges = opts->divided && !strata_strategy_has_own(model->strategy),
                  .context = {.dtype = model->precision,
-                             .has_replicas = role.has_replicas,
-                             .costs = layers,
-                             .takes_rows = takes_rows(model, kind, &role)},
+                             .has_replicas = opts->has_replicas,
+                             .costs = opts->layers,
+                             .takes_rows = takes_rows(model, kind, opts->divided)},
                  .scaled = model->scale.value > 0};
     *step = (strata_step){0};
     STRATA_TRY(strata_graph_create(&b.graph, err));
     step->graph = b.graph;
-    /* In the graph of all replicas a channel says that all devices that compute need a sum, not only where updates are made. */
-    b.context.replicas = role.whole ? strata_channel_of_first(b.graph, model->strategy->n_replicas)
-                                    : strata_strategy_replicas(model->strategy, b.graph);
+    /* A channel says that all devices that compute need a sum, not only where updates are made. */
+    b.context.replicas = strata_channel_of_first(b.graph, model->strategy->n_replicas);
     strata_status status = begin(&b, err);
     if (!status) {
         builders[kind](&b);
@@ -478,6 +476,9 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
                             "but each replica trains on its own; leave out synchronized, or use another strategy",
                             model->strategy->name);
     }
-    if (status) strata_graph_destroy(b.graph);
+    if (status) {
+        strata_graph_destroy(b.graph);
+        *step = (strata_step){0};
+    }
     return status;
 }

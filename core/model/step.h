@@ -18,7 +18,9 @@ typedef struct strata_step_builder {
     strata_graph *graph;
     strata_model *model;
     strata_step *step;
-    strata_step_role role;
+    strata_step_options opts;
+    /* The graph has all_reduces over the devices. */
+    bool exchanges;
     strata_layer_context context;
     /* The input "step": the numbers that change from step to step, f32 (STRATA_STEP_WORDS). */
     strata_tensor *words;
@@ -56,6 +58,9 @@ strata_tensor *strata_step_add_to_loss(strata_tensor *sums, strata_tensor *value
 /* Elements [first, first + n) of `flat`. */
 strata_tensor *strata_step_part(strata_tensor *flat, int64_t first, int64_t n);
 
+/* The outputs of a step's program, *out_n; own: room for two. The scores are the last one. */
+strata_tensor *const *strata_step_outputs(const strata_step *step, strata_tensor *own[2], int *out_n);
+
 /* The model's input that is this tensor; -1: none. */
 int strata_step_input_of(const strata_step_builder *b, const strata_tensor *x);
 
@@ -75,15 +80,11 @@ int64_t strata_step_uses_place(const strata_step_builder *b, int part);
 strata_tensor *strata_step_used_rows(const strata_step_builder *b, int part, strata_tensor *gradients);
 /* This device's gradients of a block, (places[block].n_all). NULL: it has none. */
 strata_tensor *strata_step_own_gradients(const strata_step_builder *b, const strata_step_computed *c, int block);
-/* Adds nodes that send this device's gradients in buckets, the last layers' first, to worker 1. Returns the number of buckets;
- * 0 if the gradients are too small or the role does not send. */
-int strata_step_send_gradients(strata_step_builder *b, const strata_step_computed *c,
-                               struct strata_gradient_bucket buckets[STRATA_MOST_BUCKETS]);
-/* The sum over replicas of a block's gradients. The first call also adds up c's sums and states. With shards: only the elements
- * that this device owns. NULL on a device that does not update. */
+/* The buckets in which a step gives gradients away, in the order in which it computes them. Returns 0 if they are too small, or
+ * are not those of one block without sparse parameters. */
+int strata_model_list_buckets(const strata_model *model, struct strata_gradient_bucket out_buckets[STRATA_MOST_BUCKETS]);
+/* The sum over replicas of a block's gradients. The first call also adds up c's sums and states. */
 strata_tensor *strata_step_reduce(strata_step_builder *b, strata_step_computed *c, int block);
-/* The index of the shard that the device owns, which is its index among the replicas of all workers. */
-int strata_step_own_shard(const strata_step_builder *b);
 /* This device's share of the batch, or of its own examples where it makes an update of its own, times the loss scale; 0: it has
  * no examples. */
 strata_tensor *strata_step_share(strata_step_builder *b);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Building the update of a training step. For each block, beginning with that of the last layers, it adds up the
- * gradients over replicas, runs the optimizer, and sends the new parameters to the devices that do not update. If an
- * update needs the gradients of all blocks (their norm, or f16's check for overflow), all sums come before the first
- * update. */
+ * gradients over replicas and runs the optimizer. If an update needs the gradients of all blocks (their norm, or f16's check
+ * for overflow), all sums come before the first update. */
 #include "core/graph/graph.h"
 #include "core/graph/variable.h"
 #include "core/model/shards.h"
@@ -25,7 +24,7 @@ static int n_slots(const builder *b) {
 }
 
 static const strata_model_block *own_block(const builder *b, int block) {
-    return &b->model->replicas[b->role.replica].blocks[block];
+    return &b->model->replicas[b->opts.replica].blocks[block];
 }
 
 /* ---- rows of sparse parameters ---- */
@@ -76,17 +75,11 @@ static void update_sparse(builder *b, block_update *blocks, int k) {
 
 /* ---- a block ---- */
 
-/* The variable that the device updates instead of the block's parameters: its shard. NULL: it updates the block. In the graph
- * of all replicas the partitioner decides. */
-static strata_variable *own_shard(const builder *b, int block) {
-    return b->role.whole ? NULL : own_block(b, block)->shard;
-}
-
-/* The optimizer's slot of a block. In the graph of all replicas it is that of the whole block. */
+/* The optimizer's slot of a block. In a graph that is divided it is that of the whole block. */
 static strata_variable *slot_of(builder *b, int block, int slot) {
     const strata_parameter_block *at = &b->model->parameters.blocks[block];
     strata_variable *own = own_block(b, block)->slots[slot];
-    if (!b->role.whole || !own || !b->model->shards.n) return own;
+    if (!b->opts.divided || !own || !b->model->shards.n) return own;
     const size_t n = (size_t)b->model->parameters.n_blocks * STRATA_MAX_OPTIMIZER_SLOTS;
     if (!b->step->slots) b->step->slots = strata_step_alloc(b, n, sizeof *b->step->slots);
     if (!b->step->slots) return NULL;
@@ -97,43 +90,27 @@ static strata_variable *slot_of(builder *b, int block, int slot) {
 
 /* Sets the operands of the optimizer's node, except the gate. */
 static void begin_block(builder *b, block_update *block, int k, strata_tensor *gradients) {
-    strata_variable *shard = own_shard(b, k);
     const strata_step_place *place = &b->places[k];
     block->used = gradients;
-    block->update = (strata_update){.parameters = shard ? strata_variable_read(b->graph, shard) : b->step->blocks[k],
-                                    .gradients = gradients,
-                                    .step = b->words,
-                                    .segments = shard ? &own_block(b, k)->segments : &b->model->segments[k]};
+    block->update = (strata_update){
+        .parameters = b->step->blocks[k], .gradients = gradients, .step = b->words, .segments = &b->model->segments[k]};
     for (int s = 0; s < n_slots(b); s++) block->update.slots[s] = strata_variable_read(b->graph, slot_of(b, k, s));
     if (place->n_gradients < place->n_all) block->update.gradients = strata_step_part(gradients, 0, place->n_gradients);
     if (b->scaled) block->update.gradients = strata_mul(block->update.gradients, strata_step_word(b, STRATA_STEP_SCALE));
 }
 
-/* Gathers the new parameters of a block from the owners of its shards. */
-static strata_tensor *gather_shards(builder *b, int k, strata_tensor *updated) {
-    const strata_shards *shards = &b->model->shards;
-    const strata_parameter_block *at = &b->model->parameters.blocks[k];
-    int64_t *lengths = strata_step_alloc(b, (size_t)shards->n, sizeof *lengths);
-    if (!lengths) return strata_graph_poison(b->graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for shards");
-    strata_shards_cut(shards, at->begin, at->end, lengths);
-    return strata_all_gather_parts(updated, (strata_channel){0}, 0, lengths, shards->n, strata_step_own_shard(b));
-}
-
-/* Adds the optimizer's node for a block's dense parameters. Returns the parameters after the update. */
-static strata_tensor *step_block(builder *b, block_update *block, int k) {
+/* Adds the optimizer's node for a block's dense parameters. */
+static void update_block(builder *b, block_update *block, int k) {
     const strata_model *model = b->model;
     const strata_parameter_block *at = &model->parameters.blocks[k];
     strata_update *u = &block->update;
     if (at->dense_end < at->end) u->gradients = strata_step_part(u->gradients, 0, at->dense_end - at->begin);
-    if (at->dense_end > at->begin) return strata_step_add(b, model->optimizer_kind->build(&model->optimizer, u));
+    if (at->dense_end > at->begin) {
+        strata_step_add(b, model->optimizer_kind->build(&model->optimizer, u));
+        return;
+    }
     for (int s = 0; s < n_slots(b); s++) strata_step_add(b, u->slots[s]);
-    return strata_step_add(b, u->parameters);
-}
-
-static strata_tensor *update_block(builder *b, block_update *block, int k) {
-    const bool sharded = own_shard(b, k) != NULL;
-    strata_tensor *updated = step_block(b, block, k);
-    return sharded ? strata_step_add(b, strata_assign(b->step->blocks[k], gather_shards(b, k, updated))) : updated;
+    strata_step_add(b, u->parameters);
 }
 
 /* ---- all blocks together ---- */
@@ -158,13 +135,7 @@ static strata_tensor *clip(builder *b, block_update *blocks, int first, int n) {
     for (int k = 0; k < n; k++) gradients[k] = clipped[k] = blocks[first + k].update.gradients;
     strata_clip_gradients(&model->optimizer, clipped, &model->segments[first], n, &square);
     if (!square && (model->scale.value > 0 || model->measures_norm)) square = sum_of_squares(gradients, n);
-    for (int k = 0; k < n; k++) {
-        const strata_model_block *own = own_block(b, first + k);
-        const int64_t begin = own->begin - model->parameters.blocks[first + k].begin;
-        if (own_shard(b, first + k) && strata_step_needs_all_gradients(model))
-            clipped[k] = strata_step_part(clipped[k], begin, own->end - own->begin);
-        blocks[first + k].update.gradients = clipped[k];
-    }
+    for (int k = 0; k < n; k++) blocks[first + k].update.gradients = clipped[k];
     return square;
 }
 
@@ -174,7 +145,7 @@ static strata_tensor *times_zero(strata_tensor *x) { /* 0, or NaN where x is not
 
 /* Whether a replica that makes updates of its own may have no examples in a run of this program. It then changes nothing. */
 static bool may_be_idle(const builder *b) {
-    return strata_strategy_has_own(b->model->strategy) && (b->role.idle || !b->role.batch);
+    return strata_strategy_has_own(b->model->strategy) && !b->opts.batch;
 }
 
 /* Adds the batch's sums to the epoch's sums, and returns the gate: a scalar; if it is not finite, the update changes nothing.
@@ -196,25 +167,17 @@ static strata_tensor *open_gate(builder *b, const computed *c, strata_tensor *sq
     if (b->model->measures_norm) output[n++] = strata_reshape(square, STRATA_SHAPE(1));
     output[0] = sums;
     b->step->output = n > 1 ? strata_concat(output, n, 0) : sums;
-    strata_variable *metrics = b->model->replicas[b->role.replica].metrics;
+    strata_variable *metrics = b->model->replicas[b->opts.replica].metrics;
     strata_tensor *epoch = strata_step_add(b, strata_assign_add(strata_variable_read(b->graph, metrics), sums));
     strata_tensor *gate = strata_reshape(strata_step_part(epoch, 0, 1), STRATA_SHAPE());
     if (share) gate = strata_add(gate, strata_div(times_zero(share), share)); /* 0, or NaN without examples */
     return overflow ? strata_add(gate, overflow) : gate;
 }
 
-static strata_tensor *update_state(builder *b, const computed *c, strata_tensor *gate) {
-    if (!b->model->parameters.state_size) return NULL;
+static void update_state(builder *b, const computed *c, strata_tensor *gate) {
+    if (!b->model->parameters.state_size) return;
     strata_tensor *rates = c->rates ? c->rates : strata_layer_context_state_rates(&b->context, b->graph);
-    return strata_step_add(b, strata_moving_average(b->context.state, c->state, rates, gate));
-}
-
-/* Sends new parameters or states to the devices that did not compute them. updated: NULL on those devices. */
-static void share(builder *b, strata_tensor *variable, strata_tensor *updated) {
-    const strata_strategy *strategy = b->model->strategy;
-    if (!b->role.exchanges || b->role.whole) return;
-    strata_tensor *kept = strategy->exchanges->share(strategy, b->role.replica, b->graph, variable, updated);
-    if (kept) strata_step_add(b, kept);
+    strata_step_add(b, strata_moving_average(b->context.state, c->state, rates, gate));
 }
 
 /* Whether a block can be updated only after the gradients of all blocks are known. */
@@ -223,31 +186,25 @@ static bool needs_all_blocks(const strata_model *model) {
 }
 
 static void reduce_block(builder *b, computed *c, block_update *blocks, int k) {
-    strata_tensor *gradients = strata_step_reduce(b, c, k);
-    if (b->role.updates) begin_block(b, &blocks[k], k, gradients);
+    begin_block(b, &blocks[k], k, strata_step_reduce(b, c, k));
 }
 
 void strata_step_update(builder *b, computed *c) {
     const int n = b->model->parameters.n_blocks;
     const bool together = needs_all_blocks(b->model);
     block_update *blocks = strata_step_alloc(b, (size_t)n, sizeof *blocks);
-    strata_tensor *gate = NULL, *state = NULL;
+    strata_tensor *gate = NULL;
     if (!blocks) return;
     for (int k = n - 1; k >= 0 && together; k--) reduce_block(b, c, blocks, k);
     for (int k = n - 1; k >= 0; k--) {
         const bool first = k == n - 1;
-        strata_tensor *updated = NULL;
+        strata_tensor *square = NULL;
         if (!together) reduce_block(b, c, blocks, k);
-        if (b->role.updates) {
-            strata_tensor *square = NULL;
-            if (!together || first) square = together ? clip(b, blocks, 0, n) : clip(b, blocks, k, 1);
-            if (first) gate = open_gate(b, c, square);
-            if (first) state = update_state(b, c, gate);
-            for (int i = 0; i < n; i++) blocks[i].update.gate = gate;
-            update_sparse(b, blocks, k);
-            updated = update_block(b, &blocks[k], k);
-        }
-        if (!b->model->shards.n) share(b, b->step->blocks[k], updated);
+        if (!together || first) square = together ? clip(b, blocks, 0, n) : clip(b, blocks, k, 1);
+        if (first) gate = open_gate(b, c, square);
+        if (first) update_state(b, c, gate);
+        for (int i = 0; i < n; i++) blocks[i].update.gate = gate;
+        update_sparse(b, blocks, k);
+        update_block(b, &blocks[k], k);
     }
-    if (b->model->parameters.state_size) share(b, b->context.state, state);
 }

@@ -80,6 +80,7 @@ const strata_op strata_op_lamb = {
     .no_gradient = "it changes variables",
     .reference = reference,
     .compose = compose,
+    .factors = strata_update_factors,
     .lower = lower,
 };
 

@@ -41,7 +41,7 @@ typedef struct strata_optimizer_kind {
     strata_status (*check)(strata_optimizer *settings, strata_error *err);
     /* The default learning rate. */
     double learning_rate;
-    /* The update needs norms of whole parameters, so shards must not divide parameters. */
+    /* The update needs norms of whole parameters. A block must have all of a parameter. */
     bool whole_parameters;
     /* How many flat slots (momentum, m, v) these settings need. */
     int (*n_slots)(const strata_optimizer *settings);

@@ -73,6 +73,10 @@ static strata_status fold(job *j, strata_error *err) {
     j->read = bytes_of(j->common->dtype, elements) * (uint64_t)n;
     j->written = bytes_of(j->common->dtype, elements) * (uint64_t)n_results;
     if (j->over_workers) return fold_over_workers(j, attrs, n, n_results, err);
+    if (!n_results && n == 1 && c->receive) {
+        c->receive(c->receiver, c->number, c->operands[0], j->read);
+        return STRATA_OK;
+    }
     return c->ops->reduce(c->plan, j->common->dtype, (strata_reduction)attrs->reduction, c->operands, n, elements, c->results,
                           n_results, err);
 }

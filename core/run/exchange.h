@@ -39,6 +39,10 @@ typedef struct strata_exchange_context {
     void **results;
     /* Results are in memory that the host reads fast. */
     bool reads_results;
+    /* strata_group_set_receiver, and the number of the exchange. */
+    strata_receive *receive;
+    void *receiver;
+    int number;
 } strata_exchange_context;
 
 /* Performs an exchange. members: in the order of the devices. Allocates nothing. Adds the bytes that it read and wrote to the

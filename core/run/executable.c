@@ -334,14 +334,22 @@ static strata_status check_by_referee(strata_executable *exe, strata_tensor *con
     strata_status status =
         create_planned(device->referee, outputs, exe->n_outputs, updates, n_updates, &own, alone, NULL, true, &referee, &why);
     if (!status) status = build(referee, &why);
-    const bool built = !status;
-    if (built) status = strata_referee_compare(exe, referee, FIRST_SEED, &why);
-    strata_executable_destroy(referee);
-    if (status && !built) {
+    if (status) {
+        strata_executable_destroy(referee);
         strata_device_warn(device, "%s: a program is not compared with the host, which cannot run it: %s", device->info.id,
                            why.message);
         return STRATA_OK;
     }
+    if (!strata_referee_can_compare(referee)) {
+        strata_executable_destroy(referee);
+        strata_device_warn(device,
+                           "%s: a program of %d nodes is too large to be compared with the host; `strata devices --check "
+                           "--device %s` compares the device's ops",
+                           device->info.id, exe->plan.n_schedule, device->info.id);
+        return STRATA_OK;
+    }
+    exe->referee = referee;
+    status = strata_referee_compare(exe, referee, 0, false, FIRST_SEED, &why);
     if (status == STRATA_UNSUPPORTED && device->api->distrust) device->api->distrust(device, &why);
     return status ? strata_fail(err, status, "%s", why.message) : STRATA_OK;
 }
@@ -410,6 +418,7 @@ static void free_on_device(strata_executable *exe) {
 
 void strata_executable_destroy(strata_executable *exe) {
     if (!exe) return;
+    strata_executable_destroy(exe->referee);
     if (exe->device) free_on_device(exe);
     free(exe->programs);
     free(exe->tickets);
@@ -519,11 +528,16 @@ strata_status strata_executable_submit(strata_executable *exe, int slot_index, s
 }
 
 strata_status strata_executable_recheck(strata_executable *exe, int slot, double seconds, uint32_t random, strata_error *err) {
-    if (!exe->device->api->check) return STRATA_OK;
+    const strata_device_api *api = exe->device->api;
+    if (!api->check && !exe->referee) return STRATA_OK;
     const double share = seconds < exe->check_seconds ? seconds / exe->check_seconds : 1;
     const strata_check_request request = {.slot = slot, .share = share, .random = random};
     STRATA_TRY(strata_device_enter(exe->device, err));
-    const strata_status status = check(exe, &request, err);
+    strata_status status = STRATA_OK;
+    for (int i = 0; i < exe->n_slots && exe->referee && !status; i++)
+        if (exe->slots[i].running) status = api->wait(exe->device, exe->slots[i].ticket, err);
+    if (!status && exe->referee) status = strata_referee_compare(exe, exe->referee, slot, true, random, err);
+    if (!status) status = check(exe, &request, err);
     strata_device_leave(exe->device);
     return status;
 }

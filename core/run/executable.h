@@ -42,6 +42,8 @@ struct strata_executable {
     double check_seconds;
     /* It is on the referee of another executable's device (referee.c): the variables' buffers are its own. */
     bool is_referee;
+    /* The program on the device's referee, with which this one is compared now and then. NULL: it is not compared. */
+    strata_executable *referee;
 };
 
 /* The host memory, in a slot, of a tensor that the host writes or reads. */
@@ -49,10 +51,13 @@ char *strata_executable_memory(const strata_executable *executable, int slot, co
 /* The nodes of all segments as one piece. */
 strata_piece strata_executable_piece(const strata_executable *executable);
 
-/* referee.c: runs the new executable, whose variables keep their values, and the same program on the device's referee, and
- * compares outputs and variables. Fails: UNSUPPORTED if they differ. */
-STRATA_MUST_USE strata_status strata_referee_compare(strata_executable *executable, strata_executable *referee, uint32_t random,
-                                                     strata_error *err);
+/* referee.c: runs the executable, whose variables and inputs keep their values, and the same program on the device's referee,
+ * and compares outputs and variables. No run of the executable is active. on_inputs: the inputs of the slot are those of a
+ * step; otherwise, they are generated. Fails: UNSUPPORTED if they differ. */
+STRATA_MUST_USE strata_status strata_referee_compare(strata_executable *executable, strata_executable *referee, int slot,
+                                                     bool on_inputs, uint32_t random, strata_error *err);
+/* Whether a run of the referee is short enough. */
+bool strata_referee_can_compare(const strata_executable *referee);
 
 /* Copies `bytes` to the input of that name in an acquired slot; does nothing if there is no such input. */
 void strata_executable_feed(strata_executable *executable, int slot, const char *name, const void *data, size_t bytes);
@@ -147,8 +152,8 @@ STRATA_MUST_USE strata_status strata_executable_device_cost(const strata_executa
                                                             strata_device_cost *out_cost, strata_error *err);
 
 /* Lets the device compare nodes of the program with the references (strata_device_api.check), on the values of the next run of
- * the slot, which was acquired and whose inputs are written. seconds: about how long that may take; it determines the share of
- * the nodes, which `random` chooses. */
+ * the slot, which was acquired and whose inputs are written; or compares a run with the device's referee. seconds: about how
+ * long the former may take; it determines the share of the nodes, which `random` chooses. */
 STRATA_MUST_USE strata_status strata_executable_recheck(strata_executable *executable, int slot, double seconds,
                                                         uint32_t random, strata_error *err);
 

@@ -88,11 +88,13 @@ struct strata_group {
     const strata_cross_device_ops *ops;
     const strata_workers *workers; /* NULL: there are no other workers */
     strata_lanes *order;
-    lane *lanes;         /* [strata_lanes_n] */
-    bool reads_results;  /* results are in memory that the host reads fast */
-    double started;      /* when the current step was started, in seconds */
-    int64_t step;        /* the number of the current step */
-    int64_t check_every; /* strata_group_set_check */
+    lane *lanes;             /* [strata_lanes_n] */
+    bool reads_results;      /* results are in memory that the host reads fast */
+    double started;          /* when the current step was started, in seconds */
+    int64_t step;            /* the number of the current step */
+    int64_t check_every;     /* strata_group_set_check */
+    strata_receive *receive; /* strata_group_set_receiver */
+    void *receiver;
     /* The slot of the step that is being finished, and the replicas that contribute. */
     int slot;
     const bool *contributes;
@@ -694,6 +696,11 @@ static int end_before(const strata_group *group, int replica, int index) {
     return after >= 0 && after + 1 < m->limit[index] ? after + 1 : m->limit[index];
 }
 
+void strata_group_set_receiver(strata_group *group, strata_receive *receive, void *user) {
+    group->receive = receive;
+    group->receiver = user;
+}
+
 void strata_group_set_check(strata_group *group, int64_t every) {
     group->check_every = every;
 }
@@ -701,7 +708,7 @@ void strata_group_set_check(strata_group *group, int64_t every) {
 /* Whether a device is checked before `n` steps, the first of which is `step`. *out_seconds: how long. */
 static bool is_check_due(const strata_group *group, strata_device *device, int64_t step, int n, double *out_seconds) {
     const int64_t every = group->check_every;
-    if (every < 0 || !device->api->check) return false;
+    if (every < 0 || (!device->api->check && !device->referee)) return false;
     *out_seconds = STEP_CHECK_LENGTH;
     if (every > 0) return step > 0 && (step + n - 1) / every > (step - 1) / every;
     const int64_t next = __atomic_load_n(&device->next_check, __ATOMIC_RELAXED);
@@ -848,7 +855,10 @@ static strata_status carry_out(strata_group *group, lane *l, int index, int slot
                                              .scratch = l->scratch,
                                              .operands = l->operands,
                                              .results = l->results,
-                                             .reads_results = group->reads_results};
+                                             .reads_results = group->reads_results,
+                                             .receive = group->receive,
+                                             .receiver = group->receiver,
+                                             .number = index};
     const uint64_t sent = workers ? workers->bytes_sent(workers) : 0;
     strata_group_counters *counters = &l->counters;
     const strata_status status =

@@ -48,6 +48,9 @@ void strata_group_set_trace(strata_group *group, strata_trace *trace, const int 
  * with UNSUPPORTED. */
 void strata_group_set_check(strata_group *group, int64_t every);
 
+/* Calls `receive` with each sum that no device of the group and no other worker receives; NULL: it is dropped. */
+void strata_group_set_receiver(strata_group *group, strata_receive *receive, void *user);
+
 int strata_group_n_replicas(const strata_group *group);
 strata_executable *strata_group_replica(const strata_group *group, int replica);
 int strata_group_n_slots(const strata_group *group);

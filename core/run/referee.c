@@ -6,7 +6,9 @@
  * A *trial* runs both programs once, on the same generated inputs and the variables' present values, and compares the outputs,
  * the operands of exchanges, and the changes of variables. If something differs by more than the tolerance, the referee runs
  * once more on values that are changed by the tolerance: this shows how far rounding can change the results. The device's
- * variables have their former values at the end, and its inputs are zero. */
+ * variables and inputs have their former values at the end.
+ *
+ * A new program is tried on generated inputs. While a program is in use, the first trial takes the inputs of a step. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -49,7 +51,12 @@ typedef struct value {
 
 typedef struct trial {
     strata_executable *exe, *referee;
+    /* The slot of the device's program. */
+    int slot;
     uint32_t random;
+    /* [exe->plan.n_inputs] What the inputs of the slot were, and whether this trial takes them. */
+    void **inputs;
+    bool on_inputs;
     /* The coarsest tolerance of the program's dtypes. */
     double tolerance;
     value *values;
@@ -122,7 +129,10 @@ static strata_status list_values(trial *t, strata_error *err) {
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
             if (!(*all[k] = calloc(1, bytes_of(v) + 1))) return no_memory(t, err);
     }
-    return STRATA_OK;
+    t->inputs = calloc((size_t)plan->n_inputs + 1, sizeof *t->inputs);
+    for (int i = 0; t->inputs && i < plan->n_inputs; i++)
+        if (!(t->inputs[i] = calloc(1, (size_t)strata_check_bytes(plan->inputs[i]) + 1))) return no_memory(t, err);
+    return t->inputs ? STRATA_OK : no_memory(t, err);
 }
 
 /* The coarsest tolerance of what the program computes. */
@@ -133,14 +143,18 @@ static double find_tolerance(const strata_executable *exe) {
 }
 
 /* ---- running ---- */
+static char *memory_of(const trial *t, const strata_executable *exe, const strata_tensor *tensor, bool written) {
+    return strata_executable_memory(exe, exe->is_referee ? 0 : t->slot, tensor, written);
+}
+
 /* Copies a value from a device to `data`. */
-static strata_status read_value(const strata_executable *exe, const value *v, void *data, strata_error *err) {
+static strata_status read_value(const trial *t, const strata_executable *exe, const value *v, void *data, strata_error *err) {
     const strata_device_api *api = exe->device->api;
     const size_t bytes = bytes_of(v);
     if (!bytes) return STRATA_OK;
     if (v->is_variable)
         return api->download(exe->device, exe->is_referee ? v->own_buffer : v->buffer, 0, data, (int64_t)bytes, err);
-    memcpy(data, strata_executable_memory(exe, 0, exe->is_referee ? v->own_tensor : v->tensor, false), bytes);
+    memcpy(data, memory_of(t, exe, exe->is_referee ? v->own_tensor : v->tensor, false), bytes);
     return STRATA_OK;
 }
 
@@ -150,30 +164,46 @@ static strata_status write_variable(const strata_executable *exe, const value *v
                                     err);
 }
 
-/* Writes generated values to memory that the host writes; zeros if `zeros`. moved: changed by the tolerance. */
-static void generate(const trial *t, const strata_executable *exe, const strata_tensor *tensor, uint32_t number, bool zeros,
-                     bool moved) {
+/* Writes generated values to memory that the host writes. moved: changed by the tolerance. */
+static void generate(const trial *t, const strata_executable *exe, const strata_tensor *tensor, uint32_t number, bool moved) {
     const strata_piece piece = strata_executable_piece(t->referee); /* the host has ops that tell how integers are used */
-    void *data = strata_executable_memory(exe, 0, tensor, true);
+    void *data = memory_of(t, exe, tensor, true);
     const size_t bytes = (size_t)strata_check_bytes(tensor);
     if (!bytes) return;
     memset(data, 0, bytes);
-    if (zeros || (strata_is_communication(tensor) && !strata_dtype_is_float(tensor->dtype))) return;
+    if (strata_is_communication(tensor) && !strata_dtype_is_float(tensor->dtype)) return;
     strata_check_generate(&piece, tensor, t->random + number * 2654435761u, data);
     if (moved) strata_check_move(tensor, t->tolerance, data, number + 1);
 }
 
-/* Writes the inputs, or zeros. Inputs are generated from the referee's node, whose uses it knows. */
-static void write_inputs(const trial *t, bool of_referee, bool zeros, bool moved) {
-    const strata_executable *exe = of_referee ? t->referee : t->exe;
+static int index_of_input(const strata_executable *exe, const strata_tensor *input) {
+    return strata_executable_input_index(exe, ((const strata_input_attrs *)input->attrs)->name);
+}
+
+/* Writes the inputs. Those that are generated are generated from the referee's node, whose uses it knows. */
+static void write_inputs(const trial *t, bool of_referee, bool moved) {
     for (int i = 0; i < t->referee->plan.n_inputs; i++) {
         const strata_tensor *own = t->referee->plan.inputs[i];
-        const int index = strata_executable_input_index(exe, ((const strata_input_attrs *)own->attrs)->name);
-        if (index < 0) continue;
-        generate(t, t->referee, own, (uint32_t)i, zeros, moved);
-        if (!of_referee)
-            memcpy(strata_executable_memory(exe, 0, exe->plan.inputs[index], true),
-                   strata_executable_memory(t->referee, 0, own, true), (size_t)strata_check_bytes(own));
+        const int index = index_of_input(t->exe, own);
+        const size_t bytes = (size_t)strata_check_bytes(own);
+        void *data = memory_of(t, t->referee, own, true);
+        if (!bytes) continue;
+        if (t->on_inputs && index >= 0) {
+            memcpy(data, t->inputs[index], bytes);
+            if (moved) strata_check_move(own, t->tolerance, data, (uint32_t)i + 1);
+        } else {
+            generate(t, t->referee, own, (uint32_t)i, moved);
+        }
+        if (!of_referee && index >= 0) memcpy(memory_of(t, t->exe, t->exe->plan.inputs[index], true), data, bytes);
+    }
+}
+
+/* Copies the inputs of the slot to t->inputs, or back. */
+static void copy_inputs(const trial *t, bool back) {
+    for (int i = 0; i < t->exe->plan.n_inputs; i++) {
+        const size_t bytes = (size_t)strata_check_bytes(t->exe->plan.inputs[i]);
+        void *data = bytes ? memory_of(t, t->exe, t->exe->plan.inputs[i], true) : NULL;
+        if (bytes) memcpy(back ? data : t->inputs[i], back ? t->inputs[i] : data, bytes);
     }
 }
 
@@ -182,13 +212,13 @@ static strata_status run(const trial *t, bool of_referee, bool moved, strata_err
     const strata_executable *exe = of_referee ? t->referee : t->exe;
     const strata_plan *plan = &exe->plan;
     uint64_t ticket = 0;
-    write_inputs(t, of_referee, false, moved);
+    write_inputs(t, of_referee, moved);
     for (int k = 0; k < plan->n_segments; k++) {
         for (int c = 0; c < t->exe->plan.n_communications; c++) {
             const strata_communication *own = of_referee ? find_exchange(t, c) : &t->exe->plan.communications[c];
-            if (own && own->before == k) generate(t, exe, own->node, 1000u + (uint32_t)c, false, moved);
+            if (own && own->before == k) generate(t, exe, own->node, 1000u + (uint32_t)c, moved);
         }
-        STRATA_TRY(exe->device->api->run(exe->programs[k], 0, &ticket, err));
+        STRATA_TRY(exe->device->api->run(exe->programs[k], of_referee ? 0 : t->slot, &ticket, err));
         STRATA_TRY(exe->device->api->wait(exe->device, ticket, err));
     }
     return STRATA_OK;
@@ -202,7 +232,7 @@ static strata_status run_referee(trial *t, bool moved, strata_error *err) {
     }
     STRATA_TRY(run(t, true, moved, err));
     for (int i = 0; i < t->n_values; i++)
-        STRATA_TRY(read_value(t->referee, &t->values[i], moved ? t->values[i].moved : t->values[i].want, err));
+        STRATA_TRY(read_value(t, t->referee, &t->values[i], moved ? t->values[i].moved : t->values[i].want, err));
     return STRATA_OK;
 }
 
@@ -273,14 +303,14 @@ static void compare_all(trial *t, bool with_moved) {
 /* Restores the device's variables and inputs. */
 static strata_status restore(const trial *t, strata_error *err) {
     for (int i = 0; i < t->n_values; i++) STRATA_TRY(write_variable(t->exe, &t->values[i], t->values[i].before, err));
-    write_inputs(t, false, true, false);
+    copy_inputs(t, true);
     return STRATA_OK;
 }
 
 /* Runs both programs and compares them: t->where is not NULL if they differ. */
 static strata_status try_once(trial *t, strata_error *err) {
     STRATA_TRY(run(t, false, false, err));
-    for (int i = 0; i < t->n_values; i++) STRATA_TRY(read_value(t->exe, &t->values[i], t->values[i].got, err));
+    for (int i = 0; i < t->n_values; i++) STRATA_TRY(read_value(t, t->exe, &t->values[i], t->values[i].got, err));
     STRATA_TRY(restore(t, err));
     STRATA_TRY(run_referee(t, false, err));
     compare_all(t, false);
@@ -297,13 +327,15 @@ static strata_status judge(trial *t, strata_error *err) {
     const char *where = NULL;
     int n_trials = 0, n_wrong = 0;
     STRATA_TRY(list_values(t, err));
+    copy_inputs(t, false);
     for (int i = 0; i < t->n_values; i++)
-        if (t->values[i].is_variable) STRATA_TRY(read_value(t->exe, &t->values[i], t->values[i].before, err));
+        if (t->values[i].is_variable) STRATA_TRY(read_value(t, t->exe, &t->values[i], t->values[i].before, err));
     do {
         STRATA_TRY(try_once(t, err));
         n_wrong += t->where != NULL;
         if (t->where && (t->error > most || !where)) most = t->error, where = t->where;
         t->random += 12345;
+        t->on_inputs = false;
     } while (++n_trials < TRIALS && n_wrong);
     if (!n_wrong) return STRATA_OK;
     if (n_wrong < LEAST_WRONG) {
@@ -319,23 +351,23 @@ static strata_status judge(trial *t, strata_error *err) {
                        device->info.id, t->exe->plan.n_schedule, where, most, device->info.driver, device->info.id);
 }
 
-static double work_of(const strata_plan *plan) {
+bool strata_referee_can_compare(const strata_executable *referee) {
+    const strata_plan *plan = &referee->plan;
     double work = 0;
     for (int i = 0; i < plan->n_schedule; i++)
         work += strata_node_flops(plan->schedule[i]) + strata_node_moved_bytes(plan->schedule[i]);
-    return work;
+    return work <= MOST_WORK;
 }
 
-strata_status strata_referee_compare(strata_executable *exe, strata_executable *referee, uint32_t random, strata_error *err) {
+strata_status strata_referee_compare(strata_executable *exe, strata_executable *referee, int slot, bool on_inputs,
+                                     uint32_t random, strata_error *err) {
     strata_device *device = exe->device;
-    trial t = {.exe = exe, .referee = referee, .random = random, .tolerance = find_tolerance(exe)};
-    if (work_of(&referee->plan) > MOST_WORK) {
-        strata_device_warn(device,
-                           "%s: a program of %d nodes is too large to be compared with the host; `strata devices --check "
-                           "--device %s` compares the device's ops",
-                           device->info.id, exe->plan.n_schedule, device->info.id);
-        return STRATA_OK;
-    }
+    trial t = {.exe = exe,
+               .referee = referee,
+               .slot = slot,
+               .on_inputs = on_inputs,
+               .random = random,
+               .tolerance = find_tolerance(exe)};
     const strata_device_counters before = device->counters;
     const strata_status status = judge(&t, err);
     device->counters = before;
@@ -343,6 +375,8 @@ strata_status strata_referee_compare(strata_executable *exe, strata_executable *
         void *all[] = {t.values[i].before, t.values[i].moved_before, t.values[i].got, t.values[i].want, t.values[i].moved};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++) free(all[k]);
     }
+    for (int i = 0; t.inputs && i < exe->plan.n_inputs; i++) free(t.inputs[i]);
+    free(t.inputs);
     free(t.values);
     return status;
 }

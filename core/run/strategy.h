@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The interface between models and strategies: devices, the role of each in a step, shares of a batch. The strategies are in
+ * The interface between models and strategies: devices, where updates are placed, shares of a batch. The strategies are in
  * strategies/. */
 #ifndef STRATA_CORE_STRATEGY_H
 #define STRATA_CORE_STRATEGY_H
 
 #include "core/compile/collectives.h"
+#include "core/graph/placement.h"
 #include "core/op/communication.h"
 #include "core/run/cross_device.h"
 #include "strata/distribute.h"
@@ -54,20 +55,6 @@ typedef struct strata_workers {
     void *communicator;
 } strata_workers;
 
-/* The exchanges of a training step over several replicas. A kind of strategy builds them into the graph of each device;
- * every device builds the same exchanges in the same order. */
-typedef struct strata_step_exchanges {
-    /* The sum or mean of x over the replicas, for the devices that update. x is NULL on a device without a replica. On a device
-     * that does not update the result is an empty node, which the caller keeps alive as an update. */
-    strata_tensor *(*sum)(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *x,
-                          strata_all_reduce_attrs attrs);
-    /* Sends the new value of a variable to the devices that did not compute it. `updated` is the update of `variable` that this
-     * device makes; NULL: it makes none. Returns an update that must be part of the step; NULL: this device takes part in no
-     * exchange. */
-    strata_tensor *(*share)(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *variable,
-                            strata_tensor *updated);
-} strata_step_exchanges;
-
 /* The replica in whose graph a strategy builds an average. */
 typedef struct strata_step_replica {
     /* Its number among the n replicas of all workers. */
@@ -83,6 +70,9 @@ typedef struct strata_step_replica {
  * this replica, a range of its parameters or all of its states. The result is of the same shape. All replicas build the same
  * exchanges in the same order. */
 typedef strata_tensor *strata_average(const strata_step_replica *replica, strata_tensor *own);
+
+/* Receives the value of a program's exchange number k that is placed at devices of other tasks. */
+typedef void strata_receive(void *user, int k, const void *value, size_t bytes);
 
 struct strata_manifest;
 
@@ -101,6 +91,9 @@ typedef struct strata_trainer {
      * always false. */
     strata_status (*write_parts)(strata_model *model, const char *folder, struct strata_manifest *manifest, bool *out_written,
                                  strata_error *err);
+    /* Takes bucket k of the gradients of a worker's program (strata_gradient_layout) as soon as the device has computed it. The
+     * gradients are placed at the servers, which are no devices of the program. NULL: no gradients are placed there. */
+    strata_receive *take;
     void (*destroy)(void *data);
 } strata_trainer;
 
@@ -123,22 +116,20 @@ struct strata_strategy {
     /* Owned: first one for each replica, then one that only stores and updates parameters, if there is one. */
     strata_device **devices;
     int n_devices, n_replicas;
-    /* The device that makes the update and sends the parameters to the others; -1: each updates its own copy. */
-    int updater;
+    /* Where this worker's updates are made, with slots and the epoch's sums: along its own devices, axis 0. {0}: each device
+     * updates its own copy. `at`: a device makes the update and sends the parameters to the others. */
+    strata_placement update;
     /* [n_replicas] The weights of the replicas' shares; NULL: equal shares. */
     int64_t *weights;
     /* The weights are adapted to the replicas' speeds. */
     bool auto_split;
     /* [n_replicas] Memory for new weights, in the same allocation as `weights`. */
     int64_t *measured;
-    /* For tests: the step graph of each replica is built by its role, also where the partitioner could divide one graph. */
-    bool by_roles;
     /* The placement of parameters, states, slots and sums. NULL: copies, which are equal since each step adds up gradients.
      * Else each replica trains with its own, without exchanges, and after each `every` updates this function makes parameters
      * and states equal, or more alike. */
     strata_average *average;
     int64_t every;
-    const strata_step_exchanges *exchanges;
     strata_owned *owned;
     /* Replaces fit's own loop; NULL: none. */
     const strata_trainer *trainer;
@@ -149,9 +140,6 @@ struct strata_strategy {
     /* The communicator that the strategy created from the environment; NULL: the caller passed one, or there is none. */
     void *joined;
     const strata_cross_device_ops *cross_device;
-    /* Receives the buckets of gradient programs through its function `send`, as if it were the only other worker. NULL:
-     * gradients are outputs of these programs. */
-    const strata_workers *sink;
     /* The devices as cores of one system with collectives inside of programs; n 0: they are not. */
     strata_cores cores;
     strata_shard_optimizer shard_optimizer;
@@ -222,11 +210,11 @@ bool strata_strategy_has_own(const strata_strategy *strategy);
 
 /* Whether the device makes updates. */
 static inline bool strata_strategy_updates(const strata_strategy *strategy, int device) {
-    return strategy->updater < 0 || strategy->updater == device;
+    return !strategy->update.at || strategy->update.coordinates[0] == device;
 }
 /* The device from which variables are read: one that makes updates. */
 static inline int strata_strategy_root(const strata_strategy *strategy) {
-    return strategy->updater < 0 ? 0 : strategy->updater;
+    return strategy->update.coordinates[0];
 }
 
 #endif

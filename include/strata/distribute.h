@@ -3,7 +3,7 @@
  * Custom training loops under a strategy, with the names of tf.distribute. samples/custom_loop.c is a complete program:
  *
  *     strata_strategy_enter(strategy, &err);                                     with strategy.scope():
- *     strata_distributed_create("w", f32, STRATA_SHAPE(8, 1), &opts, &w, &err);      w = tf.Variable(...)
+ *     strata_distributed_create("w", STRATA_DTYPE_F32, STRATA_SHAPE(8, 1), &opts, &w, &err);  w = tf.Variable(...)
  *     strata_strategy_exit(strategy, &err);
  *     strata_function_create(strategy, step, &state, &function, &err);           @tf.function
  *     strata_distributed_batches_create(strategy, data, &b, &batches, &err);     strategy.experimental_distribute_dataset(data)

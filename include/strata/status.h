@@ -63,8 +63,8 @@ STRATA_API strata_status strata_fail_v(strata_error *err, strata_status status, 
  * their own callers. Returns err's status, or `status` where err is NULL. */
 STRATA_API strata_status strata_fail_in(strata_error *err, strata_status status, const char *format, ...) STRATA_PRINTF(3, 4);
 
-/* Returns the status of `call` if it fails. A function that has something to undo uses STRATA_TRY_GOTO and one label
- * `cleanup:`. */
+/* Returns the status of `call` if it fails. A function that has something to undo may use STRATA_TRY_GOTO with
+ * one label `cleanup:`. */
 #define STRATA_TRY(call)                                 \
     do {                                                 \
         strata_status strata_try_status = (call);        \

@@ -87,7 +87,7 @@ static strata_status lower_step(const compile_options *options, strata_model *mo
                                 strata_error *err) {
     strata_step step;
     const pjrt_lower_options lowering = {.n_replicas = n_replicas, .fast = options->fast};
-    STRATA_TRY(strata_model_build_step(model, STRATA_PROGRAM_TRAIN, 0, options->batch, &step, err));
+    STRATA_TRY(strata_model_build_step(model, STRATA_PROGRAM_TRAIN, options->batch, &step, err));
     const strata_status status =
         strata_pjrt_lower_graph(&step.output, step.output != NULL, step.updates, step.n_updates, lowering, out_module, err);
     strata_graph_destroy(step.graph);

@@ -76,35 +76,21 @@ static strata_status push_part(strata_ps_worker *w, int server, const struct str
     return STRATA_OK;
 }
 
-/* Called by the group that runs the program when a bucket is ready. A failure to push the bucket is reported with the final
- * push, because the group could not be used after an error. */
-static strata_status take_bucket(const strata_workers *workers, int to, int64_t channel, const void *data, size_t bytes,
-                                 strata_error *err) {
-    strata_ps_worker *w = ((const struct strata_ps_sink *)(const void *)workers)->worker;
-    (void)to, (void)err;
-    if (!w || !w->buckets.layout) return STRATA_OK;
-    const struct strata_gradient_bucket *bucket = &w->buckets.layout->buckets[channel];
+/* A failure to push the bucket is reported with the final push. */
+void strata_ps_take_bucket(void *task, int k, const void *data, size_t bytes) {
+    strata_ps_worker *w = ((const strata_ps_task *)task)->worker;
+    if (!w || !w->buckets.layout) return;
+    const struct strata_gradient_bucket *bucket = &w->buckets.layout->buckets[k];
     const int64_t dense = w->model->parameters.dense_size, n = (int64_t)(bytes / sizeof(float));
     const int64_t rest = dense - bucket->begin, own = n < rest ? n : rest;
     const float *values = data;
     float *sums = w->unit.sums_of_dense + bucket->begin;
     if (w->buckets.first_batch) memcpy(sums, values, (size_t)own * sizeof *sums);
     for (int64_t i = 0; i < own && !w->buckets.first_batch; i++) sums[i] += values[i];
-    if (!w->buckets.streams || w->buckets.stopped || w->buckets.status) return STRATA_OK;
+    if (!w->buckets.streams || w->buckets.stopped || w->buckets.status) return;
     w->buckets.stopped = !strata_ps_all_finite(sums, own);
     for (int s = 0; s < w->links.n_servers && !w->buckets.stopped && !w->buckets.status; s++)
         w->buckets.status = push_part(w, s, bucket, &w->buckets.error);
-    return STRATA_OK;
-}
-
-static uint64_t bytes_sent(const strata_workers *workers) {
-    (void)workers;
-    return 0; /* the report counts them */
-}
-
-const strata_workers *strata_ps_sink_of(strata_ps_task *task) {
-    task->sink.workers = (strata_workers){.n = 2, .send = take_bucket, .bytes_sent = bytes_sent, .wire = STRATA_DTYPE_F32};
-    return &task->sink.workers;
 }
 
 /* Whether the unit's buckets may be pushed before all of its gradients are known. This is not possible if a loss scale or the
@@ -120,7 +106,7 @@ static bool may_stream(const strata_ps_worker *w) {
 void strata_ps_begin_buckets(strata_ps_worker *w, const strata_model_program *program, bool first, bool last) {
     const strata_status ignored = strata_ps_finish_parts(w, NULL); /* parts of an earlier unit that was not pushed */
     (void)ignored;
-    w->task->sink.worker = w;
+    w->task->worker = w;
     w->buckets.layout = &program->layout;
     w->buckets.first_batch = first;
     w->buckets.streams = last && program->layout.n_buckets && may_stream(w);

@@ -24,7 +24,7 @@ static strata_status choose(const strata_device_info *rows, int n_rows, strata_d
 }
 
 const strata_strategy_kind strata_strategy_parameter_server = {
-    .name = "parameter_server", .most_devices = 1, .servers = true, .choose = choose};
+    .name = "parameter_server", .most_devices = 1, .mesh = STRATA_MESH_OF_TASK, .choose = choose};
 
 /* ---- options ---- */
 
@@ -141,8 +141,11 @@ static void destroy_task(void *data) {
 static strata_status fit_task(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                               strata_history *history, strata_error *err);
 
-static const strata_trainer trainer = {
-    .fit = fit_task, .settle = strata_ps_settle, .write_parts = strata_ps_write_parts, .destroy = destroy_task};
+static const strata_trainer trainer = {.fit = fit_task,
+                                       .settle = strata_ps_settle,
+                                       .write_parts = strata_ps_write_parts,
+                                       .take = strata_ps_take_bucket,
+                                       .destroy = destroy_task};
 
 strata_status strata_parameter_server_join(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
     static const strata_parameter_server_options defaults = {0};
@@ -153,7 +156,6 @@ strata_status strata_parameter_server_join(strata_strategy *strategy, const stra
     strategy->trainer = &trainer;
     strategy->trainer_data = task;
     strategy->n_in_sync = 1;
-    strategy->sink = strata_ps_sink_of(task);
     const strata_cluster_options cluster = {.cluster = own->cluster, .task = own->task};
     STRATA_TRY(strata_cluster_spec_resolve(&cluster, &task->spec, err));
     STRATA_TRY(check_cluster(&task->spec, own, err));

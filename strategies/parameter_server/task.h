@@ -73,15 +73,11 @@ typedef struct strata_ps_task {
     strata_parameter_server_notice notices[STRATA_PS_MOST_NOTICES];
     /* The epochs of the fit whose callback runs; NULL: none does. */
     struct strata_ps_loop *loop;
-    /* Takes the buckets of the worker's gradient programs (buckets.c). */
-    struct strata_ps_sink {
-        strata_workers workers;
-        /* NULL: no training is in progress. */
-        struct strata_ps_worker *worker;
-    } sink;
+    /* The worker whose gradient program runs; NULL: no training is in progress. */
+    struct strata_ps_worker *worker;
 } strata_ps_task;
-/* buckets.c: makes the task's sink. */
-const strata_workers *strata_ps_sink_of(strata_ps_task *task);
+/* buckets.c: takes bucket k of the worker's gradients from its program (strata_trainer.take). */
+void strata_ps_take_bucket(void *task, int k, const void *values, size_t bytes);
 
 /* The bin of a staleness in strata_parameter_server_load.staleness_histogram. */
 static inline int strata_ps_staleness_bin(int64_t staleness) {

@@ -357,7 +357,7 @@ void strata_ps_worker_finish(strata_ps_worker *w) {
     strata_ps_next_ask none = {0};
     const strata_status pushed = strata_ps_finish_push(w, &none, NULL), parts = strata_ps_finish_parts(w, NULL);
     (void)pushed, (void)parts;
-    w->task->sink.worker = NULL;
+    w->task->worker = NULL;
     finish_job(w, &w->jobs[0]);
     finish_job(w, &w->jobs[1]);
     for (int s = 0; s < w->links.n_servers && w->push.of_server; s++) {

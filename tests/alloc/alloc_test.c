@@ -300,6 +300,41 @@ static strata_status mnist_scenario(strata_error *err) {
     return STRATA_OK;
 }
 
+/* All kinds of records, in a folder of their own, since a file in the same folder needs another name. After each record the
+ * thread that writes it is idle. */
+static strata_status events_scenario(strata_error *err) {
+    static int n_runs;
+    char folder[32];
+    static const float values[] = {0, 0.5f, 1, 0.25f};
+    static const char *const inputs[] = {"x"};
+    const strata_array picture = strata_array_view(f32, STRATA_SHAPE(2, 2, 1), (void *)values);
+    const strata_hyperparameter rate = {.name = "rate", .number = 0.1}, strategy = {.name = "strategy", .text = "mirrored"};
+    const strata_event_node nodes[] = {{.name = "x", .op = "input", .dtype = f32, .shape = STRATA_SHAPE(2)},
+                                       {.name = "y", .op = "neg", .inputs = inputs, .n_inputs = 1, .device = "host"}};
+    strata_events *events = NULL;
+    snprintf(folder, sizeof folder, "events%d", n_runs++);
+    STRATA_TRY(strata_events_create(test_path(folder), &events, err));
+    strata_status status = strata_events_scalar(events, "loss", 1, 0.5, err);
+    if (!status) status = strata_events_flush(events, err);
+    if (!status) status = strata_events_histogram(events, "weights", 1, &picture, err);
+    if (!status) status = strata_events_flush(events, err);
+    if (!status) status = strata_events_image(events, "picture", 1, &picture, err);
+    if (!status) status = strata_events_flush(events, err);
+    if (!status) status = strata_events_text(events, "note", 1, "text", err);
+    if (!status) status = strata_events_flush(events, err);
+    if (!status)
+        status = strata_events_hyperparameters(events, (strata_hyperparameter[]){rate, strategy}, 2, (const char *[]){"loss"},
+                                               1, err);
+    if (!status) status = strata_events_flush(events, err);
+    if (!status) status = strata_events_graph(events, nodes, 2, err);
+    strata_events_destroy(events);
+    return status;
+}
+
+Test(alloc, records_of_events) {
+    fail_each_allocation("events", events_scenario, 1, 1, 1000);
+}
+
 Test(alloc, files) {
     fail_each_allocation("npy", npy_scenario, 1, 1, 1000);
     fail_each_allocation("safetensors", safetensors_scenario, 1, 1, 1000);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backends/kernel/gpu_tiles.h"
+#include "backends/kernel/gpu_units.h"
 #include "backends/kernel/lowering.h"
 #include "strata/ops.h"
 
@@ -226,6 +227,48 @@ Test(list, products_stay_off_matrix_units_that_do_not_fit) {
         cr_expect_str_neq(stem, "matrix_units/matmul", "case %d", i);
         hand_finish(h);
     }
+}
+
+static bool fits_nothing(const strata_kernel_limits *limits, const strata_tensor *node) {
+    (void)limits, (void)node;
+    return false;
+}
+
+/* shaders/matrix_units/units.h says what its kernels need of a tile. */
+Test(list, tiles_of_matrix_units_are_as_their_kernels_need_them) {
+    static const strata_matrix_unit units[] = {{16, 16, 16}, {16, 8, 16}, {8, 8, 16}, {16, 16, 8}, {8, 8, 8}, {32, 8, 16}};
+    static const strata_family none = {.name = "none", .fits = fits_nothing};
+    const strata_tiled_product product = {.m = 1000, .n = 1000, .batch = 1};
+    for (size_t u = 0; u < sizeof units / sizeof *units; u++)
+        for (uint32_t lanes = 8; lanes <= 64; lanes *= 2)
+            for (uint32_t items = 64; items <= 1024; items *= 2) {
+                hand *h = hand_make(STRATA_DEVICE_DISCRETE_GPU);
+                strata_candidate found[STRATA_CANDIDATES];
+                h->limits.f16_unit = units[u];
+                h->limits.unit_lanes = lanes;
+                h->limits.max_workgroup = items;
+                h->limits.max_local[0] = 512;
+                strata_tensor *a = input(h, "a", STRATA_DTYPE_F16, STRATA_SHAPE(1000, 1000), 0);
+                const strata_tensor *c = strata_matmul(a, a, false, false);
+                const int n = strata_units_candidates(&h->limits, c, &product, &none, found);
+                cr_assert_leq(n, STRATA_TILES_TRIED);
+                if (units[u].m == 16 && lanes == 32 && items >= 128) cr_expect_gt(n, 0, "units %zu, %u items", u, items);
+                for (int i = 0; i < n; i++) {
+                    strata_launch launch = {0};
+                    const int *t = found[i].values;
+                    const uint32_t m = (uint32_t)(t[0] * t[2]) * units[u].m, columns = (uint32_t)(t[1] * t[3]) * units[u].n;
+                    const uint32_t steps = 2 * units[u].k, own = (uint32_t)(t[0] * t[1]) * lanes;
+                    const uint32_t words = (m + columns) * steps / 2 + 4 * (m + columns + 2 * steps) +
+                                           (uint32_t)(t[0] * t[1]) * units[u].m * units[u].n + 2;
+                    cr_expect(own <= items && own <= 512 && 4 * words <= h->limits.local_bytes, "%s", found[i].name);
+                    cr_expect(m * steps / 2 % own == 0 && columns * steps / 2 % own == 0, "%s", found[i].name);
+                    cr_expect(own % (steps / 2) == 0 && own % (m / 2) == 0 && own % (columns / 2) == 0, "%s", found[i].name);
+                    strata_units_launch(&h->limits, c, &product, &found[i], false, &launch);
+                    cr_expect_eq((uint32_t)launch.local[0], own);
+                    cr_expect_eq(launch.global[0], (int64_t)own * ((999 / m + 1) * (999 / columns + 1)));
+                }
+                hand_finish(h);
+            }
 }
 
 Test(list, a_cpu_gets_few_groups_of_one_item_with_enough_to_do) {

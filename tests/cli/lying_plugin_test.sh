@@ -32,4 +32,17 @@ unwarned
 expect 0 "on host-plugin:0, host" $(train_on "") --strategy mirrored --devices host-plugin:0,host
 unwarned
 expect 4 "host-plugin:0: a program of " $(train_on lie=adam) --strategy mirrored --devices host-plugin:0,host
+
+# A plugin that is right at first, in training on one device and on two, and one that stays right.
+later="train regression --epochs 1 --steps 40 --batch 16 --plugin $plugin"
+for every in -1 1; do
+    expect 0 "on host-plugin:0" $later $one --check-every $every --save "$work/every$every.strata"
+    unwarned
+done
+cmp "$work/every-1.strata" "$work/every1.strata" || bad "comparing changes the training"
+for where in "$one" "--strategy mirrored --devices host-plugin:0,host"; do
+    expect 4 "host-plugin:0: a program of " $later,after=12 $where --check-every 8
+    grep -q "is off by .* of its largest value, compared with the host" "$work/err" || bad "no word of what is wrong"
+done
+expect 0 "on host-plugin:0" $later,after=12 $one --check-every 8 --trust
 finish

@@ -81,16 +81,19 @@ Test(listen, a_name_listens_on_all_addresses_and_an_address_on_itself) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char address[STRATA_ADDRESS_BYTES];
         strata_error err = {0};
-        bool beyond = false;
         int fd = -1;
-        cr_assert_eq(strata_socket_listen(rows[i].host, "0", rows[i].where, strata_clock_seconds(), &fd, &beyond, &err),
+        const strata_communicator_options opts = {.insecure = true}, closed = {0};
+        cr_assert_eq(strata_socket_listen(&opts, rows[i].host, "0", rows[i].where, strata_clock_seconds(), &fd, &err),
                      STRATA_OK, "%s: %s", rows[i].host, err.message);
         strata_socket_address(fd, true, address);
         const bool everywhere = !strncmp(address, "[::]:", 5) || !strncmp(address, "0.0.0.0:", 8);
         cr_assert(!strncmp(address, rows[i].begins, strlen(rows[i].begins)) || (rows[i].beyond && everywhere), "%s: %s",
                   rows[i].host, address);
-        cr_assert_eq(beyond, rows[i].beyond);
         close(fd);
+        const strata_status without =
+            strata_socket_listen(&closed, rows[i].host, "0", rows[i].where, strata_clock_seconds(), &fd, &err);
+        cr_assert_eq(without == STRATA_OK, !rows[i].beyond, "%s: %s", rows[i].host, err.message);
+        if (!without) close(fd);
     }
 }
 
@@ -119,9 +122,9 @@ Test(listen, a_port_in_use_and_an_address_of_another_host_are_errors_of_the_user
     cr_assert_not_null(strstr(err.message, address), "%s", err.message);
     cr_assert_not_null(strstr(err.message, "another process listens there"), "%s", err.message);
     close(taken);
-    bool beyond = false;
     int fd = -1;
+    const strata_communicator_options any = {.insecure = true};
     const double now = strata_clock_seconds();
-    cr_assert_eq(strata_socket_listen("192.0.2.1", "0", STRATA_LISTEN_HOST, now, &fd, &beyond, &err), STRATA_INVALID);
+    cr_assert_eq(strata_socket_listen(&any, "192.0.2.1", "0", STRATA_LISTEN_HOST, now, &fd, &err), STRATA_INVALID);
     cr_assert_not_null(strstr(err.message, "no interface of this host"), "%s", err.message);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pipes and bells, which transport remote calls between processes of one machine (cluster/rpc/pipe.h): wrapping around,
+ * Pipes and bells, which transport remote calls between processes of one machine (cluster/memory/pipe.h): wrapping around,
  * full pipes, sleeping and waking, closing, and another process that writes random bytes to the shared memory. Whole
  * connections are tested by rpc_test.c and tests/threads/rpc_main.c. */
 #define _GNU_SOURCE
-#include "cluster/rpc/pipe.h"
+#include "cluster/memory/pipe.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -16,19 +16,19 @@
 
 #include "tests/support/check.h"
 
-enum { SIZE = STRATA_RPC_PIPE_BYTES };
+enum { SIZE = STRATA_PIPE_BYTES };
 
 typedef struct ends {
     unsigned char *memory;
-    strata_rpc_pipes client, server;
+    strata_pipes client, server;
 } ends;
 
 static ends *open_ends(void) {
     ends *e = calloc(1, sizeof *e);
-    e->memory = aligned_alloc(4096, STRATA_RPC_PIPES_BYTES);
-    memset(e->memory, 0, STRATA_RPC_PIPES_BYTES);
-    strata_rpc_pipes_begin(&e->client, e->memory, true);
-    strata_rpc_pipes_begin(&e->server, e->memory, false);
+    e->memory = aligned_alloc(4096, STRATA_PIPES_BYTES);
+    memset(e->memory, 0, STRATA_PIPES_BYTES);
+    strata_pipes_begin(&e->client, e->memory, true);
+    strata_pipes_begin(&e->server, e->memory, false);
     return e;
 }
 
@@ -37,19 +37,19 @@ static void close_ends(ends *e) {
     free(e);
 }
 
-static ssize_t send_bytes(strata_rpc_pipes *p, void *bytes, size_t n) {
+static ssize_t send_bytes(strata_pipes *p, void *bytes, size_t n) {
     const struct iovec parts[3] = {{bytes, n / 3}, {NULL, 0}, {(char *)bytes + n / 3, n - n / 3}};
-    return strata_rpc_pipes_send(p, parts, 3);
+    return strata_pipes_send(p, parts, 3);
 }
 
-static ssize_t recv_bytes(strata_rpc_pipes *p, void *bytes, size_t n) {
+static ssize_t recv_bytes(strata_pipes *p, void *bytes, size_t n) {
     const struct iovec parts[3] = {{bytes, n / 2}, {NULL, 0}, {(char *)bytes + n / 2, n - n / 2}};
-    return strata_rpc_pipes_recv(p, parts, 3);
+    return strata_pipes_recv(p, parts, 3);
 }
 
 Test(pipe, bytes_arrive_in_order_in_both_directions_and_past_the_end_of_the_memory) {
     ends *e = open_ends();
-    strata_rpc_pipes *ways[2][2] = {{&e->client, &e->server}, {&e->server, &e->client}};
+    strata_pipes *ways[2][2] = {{&e->client, &e->server}, {&e->server, &e->client}};
     unsigned char *data = malloc(SIZE), *got = malloc(SIZE);
     uint64_t random = 5, n_sent[2] = {0}, n_got[2] = {0};
     for (int i = 0; i < 20000; i++) {
@@ -59,8 +59,8 @@ Test(pipe, bytes_arrive_in_order_in_both_directions_and_past_the_end_of_the_memo
         const ssize_t sent = send_bytes(ways[w][0], data, n);
         cr_assert(sent >= 0 || errno == EAGAIN);
         n_sent[w] += sent > 0 ? (uint64_t)sent : 0;
-        cr_assert_eq(strata_rpc_pipes_unread(ways[w][1]), n_sent[w] - n_got[w]);
-        cr_assert_eq(strata_rpc_pipes_unsent(ways[w][0]), n_sent[w] - n_got[w]);
+        cr_assert_eq(strata_pipes_unread(ways[w][1]), n_sent[w] - n_got[w]);
+        cr_assert_eq(strata_pipes_unsent(ways[w][0]), n_sent[w] - n_got[w]);
         const ssize_t there = recv_bytes(ways[w][1], got, strata_test_next(&random) % 400);
         cr_assert(there >= 0 || errno == EAGAIN);
         for (ssize_t k = 0; k < there; k++) cr_assert_eq(got[k], (unsigned char)((n_got[w] + (uint64_t)k) * 7 >> 3));
@@ -97,10 +97,10 @@ Test(pipe, a_full_pipe_takes_nothing_until_bytes_were_received) {
     cr_assert_eq(send_bytes(&e->client, data, 2 * SIZE), SIZE);
     cr_assert_eq(send_bytes(&e->client, data, 1), -1);
     cr_assert_eq(errno, EAGAIN);
-    cr_assert_eq(strata_rpc_pipes_wait(&e->client, POLLOUT, 1, false), 0);
-    cr_assert_eq(strata_rpc_pipes_wait(&e->client, POLLIN, 0, true), 0);
+    cr_assert_eq(strata_pipes_wait(&e->client, POLLOUT, 1, false), 0);
+    cr_assert_eq(strata_pipes_wait(&e->client, POLLIN, 0, true), 0);
     cr_assert_eq(recv_bytes(&e->server, data, 10), 10);
-    cr_assert_eq(strata_rpc_pipes_wait(&e->client, POLLIN | POLLOUT, -1, false), POLLOUT);
+    cr_assert_eq(strata_pipes_wait(&e->client, POLLIN | POLLOUT, -1, false), POLLOUT);
     cr_assert_eq(send_bytes(&e->client, data, 100), 10);
     free(data);
     close_ends(e);
@@ -108,7 +108,7 @@ Test(pipe, a_full_pipe_takes_nothing_until_bytes_were_received) {
 
 /* One side of a pipe. It sends n numbers and receives n. It has sent at most `ahead` more numbers than it has received. */
 typedef struct player {
-    strata_rpc_pipes *pipes;
+    strata_pipes *pipes;
     uint32_t n, ahead;
     bool may_spin, wrong;
 } player;
@@ -123,7 +123,7 @@ static void *play(void *user) {
             if (value != got++) p->wrong = true;
         }
         if (n >= 0 || errno != EAGAIN) p->wrong = true;
-        if (got < p->n && (sent == p->n || sent >= got + p->ahead)) strata_rpc_pipes_wait(p->pipes, POLLIN, -1, p->may_spin);
+        if (got < p->n && (sent == p->n || sent >= got + p->ahead)) strata_pipes_wait(p->pipes, POLLIN, -1, p->may_spin);
     }
     return NULL;
 }
@@ -151,7 +151,7 @@ static void *drain(void *user) {
         if (n > 0)
             left -= (uint64_t)n;
         else
-            strata_rpc_pipes_wait(p->pipes, POLLIN, -1, left % 2);
+            strata_pipes_wait(p->pipes, POLLIN, -1, left % 2);
     }
     return NULL;
 }
@@ -167,7 +167,7 @@ Test(pipe, a_thread_that_waits_for_room_is_woken, .timeout = 300) {
         if (n > 0)
             left -= (uint64_t)n;
         else
-            strata_rpc_pipes_wait(&e->client, POLLOUT, -1, false);
+            strata_pipes_wait(&e->client, POLLOUT, -1, false);
     }
     pthread_join(thread, NULL);
     free(data);
@@ -176,7 +176,7 @@ Test(pipe, a_thread_that_waits_for_room_is_woken, .timeout = 300) {
 
 static void *sleep_on_pipe(void *user) {
     player *p = user;
-    strata_rpc_pipes_wait(p->pipes, POLLIN, -1, false);
+    strata_pipes_wait(p->pipes, POLLIN, -1, false);
     return NULL;
 }
 
@@ -190,9 +190,9 @@ Test(pipe, ends_wake_all_threads_that_wait, .timeout = 300) {
         for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, sleep_on_pipe, &p);
         if (way % 2) usleep(20000); /* in half of the cases all threads sleep by now; otherwise they may just be starting */
         if (way < 2)
-            strata_rpc_pipes_shut(&e->client, false);
+            strata_pipes_shut(&e->client, false);
         else
-            strata_rpc_pipes_close(&e->client);
+            strata_pipes_close(&e->client);
         for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
         cr_assert_eq(recv_bytes(&e->client, &byte, 1), 0);
         cr_assert_eq(send_bytes(&e->client, "x", 1), -1);
@@ -205,12 +205,12 @@ Test(pipe, what_was_sent_before_the_other_side_closed_is_received) {
     ends *e = open_ends();
     char bytes[8] = "";
     cr_assert_eq(send_bytes(&e->client, "leave", 6), 6);
-    strata_rpc_pipes_close(&e->server);
-    cr_assert_eq(strata_rpc_pipes_wait(&e->server, POLLIN, 0, false), POLLIN);
+    strata_pipes_close(&e->server);
+    cr_assert_eq(strata_pipes_wait(&e->server, POLLIN, 0, false), POLLIN);
     cr_assert_eq(recv_bytes(&e->server, bytes, sizeof bytes), 6);
     cr_assert_str_eq(bytes, "leave");
     cr_assert_eq(recv_bytes(&e->server, bytes, sizeof bytes), 0);
-    strata_rpc_pipes_shut(&e->client, true);
+    strata_pipes_shut(&e->client, true);
     cr_assert_eq(recv_bytes(&e->client, bytes, sizeof bytes), 0);
     cr_assert_eq(send_bytes(&e->client, "still", 6), 6); /* only receiving has ended */
     close_ends(e);
@@ -235,9 +235,9 @@ Test(pipe, garbage_of_the_other_side_is_an_error_at_most, .timeout = 300) {
             const ssize_t got = recv_bytes(&e->server, data, strata_test_next(&random) % SIZE + 1);
             cr_assert(got > 0 || errno == EAGAIN || errno == EBADMSG);
             n_damaged += got < 0 && errno == EBADMSG;
-            strata_rpc_pipes_wait(&e->server, POLLIN | POLLOUT, 0, step % 2);
-            cr_assert_leq(strata_rpc_pipes_unread(&e->server), SIZE);
-            cr_assert_leq(strata_rpc_pipes_unsent(&e->server), SIZE);
+            strata_pipes_wait(&e->server, POLLIN | POLLOUT, 0, step % 2);
+            cr_assert_leq(strata_pipes_unread(&e->server), SIZE);
+            cr_assert_leq(strata_pipes_unsent(&e->server), SIZE);
         }
         close_ends(e);
     }

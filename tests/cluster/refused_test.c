@@ -131,7 +131,7 @@ Test(refused, a_rank_that_begins_tls_is_told_of) {
     waiting w;
     begin(&w);
     knock(&w, "\x16\x03\x01");
-    expect_end(&w, "; connections refused: 1, the last from 127.0.0.1: it uses TLS and rank 0 does not: all ranks must");
+    expect_end(&w, "; connections refused: 1, the last from 127.0.0.1: it uses TLS and this process does not: all must");
 }
 
 /* ---- ranks with other options ---- */

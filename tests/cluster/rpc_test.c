@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages of remote calls (cluster/rpc/channel.h) over a pair of sockets, or through memory that both sides map: sizes,
+ * Messages of remote calls (cluster/wire/connection.h) over a pair of sockets, or through memory that both sides map: sizes,
  * division into pieces, damage of each byte, frames that are missing, repeated or belong to another message, and wrong
  * lengths. Servers and clients are tested by tests/threads/rpc_main.c. */
 #include "cluster/rpc/rpc.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cluster/rpc/channel.h"
+#include "cluster/rpc/hello.h"
+#include "cluster/wire/connection.h"
 #include "tests/support/check.h"
 
 enum { MOST = 3 << 20, RING = 1 << 20 };
@@ -23,12 +25,12 @@ typedef struct taker {
     unsigned char *memory;
     struct iovec rooms[512];
     size_t cut;
-    strata_rpc_message last;
+    strata_packet last;
     int n_begun, n_ended;
     bool drops;
 } taker;
 
-static strata_status begin_message(void *user, const strata_rpc_message *m, const struct iovec **out_parts, int *out_n_parts,
+static strata_status begin_message(void *user, const strata_packet *m, const struct iovec **out_parts, int *out_n_parts,
                                    strata_error *err) {
     taker *t = user;
     const size_t bytes = m->head_bytes + m->body_bytes;
@@ -45,7 +47,7 @@ static strata_status begin_message(void *user, const strata_rpc_message *m, cons
     return STRATA_OK;
 }
 
-static strata_status end_message(void *user, const strata_rpc_message *m, strata_error *err) {
+static strata_status end_message(void *user, const strata_packet *m, strata_error *err) {
     taker *t = user;
     (void)err;
     t->last = *m;
@@ -54,9 +56,9 @@ static strata_status end_message(void *user, const strata_rpc_message *m, strata
 }
 
 typedef struct ends {
-    strata_rpc_channel out, in;
+    strata_connection out, in;
     taker taker;
-    strata_rpc_receiver receiver;
+    strata_packet_receiver receiver;
 } ends;
 
 /* shares: `out` is a client, and `in` a server that maps the client's memory. */
@@ -64,22 +66,22 @@ static void open_ends(ends *e, bool shares) {
     int fds[2];
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     memset(e, 0, sizeof *e);
-    cr_assert_eq(strata_rpc_channel_init(&e->out, (strata_stream){.fd = fds[0]}, NULL), STRATA_OK);
-    cr_assert_eq(strata_rpc_channel_init(&e->in, (strata_stream){.fd = fds[1]}, NULL), STRATA_OK);
+    cr_assert_eq(strata_connection_init(&e->out, (strata_stream){.fd = fds[0]}, NULL), STRATA_OK);
+    cr_assert_eq(strata_connection_init(&e->in, (strata_stream){.fd = fds[1]}, NULL), STRATA_OK);
     e->taker.memory = calloc(1, MOST);
-    e->receiver = (strata_rpc_receiver){begin_message, end_message, &e->taker};
+    e->receiver = (strata_packet_receiver){begin_message, end_message, &e->taker};
     if (!shares) return;
-    strata_rpc_area *own = strata_rpc_area_make(RING), *other = own ? strata_rpc_area_open(own->name) : NULL;
+    strata_area *own = strata_area_make(RING), *other = own ? strata_area_open(own->shared.name) : NULL;
     if (!own) cr_skip_test("there is no /dev/shm here");
     cr_assert_not_null(other);
-    strata_rpc_area_hide(own);
-    strata_rpc_channel_share(&e->out, own, true);
-    strata_rpc_channel_share(&e->in, other, false);
+    strata_shared_hide(&own->shared);
+    strata_connection_share(&e->out, own, true);
+    strata_connection_share(&e->in, other, false);
 }
 
 static void close_ends(ends *e) {
-    strata_rpc_channel_finish(&e->out);
-    strata_rpc_channel_finish(&e->in);
+    strata_connection_finish(&e->out);
+    strata_connection_finish(&e->in);
     free(e->taker.memory);
 }
 
@@ -87,7 +89,7 @@ static void close_ends(ends *e) {
 static strata_status take_meanwhile(void *user, short events, strata_error *err) {
     ends *e = user;
     (void)events;
-    return strata_rpc_channel_receive(&e->in, &e->receiver, err);
+    return strata_connection_receive(&e->in, &e->receiver, INT_MAX, err);
 }
 
 static void send_all_sizes(bool shares) {
@@ -110,17 +112,17 @@ static void send_all_sizes(bool shares) {
                 parts[n] = (struct iovec){data + at, part};
                 at += part;
             }
-            const strata_rpc_message m = {.type = STRATA_FRAME_ASK,
-                                          .status = 3,
-                                          .method = 9,
-                                          .sequence = 1000 + s,
-                                          .n_unanswered = 7,
-                                          .head_bytes = head,
-                                          .body_bytes = sizes[s]};
+            const strata_packet m = {.type = STRATA_FRAME_ASK,
+                                     .status = 3,
+                                     .target = 9,
+                                     .sequence = 1000 + s,
+                                     .n_unanswered = 7,
+                                     .head_bytes = head,
+                                     .body_bytes = sizes[s]};
             e.taker.cut = cut * 977;
             e.taker.drops = cut == 2 && s % 2;
-            cr_assert_eq(strata_rpc_channel_send(&e.out, &m, parts, n, take_meanwhile, &e, &err), STRATA_OK, "%s", err.message);
-            cr_assert_eq(strata_rpc_channel_receive(&e.in, &e.receiver, &err), STRATA_OK, "%s", err.message);
+            cr_assert_eq(strata_connection_send(&e.out, &m, parts, n, take_meanwhile, &e, &err), STRATA_OK, "%s", err.message);
+            cr_assert_eq(strata_connection_receive(&e.in, &e.receiver, INT_MAX, &err), STRATA_OK, "%s", err.message);
             cr_assert_eq(e.taker.n_ended, ++n_sent);
             e.taker.last.view = NULL;
             cr_assert(!memcmp(&e.taker.last, &m, sizeof m));
@@ -144,17 +146,17 @@ Test(rpc, several_messages_that_come_at_once_are_taken_one_by_one) {
     char data[300] = "many";
     open_ends(&e, false);
     for (int i = 0; i < 100; i++) {
-        const strata_rpc_message m = {
+        const strata_packet m = {
             .type = STRATA_FRAME_ANSWER, .sequence = (uint64_t)i, .head_bytes = (size_t)i, .body_bytes = (size_t)i};
         const struct iovec part = {data, (size_t)i * 2};
-        cr_assert_eq(strata_rpc_channel_send(&e.out, &m, &part, 1, take_meanwhile, &e, &err), STRATA_OK, "%s", err.message);
+        cr_assert_eq(strata_connection_send(&e.out, &m, &part, 1, take_meanwhile, &e, &err), STRATA_OK, "%s", err.message);
     }
-    cr_assert_eq(strata_rpc_channel_receive(&e.in, &e.receiver, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_connection_receive(&e.in, &e.receiver, INT_MAX, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(e.taker.n_ended, 100);
-    strata_rpc_channel_finish(&e.out);
-    cr_assert_eq(strata_rpc_channel_receive(&e.in, &e.receiver, &err), STRATA_UNAVAILABLE);
+    strata_connection_finish(&e.out);
+    cr_assert_eq(strata_connection_receive(&e.in, &e.receiver, INT_MAX, &err), STRATA_UNAVAILABLE);
     cr_assert(strstr(err.message, "closed"), "%s", err.message);
-    strata_rpc_channel_finish(&e.in);
+    strata_connection_finish(&e.in);
     free(e.taker.memory);
 }
 
@@ -175,19 +177,19 @@ static strata_status wind(void *user, short events, strata_error *err) {
 
 /* Records the bytes of two messages, the first of which has two frames. Returns their number. */
 static size_t record(unsigned char *out, size_t room) {
-    static unsigned char data[STRATA_RPC_SEGMENT + 100];
+    static unsigned char data[STRATA_SEGMENT_BYTES + 100];
     ends e;
     strata_error err = {0};
-    const strata_rpc_message first = {.type = STRATA_FRAME_ASK,
-                                      .sequence = 1,
-                                      .head_bytes = 20,
-                                      .body_bytes = STRATA_RPC_SEGMENT + 10},
-                             second = {.type = STRATA_FRAME_ASK, .sequence = 2, .head_bytes = 5};
-    const struct iovec parts[2] = {{data, STRATA_RPC_SEGMENT + 30}, {data, 5}};
+    const strata_packet first = {.type = STRATA_FRAME_ASK,
+                                 .sequence = 1,
+                                 .head_bytes = 20,
+                                 .body_bytes = STRATA_SEGMENT_BYTES + 10},
+                        second = {.type = STRATA_FRAME_ASK, .sequence = 2, .head_bytes = 5};
+    const struct iovec parts[2] = {{data, STRATA_SEGMENT_BYTES + 30}, {data, 5}};
     open_ends(&e, false);
     tape t = {e.in.stream.fd, out, 0, room};
-    cr_assert_eq(strata_rpc_channel_send(&e.out, &first, &parts[0], 1, wind, &t, &err), STRATA_OK, "%s", err.message);
-    cr_assert_eq(strata_rpc_channel_send(&e.out, &second, &parts[1], 1, wind, &t, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_connection_send(&e.out, &first, &parts[0], 1, wind, &t, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_connection_send(&e.out, &second, &parts[1], 1, wind, &t, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(wind(&t, 0, &err), STRATA_OK);
     close_ends(&e);
     return t.n;
@@ -202,7 +204,7 @@ static strata_status replay(const unsigned char *bytes, size_t n, int *out_ended
         const ssize_t sent = write(e.out.stream.fd, bytes + at, n - at);
         if (sent > 0) at += (size_t)sent;
         if (sent < 0 && errno != EAGAIN) break;
-        status = strata_rpc_channel_receive(&e.in, &e.receiver, err);
+        status = strata_connection_receive(&e.in, &e.receiver, INT_MAX, err);
     }
     *out_ended = e.taker.n_ended;
     close_ends(&e);
@@ -210,11 +212,11 @@ static strata_status replay(const unsigned char *bytes, size_t n, int *out_ended
 }
 
 Test(rpc, damage_loss_and_repetition_of_bytes_are_noticed, .timeout = 300) {
-    enum { ROOM = STRATA_RPC_SEGMENT + 4096, HEADER = 56 };
+    enum { ROOM = STRATA_SEGMENT_BYTES + 4096, HEADER = 56 };
     unsigned char *bytes = malloc(ROOM), *other = malloc(2 * ROOM);
     strata_error err = {0};
     int ended;
-    const size_t n = record(bytes, ROOM), first = HEADER + STRATA_RPC_SEGMENT, second = first + HEADER + 30;
+    const size_t n = record(bytes, ROOM), first = HEADER + STRATA_SEGMENT_BYTES, second = first + HEADER + 30;
     cr_assert_eq(n, second + HEADER + 5);
     cr_assert_eq(replay(bytes, n, &ended, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(ended, 2);
@@ -253,30 +255,30 @@ static strata_status say(strata_frame frame, strata_error *err) {
 }
 
 Test(rpc, lengths_and_kinds_that_are_lies_are_refused) {
-    const strata_frame sound = {.type = STRATA_FRAME_ASK, .call = {.dtype = 1}};
+    const strata_frame sound = {.type = STRATA_FRAME_ASK, .part = {.flags = STRATA_PART_FIRST}};
     strata_error err = {0};
     strata_frame frame = sound;
     cr_assert_eq(say(frame, &err), STRATA_OK, "%s", err.message);
-    frame.call.root = -1;
+    frame.part.head_bytes = UINT32_MAX;
     cr_assert_eq(say(frame, &err), STRATA_DATA);
-    frame.call.root = STRATA_RPC_HEAD_BYTES + 1;
+    frame.part.head_bytes = STRATA_RPC_HEAD_BYTES + 1;
     cr_assert_eq(say(frame, &err), STRATA_DATA);
     frame = sound;
-    frame.call.count = UINT64_MAX;
+    frame.part.body_bytes = UINT64_MAX;
     cr_assert_eq(say(frame, &err), STRATA_DATA);
-    frame.call.count = MOST + 1; /* above the receiver's limit */
+    frame.part.body_bytes = MOST + 1; /* above the receiver's limit */
     cr_assert_eq(say(frame, &err), STRATA_DATA);
     frame = sound;
     frame.bytes = 10; /* in a message without bytes */
     cr_assert_eq(say(frame, &err), STRATA_DATA);
     frame = sound;
-    frame.call.count = 10; /* an empty frame of a message with bytes */
+    frame.part.body_bytes = 10; /* an empty frame of a message with bytes */
     cr_assert_eq(say(frame, &err), STRATA_DATA);
     frame = sound;
-    frame.call.kind = 200;
+    frame.part.status = 200;
     cr_assert_eq(say(frame, &err), STRATA_DATA);
     frame = sound;
-    frame.call.dtype = 0; /* continues a message that has not begun */
+    frame.part.flags = 0; /* continues a message that has not begun */
     cr_assert_eq(say(frame, &err), STRATA_DATA);
     frame = sound;
     frame.number = 1;
@@ -292,16 +294,18 @@ static strata_status say_shared(const strata_frame *frame, size_t at, unsigned c
     ends e;
     open_ends(&e, true);
     strata_frame_encode(frame, bytes);
-    cr_assert_eq(strata_rpc_pipes_send(&e.out.pipes, &part, 1), (ssize_t)sizeof bytes);
-    e.out.area->memory[4096 + at] ^= bits; /* in the client's pipe */
-    const strata_status status = strata_rpc_channel_receive(&e.in, &e.receiver, err);
+    cr_assert_eq(strata_pipes_send(&e.out.pipes, &part, 1), (ssize_t)sizeof bytes);
+    e.out.area->shared.memory[4096 + at] ^= bits; /* in the client's pipe */
+    const strata_status status = strata_connection_receive(&e.in, &e.receiver, INT_MAX, err);
     close_ends(&e);
     return status;
 }
 
 Test(rpc, damage_and_places_outside_of_shared_memory_are_refused, .timeout = 300) {
-    const strata_frame sound = {
-        .type = STRATA_FRAME_ASK, .bytes = 2000, .payload_crc = 64, .call = {.dtype = 1, .count = 2000, .reducer = 1}};
+    const strata_frame sound = {.type = STRATA_FRAME_ASK,
+                                .bytes = 2000,
+                                .payload_crc = 64,
+                                .part = {.flags = STRATA_PART_FIRST | STRATA_PART_SHARED, .body_bytes = 2000}};
     strata_error err = {0};
     uint64_t random = 9;
     cr_assert_eq(say_shared(&sound, 0, 0, &err), STRATA_OK, "%s", err.message);
@@ -317,8 +321,8 @@ Test(rpc, damage_and_places_outside_of_shared_memory_are_refused, .timeout = 300
         strata_frame frame = sound;
         frame.bytes = (uint32_t)(strata_test_next(&random) % (RING + 100));
         frame.payload_crc = (uint32_t)(strata_test_next(&random) % (RING + 100) / 64 * 64);
-        frame.call.root = (int32_t)(strata_test_next(&random) % 200);
-        frame.call.count = strata_test_next(&random) % (RING + 100);
+        frame.part.head_bytes = (uint32_t)(strata_test_next(&random) % 200);
+        frame.part.body_bytes = strata_test_next(&random) % (RING + 100);
         const strata_status status = say_shared(&frame, 0, 0, &err);
         cr_assert(status == STRATA_OK || status == STRATA_DATA, "%d", status);
     }
@@ -328,16 +332,16 @@ Test(rpc, positions_of_a_pipe_that_are_wrong_end_a_connection) {
     strata_error err = {0};
     ends e;
     open_ends(&e, true);
-    const uint32_t wrong = STRATA_RPC_PIPE_BYTES + 1;
-    memcpy(e.out.area->memory, &wrong, sizeof wrong); /* the client's position `written` */
-    cr_assert_eq(strata_rpc_channel_receive(&e.in, &e.receiver, &err), STRATA_DATA);
+    const uint32_t wrong = STRATA_PIPE_BYTES + 1;
+    memcpy(e.out.area->shared.memory, &wrong, sizeof wrong); /* the client's position `written` */
+    cr_assert_eq(strata_connection_receive(&e.in, &e.receiver, INT_MAX, &err), STRATA_DATA);
     cr_assert(strstr(err.message, "damaged"), "%s", err.message);
     close_ends(&e);
 }
 
 Test(rpc, greetings_are_read_as_they_were_written) {
     unsigned char bytes[STRATA_RPC_HELLO_BYTES];
-    char task[STRATA_RPC_TASK_BYTES], area[STRATA_RPC_AREA_NAME];
+    char task[STRATA_RPC_TASK_BYTES], area[STRATA_SHARED_NAME];
     uint64_t incarnation = 0;
     double heartbeat = 0;
     strata_error err = {0};

@@ -121,6 +121,14 @@ Test(preprocessing, cells_are_numbers_dates_or_missing) {
         cr_assert(!strata_cell_date(wrong[i], 0, &value, &has_time), "%s", wrong[i]);
 }
 
+Test(preprocessing, a_character_that_the_first_line_lacks_separates_nothing) {
+    strata_dataset *dataset = NULL;
+    strata_preprocessing *p = learn("text;label\nyes, no;a, b\nmore, less;c, d\nyes, no;c, d\n", NULL, &dataset);
+    cr_assert(strstr(strata_preprocessing_found(p), "--separator ';'"), "%s", strata_preprocessing_found(p));
+    strata_dataset_destroy(dataset);
+    strata_preprocessing_destroy(p);
+}
+
 Test(preprocessing, columns_become_features) {
     strata_dataset *dataset = NULL;
     float x[3 * 8];

@@ -112,6 +112,37 @@ Test(events, hyperparameters_are_the_bytes_of_the_format) {
     free(bytes);
 }
 
+static size_t put_doubles(unsigned char *out, int field, const double *values, int n) {
+    size_t at = 0;
+    out[at++] = (unsigned char)(field << 3 | 2);
+    for (size_t rest = (size_t)n * 8; out[at] = (unsigned char)(rest & 127), rest >>= 7; at++) out[at] |= 128;
+    memcpy(out + ++at, values, (size_t)n * 8);
+    return at + (size_t)n * 8;
+}
+
+/* Buckets are between the smallest and the largest value. Where these are equal there is one bucket. */
+Test(events, a_histogram_has_thirty_buckets_or_one) {
+    static const float values[2][4] = {{0, 30, 15.5f, 15.75f}, {7, 7, 7, 7}};
+    for (int equal = 0; equal < 2; equal++) {
+        const int n = equal ? 1 : 30;
+        const strata_array array = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(4), (void *)values[equal]);
+        double limits[30] = {7}, counts[30] = {4};
+        unsigned char expected[600];
+        strata_events *events = NULL;
+        strata_error err = {0};
+        for (int b = 0; b < n && !equal; b++) limits[b] = b + 1, counts[b] = b == 0 || b == 29 ? 1 : b == 15 ? 2 : 0;
+        size_t n_expected = put_doubles(expected, 6, limits, n), n_bytes = 0;
+        n_expected += put_doubles(expected + n_expected, 7, counts, n);
+        const char *folder = test_path(equal ? "equal" : "different");
+        cr_assert_eq(strata_events_create(folder, &events, &err), STRATA_OK, "%s", err.message);
+        cr_assert_eq(strata_events_histogram(events, "h", 0, &array, &err), STRATA_OK, "%s", err.message);
+        strata_events_destroy(events);
+        unsigned char *bytes = read_run(folder, &n_bytes);
+        cr_expect(contains(bytes, n_bytes, expected, n_expected), "%d buckets", n);
+        free(bytes);
+    }
+}
+
 enum { N_THREADS = 4, N_EACH = 2000 };
 static void *add_many(void *argument) {
     for (int i = 0; i < N_EACH; i++)

@@ -6,12 +6,12 @@
 
 #include <string.h>
 
-#include "cluster/rpc/channel.h"
+#include "cluster/wire/connection.h"
 
 #define WRAP(f) extern __typeof__(f) __real_##f, __wrap_##f
-WRAP(strata_rpc_channel_send);
+WRAP(strata_connection_send);
 WRAP(strata_stream_send);
-WRAP(strata_rpc_pipes_send);
+WRAP(strata_pipes_send);
 
 /* Whether it is a request or a reply, and not a heartbeat. */
 static bool is_message(const struct iovec *parts) {
@@ -22,11 +22,11 @@ static bool is_message(const struct iovec *parts) {
 }
 
 /* Sends through the stream, or through the shared memory if `s` is NULL. */
-static ssize_t send_by(strata_stream *s, strata_rpc_pipes *p, const struct iovec *parts, int n_parts) {
-    return s ? __real_strata_stream_send(s, parts, n_parts) : __real_strata_rpc_pipes_send(p, parts, n_parts);
+static ssize_t send_by(strata_stream *s, strata_pipes *p, const struct iovec *parts, int n_parts) {
+    return s ? __real_strata_stream_send(s, parts, n_parts) : __real_strata_pipes_send(p, parts, n_parts);
 }
 
-static ssize_t send_with_fault(strata_stream *s, strata_rpc_pipes *p, const struct iovec *parts, int n_parts) {
+static ssize_t send_with_fault(strata_stream *s, strata_pipes *p, const struct iovec *parts, int n_parts) {
     const int damage = is_message(parts) ? points_take_frame_fault() : FRAME_NONE;
     ssize_t n = 0;
     for (int i = 0; i < n_parts; i++) n += (ssize_t)parts[i].iov_len;
@@ -43,13 +43,12 @@ ssize_t __wrap_strata_stream_send(strata_stream *s, const struct iovec *parts, i
     return send_with_fault(s, NULL, parts, n_parts);
 }
 
-ssize_t __wrap_strata_rpc_pipes_send(strata_rpc_pipes *p, const struct iovec *parts, int n_parts) {
+ssize_t __wrap_strata_pipes_send(strata_pipes *p, const struct iovec *parts, int n_parts) {
     return send_with_fault(NULL, p, parts, n_parts);
 }
 
-strata_status __wrap_strata_rpc_channel_send(strata_rpc_channel *c, const strata_rpc_message *message,
-                                             const struct iovec *parts, int n_parts, strata_rpc_wait_ready wait, void *user,
-                                             strata_error *err) {
+strata_status __wrap_strata_connection_send(strata_connection *c, const strata_packet *message, const struct iovec *parts,
+                                            int n_parts, strata_wait_ready wait, void *user, strata_error *err) {
     if (message->type == STRATA_FRAME_ANSWER) points_answer();
-    return __real_strata_rpc_channel_send(c, message, parts, n_parts, wait, user, err);
+    return __real_strata_connection_send(c, message, parts, n_parts, wait, user, err);
 }

@@ -42,6 +42,20 @@ LD_LIBRARY_PATH=$libdir "$work/by_cxx"
 "$work/consumer/with_shared"
 "$work/consumer/with_static"
 
+# The cluster library alone: the sample links no other part of Strata, and its processes find each other.
+# shellcheck disable=SC2046
+"$CC" -std=c11 -Wall -Wextra -Werror "$here/../../samples/all_reduce.c" -o "$work/all_reduce" \
+    $(pkg-config --cflags --libs strata-cluster)
+for program in "$work/all_reduce" "$work/consumer/with_cluster"; do
+    if ldd "$program" | grep libstrata || nm "$program" | grep -w strata_model_create; then
+        echo "$program needs more of Strata than strata_cluster"
+        exit 1
+    fi
+    "$prefix/bin/strata" launch -n 3 -- "$program" >"$work/all_reduce.txt" 2>&1 || { cat "$work/all_reduce.txt"; exit 1; }
+    [ "$(grep -c 'of 3 over shm: the sum of all ranks is 3; hello from rank' "$work/all_reduce.txt")" = 3 ] ||
+        { cat "$work/all_reduce.txt"; exit 1; }
+done
+
 # A vendor creates a plugin from the template, outside of the source tree, and builds it with find_package and with
 # pkg-config.
 "$prefix/bin/strata" plugin-new demo --to "$work/demo" >"$work/demo.log" || { cat "$work/demo.log"; exit 1; }
@@ -65,4 +79,5 @@ for header in "$prefix"/include/strata/*.h; do
     # shellcheck disable=SC2086
     c++ -x c++ -std=c++17 -Wpedantic $alone || { echo "$name does not compile alone as C++17"; exit 1; }
 done
-echo "installed, moved, and used by pkg-config (C, C++), find_package (shared, static); headers compile alone"
+echo "installed, moved, and used by pkg-config (C, C++) and find_package (shared, static), the cluster library also alone; " \
+    "headers compile alone"

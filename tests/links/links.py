@@ -20,7 +20,9 @@ import sys
 LEVELS = [
     ["include"],
     ["core/base"],
-    ["core/graph", "cluster", "shaders"],
+    ["core/graph", "cluster/memory", "cluster/resolver", "shaders"],
+    ["cluster/wire"],
+    ["cluster/rpc", "cluster"],
     ["core/op"],
     ["core/compile"],
     ["core/run"],

@@ -27,6 +27,8 @@ if TENSORFLOW:
     tensorflow.config.threading.set_inter_op_parallelism_threads(1)
 else:
     import torch
+    from keras.src.backend.common import dtypes
+    dtypes.BIT64_TO_BIT32_DTYPE["float64"] = "float64"  # else Keras computes in float32, whatever the dtype of its layers
     torch.set_num_threads(1)
 
 ACTIVATIONS = {
@@ -67,6 +69,19 @@ def without_mask(x):
     if getattr(x, "_keras_mask", None) is not None:
         x._keras_mask = None
     return x
+
+
+class BatchNormalization(keras.layers.BatchNormalization):
+    """Without the 1e-7 that Keras adds to the number of positions: a value that is alone in its channel becomes exactly 0."""
+
+    def _moments(self, inputs, mask):
+        if mask is None:
+            return super()._moments(inputs, mask)
+        used = ops.cast(mask, inputs.dtype)[..., None]
+        axes = tuple(range(len(inputs.shape) - 1))
+        count = ops.maximum(ops.sum(used), 1)
+        mean = ops.sum(inputs * used, axis=axes) / count
+        return mean, ops.sum(ops.square(inputs - mean) * used, axis=axes) / count
 
 
 class Part:
@@ -207,10 +222,7 @@ class Net:
     def batch_norm(self, part, inputs, training, path):
         (x, mask), r = inputs[0], part.row
         momentum = 0.0 if r.get("no_average") else r.get("momentum", 0.99)
-        layer = part.keras(lambda: keras.layers.BatchNormalization(momentum=momentum, epsilon=r.get("epsilon", 1e-3),
-                                                                   dtype=self.dtype), x)
-        if mask is not None and x.shape[-1] == 1 and not TENSORFLOW:
-            raise Unable("on PyTorch Keras' BatchNormalization fails for one channel with a mask")
+        layer = part.keras(lambda: BatchNormalization(momentum=momentum, epsilon=r.get("epsilon", 1e-3), dtype=self.dtype), x)
         y = layer(x, training=training and part.trainable, mask=mask)
         return ACTIVATIONS[r.get("activation")](without_mask(y)), mask
 
@@ -376,8 +388,8 @@ class Net:
         layer = part.keras(lambda: keras.layers.MultiHeadAttention(
             r["heads"], r.get("key_dim") or x.shape[-1] // r["heads"], use_bias=not r.get("no_bias"), dtype=self.dtype), x)
         causal, t = bool(r.get("causal")), x.shape[1]
-        if TENSORFLOW and t == r["heads"]:
-            raise Unable("on TensorFlow Keras' attention mixes heads and places up if there are as many")
+        if TENSORFLOW and t == r["heads"] and layer.key_dim == 1 and not r.get("no_bias"):
+            raise Unable("on TensorFlow keras.ops.add adds a bias of (heads, 1) along the places if there are as many")
         if mask is None:
             return layer(x, x, use_causal_mask=causal), None
         keys = numpy.broadcast_to(ops.convert_to_numpy(mask)[:, None, :], (x.shape[0], t, t))
@@ -448,16 +460,19 @@ class Written:
     """What Keras lacks: lars, and lamb with a decay in the direction, which scale each parameter's step by norms (You et al.
     2017, 2020); and PyTorch's SGD with momentum, whose velocity is that of the gradients, without the learning rate."""
 
-    def __init__(self, name, o):
+    def __init__(self, name, o, random):
+        """random: for a run with noise. A gradient that is 0 but for rounding may be exactly 0 in one program and not in
+        another, for which lars has different formulas. Such a run uses one of them for all."""
         self.name, self.o, self.slots, self.t = name, o, {}, 0
+        self.least, self.zero = (0, True) if random is None else (1e-6, random.random() < 0.5)
 
     def apply(self, rate, grads, variables):
         o, self.t = self.o, self.t + 1
         clip, norm, whole = o.get("clip_value"), o.get("clip_norm"), o.get("clip_global_norm")
-        grads = [ops.convert_to_numpy(g).astype("float64") for g in grads]
+        grads = [ops.convert_to_numpy(g) for g in grads]
         every = numpy.sqrt(sum((g * g).sum() for g in grads))
         for v, g in zip(variables, grads):
-            w = ops.convert_to_numpy(v.value).astype("float64")
+            w = ops.convert_to_numpy(v.value)
             if clip:
                 g = numpy.clip(g, -clip, clip)
             if norm:
@@ -468,7 +483,9 @@ class Written:
             size = numpy.sqrt((w * w).sum())
             if self.name == "lars":
                 decay, of_g = o.get("weight_decay", 1e-4), numpy.sqrt((g * g).sum())
-                local = o.get("trust", 0.001) * size / (of_g + decay * size) if size > 0 and of_g > 0 else 1
+                zero = self.zero if of_g <= self.least * every else of_g == 0
+                down = of_g + decay * size
+                local = 1 if zero or size == 0 or down == 0 else o.get("trust", 0.001) * size / down
                 m = o.get("momentum", 0.9) * m + local * (g + decay * w)
                 w = w - rate * m
             elif self.name == "sgd":
@@ -476,7 +493,7 @@ class Written:
                 w = w - rate * (g + o["momentum"] * m if o.get("nesterov") else m)
             else:
                 b1, b2 = o.get("beta1", 0.9), o.get("beta2", 0.999)
-                m, s = b1 * m + (1 - b1) * g, b2 * s + (1 - b2) * g * g
+                m, s = m + (1 - b1) * (g - m), s + (1 - b2) * (g * g - s)  # as Keras' Adam
                 with numpy.errstate(all="ignore"):
                     d = (m / (1 - b1 ** self.t)) / (numpy.sqrt(s / (1 - b2 ** self.t)) + o.get("epsilon", 1e-7))
                 d = d + o.get("weight_decay", 0) * w
@@ -497,6 +514,8 @@ class OfKeras:
             get.update({"beta_1": o.get("beta1", 0.9), "beta_2": o.get("beta2", 0.999)})
         if name == "adagrad":
             get["initial_accumulator_value"] = o.get("accumulator", 0.1)
+        if not TENSORFLOW and 0 in (get.get("beta_2"), get.get("rho")):
+            raise Unable("on PyTorch Keras computes beta2 v + (1 - beta2) g^2, which has other rounding for beta2 0")
         kind = {"sgd": K.SGD, "adam": K.Adam, "adamw": K.AdamW, "rmsprop": K.RMSprop, "adagrad": K.Adagrad}[name]
         self.optimizer = kind(learning_rate=0.1, **get, **clips)
 
@@ -573,7 +592,7 @@ class Trainer:
         o = case["train"]["optimizer"]
         self.rate = schedule(o)
         written = o["name"] in ("lars", "lamb") or (o["name"] == "sgd" and o.get("momentum"))
-        self.optimizer = (Written if written else OfKeras)(o["name"], o)
+        self.optimizer = Written(o["name"], o, self.random if noise else None) if written else OfKeras(o["name"], o)
 
     def moved(self, a):
         if a.dtype.kind != "f" or not self.noise:
@@ -597,6 +616,8 @@ class Trainer:
     def mean(self, rows, weights):
         """The loss of a step with these examples."""
         total = self.losses(*self.net({k: v[rows] for k, v in self.x.items()}, True), rows)
+        if self.noise:  # gradients of examples that cancel in double do not in f32
+            total = total * ops.convert_to_tensor(self.moved(numpy.ones(len(rows))).astype(self.dtype))
         if weights is not None:
             total = total * ops.convert_to_tensor(weights[rows].astype(self.dtype))
         return ops.sum(total) / len(rows) + self.net.penalty()

@@ -41,9 +41,15 @@ def trained(case):
 
 def fit(model, case):
     train, data = case["train"], case["data"]
-    if train["epochs"]:
+    if not train["epochs"]:
+        return
+    try:
         model.fit(data["x"], targets(model, case), batch_size=train["batch"], epochs=train["epochs"], verbose=0,
                   sample_weight=data.get("weights"), class_weight=train.get("class_weight"), seed=train["seed"])
+    except strata.Error as error:
+        if "the loss is not finite" in str(error) and models.diverges(case):
+            raise Skip("the training diverges") from None
+        raise
 
 
 def outputs(model, x, **options):

@@ -431,7 +431,9 @@ def check_scores(c, p, data, path, told, classes, labels, known, folder):
         expected["auc"] = numpy.mean([sklearn.metrics.roc_auc_score(truth == k, chances[:, k]) for k in every])
     for name, want in expected.items():
         compare(f"the score {name}", numpy.array(scores[name], float).ravel(), numpy.ravel(want), 2e-6)
-    compare("the accuracy", numpy.array(got["accuracy"]), sklearn.metrics.accuracy_score(truth, answers), 1e-6)
+    best = numpy.sort(chances, 1)
+    if (best[:, -1] - best[:, -2]).min() > 1e-6:  # the accuracy is that of the logits, which may differ where softmax is equal
+        compare("the accuracy", numpy.array(got["accuracy"]), sklearn.metrics.accuracy_score(truth, answers), 1e-6)
     chosen = numpy.clip(chances[numpy.arange(len(truth)), truth], 1e-30, 1)
     if chosen.min() > 1e-3:
         compare("the loss", numpy.array(got["loss"]), -numpy.log(chosen).mean(), 1e-4)

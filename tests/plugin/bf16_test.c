@@ -82,7 +82,7 @@ static void make_effects_program(const strata_test_sample *sample, const strata_
     strata_step step;
     strata_tensor *products[MOST_PRODUCTS], *slopes[MOST_PRODUCTS], *outputs[4 * MOST_PRODUCTS];
     *p = (effects_program){0};
-    cr_assert_eq(strata_model_build_step(host->model, STRATA_PROGRAM_TRAIN, 0, sample->batch, &step, &err), STRATA_OK, "%s",
+    cr_assert_eq(strata_model_build_step(host->model, STRATA_PROGRAM_TRAIN, sample->batch, &step, &err), STRATA_OK, "%s",
                  err.message);
     strata_tensor *loss = find(step.graph, "loss");
     const strata_tensor *x = find(step.graph, "x"), *y = find(step.graph, "y");

@@ -315,16 +315,40 @@ Test(plugin, devices_with_bad_tables_cannot_be_opened) {
     cr_assert_eq(load("", &err), STRATA_OK, "%s", err.message);
     expect_no_device("info-null", STRATA_UNAVAILABLE, "is NULL");
     expect_no_device("info-small", STRATA_UNAVAILABLE, "size 24");
-    expect_no_device("no-dtypes", STRATA_UNAVAILABLE, "no dtypes");
-    expect_no_device("memory-negative", STRATA_UNAVAILABLE, "memory_bytes -5; it must be 0 (not known), or");
-    expect_no_device("memory-huge", STRATA_UNAVAILABLE, "memory_bytes 9223372036854775807");
-    expect_no_device("buffer-negative", STRATA_UNAVAILABLE, "max_buffer_bytes -1");
-    expect_no_device("units-negative", STRATA_UNAVAILABLE, "compute_units -2");
-    expect_no_device("dtypes-all", STRATA_UNAVAILABLE, "dtypes 0xffffffff");
-    expect_no_device("product-77", STRATA_UNAVAILABLE, "product_dtype 77; it must be F32 (0), F16 (1) or BF16 (2)");
-    expect_no_device("stall-nan", STRATA_UNAVAILABLE, "stall_seconds nan");
     expect_no_device("skipped", STRATA_UNAVAILABLE, "the board has no power");
     expect_no_device("fail:device_open:1", STRATA_OUT_OF_MEMORY, "faulty:0: injected");
+}
+
+/* Each number of device_info at the ends of its range and beyond them. */
+Test(plugin, numbers_of_device_info_are_in_their_ranges) {
+    static const struct {
+        const char *field, *accepted[4], *refused[4];
+    } rows[] = {
+        {"memory_bytes", {"0", "65536", "1125899906842624"}, {"-5", "65535", "1125899906842625", "9223372036854774784"}},
+        {"max_buffer_bytes", {"0", "1"}, {"-1"}},
+        {"compute_units", {"0", "16777216"}, {"-2", "16777217"}},
+        {"dtypes", {"1", "127"}, {"0", "128", "129", "4294967295"}},
+        {"unified_memory", {"0", "1"}, {"-1", "2", "3"}},
+        {"wants_arenas", {"0"}, {"-1", "2"}},
+        {"stall_seconds", {"0", "0.001", "1000000000"}, {"-1", "0.0009", "1000000001", "nan"}},
+        {"product_dtype", {"0", "1", "2"}, {"-1", "3"}},
+    };
+    strata_error err = {0};
+    _Static_assert(STRATA_DTYPE_COUNT == 7, "127 are all dtypes");
+    cr_assert_eq(load("", &err), STRATA_OK, "%s", err.message);
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        for (int k = 0; k < 8; k++) {
+            const char *value = k < 4 ? rows[r].accepted[k] : rows[r].refused[k - 4];
+            char fault[64];
+            if (!value) continue;
+            snprintf(fault, sizeof fault, "%s=%s", rows[r].field, value);
+            if (k >= 4) {
+                expect_no_device(fault, STRATA_UNAVAILABLE, rows[r].field);
+                continue;
+            }
+            setenv("STRATA_FAULTY", fault, 1);
+            strata_device_close(open_device("faulty:0", 0));
+        }
 }
 
 Test(plugin, devices_with_null_in_a_required_slot_cannot_be_opened) {
@@ -453,6 +477,8 @@ Test(plugin, answers_that_break_a_rule_are_errors_that_name_it) {
     expect_failing("silent", STRATA_UNAVAILABLE, "gives no reason");
     expect_failing("support", STRATA_UNSUPPORTED, "a number that plugin.h does not have");
     expect_failing("ticket", STRATA_INTERNAL, "tickets must grow");
+    expect_failing("no-ticket", STRATA_INTERNAL, "run gave the ticket 0 after 0");
+    expect_failing("copies+no-ticket", STRATA_INTERNAL, "upload gave the ticket 0 after 0");
     expect_failing("input-null", STRATA_INTERNAL, "program_input of slot 0");
     expect_failing("input-odd", STRATA_INTERNAL, "aligned to 64");
     expect_failing("output-null", STRATA_INTERNAL, "program_output of slot 0");

@@ -14,12 +14,14 @@ import os
 import pathlib
 import pickle
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import types
 import unittest
 import zipfile
 import zlib
@@ -54,6 +56,26 @@ class Declarations(unittest.TestCase):
                 if "..." not in rest:
                     self.assertTrue(name in _native._table["functions"], f"{name} of {path.name}")
 
+    def test_constants_and_fields_are_those_of_the_compiler(self):
+        compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
+        if not compiler:
+            self.skipTest("there is no C compiler")
+        structs = {n: _native.ctype(n) for n, fields in _native._table["structs"].items() if fields is not None}
+        expected = {name: value for name, value in _native.constants.items()}
+        asked = {name: name for name in expected}
+        for name, kind in structs.items():
+            for field, *_ in kind._fields_:
+                asked[f"{name}.{field}"] = f"offsetof({name}, {field})"
+                expected[f"{name}.{field}"] = getattr(kind, field).offset
+        self.assertGreater(len(asked), 800)
+        lines = "".join(f'printf("%s %lld\\n", "{name}", (long long){value});' for name, value in asked.items())
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder + "/ask.c").write_text("#include <stddef.h>\n#include <stdio.h>\n#include <strata/strata.h>\n"
+                                                       f"int main(void) {{ {lines} }}\n")
+            subprocess.run([compiler, "-I", SOURCE / "include", "-o", folder + "/ask", folder + "/ask.c"], check=True)
+            told = subprocess.run([folder + "/ask"], check=True, capture_output=True, text=True).stdout.split()
+        self.assertEqual(dict(zip(told[::2], map(int, told[1::2]))), expected)
+
     def test_sizes_of_all_structs_are_the_library_s(self):
         structs = [n for n, fields in _native._table["structs"].items() if fields is not None]
         self.assertGreater(len(structs), 60)
@@ -70,6 +92,36 @@ class Declarations(unittest.TestCase):
             run = subprocess.run([sys.executable, "-c", "import strata"], cwd=folder, capture_output=True, text=True,
                                  env={**os.environ, "PYTHONPATH": folder})
         self.assertIn("has another strata_fit_options than this package", run.stderr)
+
+
+    def test_a_source_tree_needs_no_installation(self):
+        run = subprocess.run([sys.executable, "-c", "import strata; print(strata.__file__); print(strata.devices()[-1].id)"],
+                             capture_output=True, text=True,
+                             env={**os.environ, "PYTHONPATH": str(SOURCE / "include/python"), "STRATA_LIBRARY": _native._path})
+        self.assertEqual(run.stdout.split(), [str(SOURCE / "include/python/strata/__init__.py"), "host"], run.stderr)
+
+    def test_every_element_type_has_a_number_and_an_array(self):
+        for name in "f32", "f16", "bf16", "i32", "i64", "u8", "bool":
+            number = _native.dtype(name)
+            self.assertEqual(number, _native.constants[f"STRATA_DTYPE_{name.upper()}"])
+            self.assertEqual(_native.dtype(_native.dtype_of(number)), number)
+            size = {"i64": 8, "u8": 1, "bool": 1}.get(name, 4 if "32" in name else 2)
+            self.assertEqual(_native.dtype_of(number).itemsize, size)
+
+
+class Drivers(unittest.TestCase):
+    def test_limits_reach_the_library(self):
+        with self.assertRaisesRegex(strata.InvalidError, "seconds is -1"):
+            strata.configure_drivers(seconds=-1)
+        strata.configure_drivers(seconds=30)
+        strata.configure_drivers()
+
+    def test_a_driver_that_hangs_ends_the_process_with_the_code_of_the_command(self):
+        for status, code in (("TIMEOUT", 163), ("DEVICE_LOST", 160), ("INTERNAL", 1)):
+            number = _native.constants[f"STRATA_{status}"]
+            program = f"import strata, sys; sys.modules['strata.devices']._end_process({number}, 'why')"
+            done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (code, "strata: why\n"))
 
 
 class Training(unittest.TestCase):
@@ -261,6 +313,71 @@ class Callbacks(unittest.TestCase):
         self.assertLess(len(history.epoch), 300)
         self.assertEqual(stop.stopped_epoch, history.epoch[-1])
         self.assertEqual(model.sha256, best["sha"])
+
+    def test_every_callback_gets_its_logs(self):
+        calls = {}
+
+        def recorder(name):
+            return lambda *arguments: calls.setdefault(name, []).append(arguments)
+        names = [name for name in dir(callbacks.Callback) if name.startswith("on_")]
+        watcher = callbacks.LambdaCallback(**{name: recorder(name) for name in names})
+        model = small()
+        model.fit(X, Y, batch_size=150, verbose=0, callbacks=[watcher])
+        model.evaluate(X, Y, callbacks=[watcher])
+        model.predict(X, callbacks=[watcher])
+        self.assertEqual(sorted(calls), names)
+        for name in names:
+            for arguments in calls[name]:
+                self.assertIsInstance(arguments[-1], dict, name)
+                self.assertEqual(len(arguments), 2 if "epoch" in name or "batch" in name else 1, name)
+
+    def test_batches_begin_and_end_in_turn(self):
+        calls = []
+        small().fit(X, Y, batch_size=100, epochs=2, verbose=0, callbacks=[callbacks.LambdaCallback(
+            on_epoch_begin=lambda epoch, logs: calls.append(epoch),
+            on_train_batch_begin=lambda batch, logs: calls.append(f"begin {batch}"),
+            on_train_batch_end=lambda batch, logs: calls.append(f"end {batch}"))])
+        one = [f"{what} {batch}" for batch in range(3) for what in ("begin", "end")]
+        self.assertEqual(calls, [0, *one, 1, *one])
+
+    def test_a_loss_that_is_not_finite_ends_the_training(self):
+        for loss, ends in (1.0, False), (float("nan"), True), (float("inf"), True):
+            watcher = callbacks.TerminateOnNaN()
+            watcher.model = types.SimpleNamespace(stop_training=False)
+            watcher.on_epoch_end(0, {"loss": loss})
+            self.assertEqual(watcher.model.stop_training, ends)
+
+    def test_progress_is_a_bar_or_a_line_for_each_epoch(self):
+        def drawn(verbose, *arguments):
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                one = callbacks.Progress(verbose)
+                one.width = 60
+                one.draw(*arguments)
+            return out.getvalue()
+        logs = {"loss": 0.5}
+        self.assertEqual(drawn(1, 1, 3, 5, 10, logs, 2, False),
+                         "\r" + "Epoch 2/3  5/10  [==========          ]  2.0 s  loss: 0.5000".ljust(59)[:59])
+        self.assertEqual(drawn(1, 1, 3, 10, 10, logs, 2, True), "\r" + "Epoch 2/3  10/10  2.0 s  loss: 0.5000".ljust(59) + "\n")
+        self.assertEqual(drawn(1, 0, 3, 5, None, logs, 2, False), "\r" + "Epoch 1/3  5  2.0 s  loss: 0.5000".ljust(59))
+        self.assertEqual(drawn(2, 0, 1, 5, 10, logs, 2, True), "Epoch 1/1  5/10  2.0 s  loss: 0.5000\n")
+
+    def test_a_bar_is_redrawn_on_the_line_of_its_epoch(self):
+        out, seconds = io.StringIO(), callbacks.Progress.seconds
+        try:
+            callbacks.Progress.seconds = 0
+            with contextlib.redirect_stdout(out):
+                small().fit(X, Y, batch_size=100, epochs=2, verbose=1,
+                            callbacks=[callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: None)])
+        finally:
+            callbacks.Progress.seconds = seconds
+        first, second, rest = out.getvalue().split("\n")
+        self.assertEqual(rest, "")
+        for epoch, line in (1, first), (2, second):
+            drawn = [part for part in line.split("\r") if part]
+            self.assertGreater(len(drawn), 1)
+            self.assertTrue(all(part.startswith(f"Epoch {epoch}/2") for part in drawn), drawn)
+            self.assertIn("3/3", drawn[-1])
 
     def test_files(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -853,6 +970,128 @@ class Data(unittest.TestCase):
         self.assertEqual((len(first), len(last), data.n_classes, data.element_shape), (225, 75, 2, (8,)))
         self.assertEqual(len(data), 300)  # the stages left it as it was
 
+    def test_each_stage_does_what_it_does_to_a_list(self):
+        def numbers(data): return [y.tolist() for _, y in data]
+        n = list(range(10))
+        data, calls = strata.Dataset.from_arrays(X[:10], numpy.arange(10)), []
+
+        def count(x, y):
+            calls.append(int(y))
+            return x, y
+        for name, stage, expected in [
+                ("take", data.take(3), n[:3]), ("skip", data.skip(3), n[3:]), ("shard", data.shard(3, 1), n[1::3]),
+                ("cache", data.cache(), n), ("prefetch", data.prefetch(), n), ("prefetch 3", data.prefetch(3), n),
+                ("repeat", data.repeat(2), n + n), ("batch", data.batch(4), [n[:4], n[4:8], n[8:]]),
+                ("whole batches", data.batch(4, drop_remainder=True), [n[:4], n[4:8]]),
+                ("split", data.split(0.3, in_order=True)[0], n[:7]), ("rest", data.split(0.3, in_order=True)[1], n[7:])]:
+            with self.subTest(name):
+                self.assertEqual(numbers(stage), expected)
+        for options in {}, {"buffer": 4}, {"same_each_epoch": True}:
+            shuffled = data.shuffle(**options)
+            self.assertEqual(sorted(numbers(shuffled)), n)
+            self.assertNotEqual(numbers(shuffled), n)
+        once = data.map(count, threads=1).cache()
+        calls.clear()
+        self.assertEqual([numbers(once) for _ in range(3)], [n] * 3)
+        self.assertEqual(calls, n)
+
+    def test_each_kind_of_file_gives_its_arrays(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pixels = numpy.arange(2 * 3 * 4 * 3, dtype=numpy.uint8).reshape(2, 3, 4, 3)
+            numpy.savez(folder + "/both.npz", x=X[:5], y=numpy.arange(5), a=X[5:9], b=numpy.arange(4))
+            for options, x, y in (({}, X[:5], range(5)), ({"features": "a", "labels": "b"}, X[5:9], range(4))):
+                data = strata.Dataset.npz(folder + "/both.npz", **options)
+                numpy.testing.assert_array_equal([row[0] for row in data], x)
+                self.assertEqual([int(row[1]) for row in data], list(y))
+            self.assertEqual(len(next(iter(strata.Dataset.npz(folder + "/both.npz", labels=None)))), 1)
+            for i, name in enumerate(("cat", "dog")):
+                os.makedirs(f"{folder}/pictures/{name}")
+                pathlib.Path(f"{folder}/pictures/{name}/1.ppm").write_bytes(b"P6 4 3 255\n" + pixels[i].tobytes())
+            data = strata.Dataset.image_folder(folder + "/pictures")
+            self.assertEqual((data.element_shape, data.class_names), ((3, 4, 3), ["cat", "dog"]))
+            numpy.testing.assert_allclose([x for x, _ in data], pixels / 255, rtol=1e-6)
+            self.assertEqual(strata.Dataset.image_folder(folder + "/pictures", channels=1).element_shape, (3, 4, 1))
+            records = rng.integers(0, 256, (2, 3073), dtype=numpy.uint8)
+            records[:, 0] = 7, 2
+            pathlib.Path(folder + "/test_batch.bin").write_bytes(records.tobytes())
+            data = strata.Dataset.cifar10(folder, "test")
+            self.assertEqual([int(y) for _, y in data], [7, 2])
+            pixels = records[:, 1:].reshape(2, 3, 32, 32).transpose(0, 2, 3, 1)
+            numpy.testing.assert_allclose([x for x, _ in data], pixels / 255, rtol=1e-6)
+
+    def test_a_generator_may_be_a_method(self):
+        class Source:
+            def rows(self): return zip(X[:3], Y[:3])
+            def rows_of(self, epoch): return zip(X[epoch:epoch + 3], Y[epoch:epoch + 3])
+            __call__ = rows
+        for make in Source().rows, Source().rows_of, Source():
+            rows = [x for x, _ in strata.Dataset.from_generator(make)]
+            numpy.testing.assert_array_equal(rows, X[:3])
+
+    def test_weights_of_examples_count(self):
+        model = small()
+        model.fit(X, Y, epochs=1, verbose=0)
+        weights = numpy.arange(300) < 100
+        data = strata.Dataset.from_arrays(X, Y, sample_weight=weights)
+        # As in Keras, the sum of the weighted losses is divided by the number of examples.
+        self.assertAlmostEqual(model.evaluate(data)["loss"], model.evaluate(X[:100], Y[:100])["loss"] / 3, 5)
+
+
+def encoded(number, value):
+    """A field of a protobuf message: a whole number, or bytes."""
+    def varint(n):
+        return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    value = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+class Graphs(unittest.TestCase):
+    def test_layers_without_names_are_numbered(self):
+        x = layers.Input(4)
+        y = layers.dense(3)(layers.dense(3)(layers.dense(3)(x)))
+        for model in strata.Model(inputs=x, outputs=y), strata.Model(x, y), strata.Model([x], [y]):
+            spec = json.loads(model.build(device="host").to_json())
+            self.assertEqual([row["name"] for row in spec["layers"]], ["dense", "dense_1", "dense_2"])
+
+    def test_an_onnx_graph_gives_its_outputs_in_the_types_of_the_file(self):
+        def of(name, kind):  # (2,3); kind: 1 FLOAT, 9 BOOL
+            dims = b"".join(encoded(1, encoded(1, n)) for n in (2, 3))
+            return encoded(1, name) + encoded(2, encoded(1, encoded(1, kind) + encoded(2, dims)))
+
+        def node(op, output):
+            return encoded(1, encoded(1, "a") + encoded(1, "b") + encoded(2, output) + encoded(4, op))
+        graph = node("Sub", "c") + node("Less", "d") + encoded(2, "g") + encoded(11, of("a", 1)) + encoded(11, of("b", 1)) + \
+            encoded(12, of("c", 1)) + encoded(12, of("d", 9))
+        with tempfile.TemporaryDirectory() as folder:
+            path = folder + "/graph.onnx"
+            pathlib.Path(path).write_bytes(encoded(1, 8) + encoded(8, encoded(2, 17)) + encoded(7, graph))
+            one = strata.load(path, whole=True)
+            a, b = X[0, :6].reshape(2, 3), X[1, :6].reshape(2, 3)
+            for given in {"b": b, "a": a}, [a, b]:
+                got = one.predict(given)
+                self.assertEqual({n: v.dtype for n, v in got.items()}, {"c": numpy.float32, "d": numpy.bool_})
+                numpy.testing.assert_array_equal(got["c"], a - b)
+                numpy.testing.assert_array_equal(got["d"], a < b)
+
+
+    def test_an_onnx_node_without_its_input_is_told_apart_from_a_cycle(self):
+        def of(name):
+            return encoded(1, name) + encoded(2, encoded(1, encoded(1, 1) + encoded(2, encoded(1, encoded(1, 2)))))
+
+        def node(given, output):
+            return encoded(1, encoded(1, given) + encoded(2, output) + encoded(4, "Neg"))
+        for nodes, words in ((node("y", "y"), "out of order, or there is a cycle"),
+                             (node("z", "y") + node("x", "z"), "out of order, or there is a cycle"),
+                             (node("z", "y"), 'there is no "z"')):
+            graph = nodes + encoded(2, "g") + encoded(11, of("x")) + encoded(12, of("y"))
+            with tempfile.TemporaryDirectory() as folder:
+                path = folder + "/graph.onnx"
+                pathlib.Path(path).write_bytes(encoded(1, 8) + encoded(8, encoded(2, 17)) + encoded(7, graph))
+                with self.assertRaisesRegex(strata.Error, words):
+                    strata.load(path, whole=True).predict(X[0, :2])
+
 
 class Foreign:
     """An array of another framework, as far as DLPack shows it."""
@@ -1140,7 +1379,47 @@ class Calls(unittest.TestCase):
         self.assertAlmostEqual(model.learning_rate, 0.0025, 6)
 
 
+# Uses each method and each property of objects that are not created yet or are closed. Only exceptions of the package may come.
+ABSENT = """
+import inspect, sys
+import numpy, strata
+from strata import callbacks, layers
+x, folder = layers.Input(4), sys.argv[1]
+absent = {"sequential": strata.Sequential([layers.dense(3)]), "functional": strata.Model(x, layers.dense(3)(x))}
+closed = {"data": strata.Dataset.from_arrays(numpy.zeros((3, 2))), "device": strata.Device("host"),
+          "model": strata.Sequential([layers.dense(3)], 4).build(device="host"), "events": callbacks.Events(folder + "/events"),
+          "strategy": strata.Strategy("one_device", devices=["host"])}
+for one in closed.values():
+    one.close()
+for what, one in {**absent, **closed}.items():
+    for name in sorted(set(dir(one)) - {"close", "fit", "from_json"}):
+        if name.startswith("_"):
+            continue
+        print(what, name, flush=True)
+        try:
+            method = getattr(one, name)
+            if inspect.isroutine(method):
+                needed = [p for p in inspect.signature(method).parameters.values()
+                          if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+                method(*(folder + "/x.strata" if "path" in p.name else 1 for p in needed))
+        except (strata.Error, TypeError, AttributeError, ValueError, OSError):
+            pass
+print("all")
+"""
+
+
 class Errors(unittest.TestCase):
+    def test_objects_that_are_absent_or_closed_are_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = subprocess.run([sys.executable, "-c", ABSENT, folder], capture_output=True, text=True, timeout=300)
+        self.assertEqual((run.returncode, run.stdout.split("\n")[-2]), (0, "all"), run.stdout[-200:] + run.stderr[-800:])
+        with self.assertRaisesRegex(strata.InvalidError, "no input shape yet"):
+            strata.Sequential([layers.dense(3)]).to_json()
+        device = strata.Device("host")
+        device.close()
+        with self.assertRaisesRegex(strata.InvalidError, "this Device was closed"):
+            device.info
+
     def fails(self, kind, words, call):
         with self.assertRaisesRegex(kind, words) as caught:
             call()

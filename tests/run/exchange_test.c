@@ -2,6 +2,8 @@
  *
  * Exchanges of several replicas: gathers and scatters of uneven parts along any axis, messages of two devices, channels that
  * come in different orders, and groups whose nodes do not belong together. */
+#include "core/run/exchange.h"
+
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,6 +208,42 @@ Test(exchange, a_broadcast_reaches_those_who_take_it) {
     }
     expect_bytes(group, 4 * 4, 2 * 4 * 4);
     strata_group_destroy(group);
+}
+
+static strata_status pass_on(const strata_workers *workers, int to, int64_t channel, const void *data, size_t bytes,
+                             strata_error *error) {
+    (void)error;
+    cr_expect(to == 1 && channel == 7 && bytes == 12);
+    memcpy(workers->communicator, data, bytes);
+    return STRATA_OK;
+}
+
+static strata_status take(const strata_workers *workers, int from, int64_t channel, void *data, size_t bytes,
+                          strata_error *error) {
+    (void)error;
+    cr_expect(from == 1 && channel == 7 && bytes == 12);
+    memcpy(data, workers->communicator, bytes);
+    return STRATA_OK;
+}
+
+Test(exchange, a_message_between_workers_is_read_by_one_and_written_by_the_other) {
+    float message[3] = {0}, got[3] = {0};
+    const float value[3] = {1, 2, 3};
+    const strata_workers workers = {
+        .rank = 0, .n = 2, .n_replicas = 2, .send = pass_on, .receive = take, .communicator = message};
+    const strata_exchange_context context = {.workers = &workers};
+    strata_graph *graph = new_graph();
+    strata_tensor *x = strata_input(graph, "x", f32, STRATA_SHAPE(3));
+    const strata_exchange_member sender = {.node = strata_send_to_worker(x, 7, 0, 1), .operand = value, .gives = true};
+    const strata_exchange_member receiver = {
+        .node = strata_recv_from_worker(graph, f32, STRATA_SHAPE(3), 7, 0, 1), .result = got, .takes = true};
+    uint64_t read = 0, written = 0;
+    OK(strata_exchange_run(&context, &sender, 1, &read, &written, &err));
+    cr_expect(read == 12 && written == 0, "a sender reads %d bytes and writes %d", (int)read, (int)written);
+    OK(strata_exchange_run(&context, &receiver, 1, &read, &written, &err));
+    cr_expect(read == 12 && written == 12, "together they read %d bytes and write %d", (int)read, (int)written);
+    cr_expect_arr_eq(got, value, sizeof got);
+    strata_graph_destroy(graph);
 }
 
 /* The sum over the devices [first, first + n) in this channel; n 0: over all. */

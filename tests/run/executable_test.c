@@ -6,6 +6,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "core/base/lock.h"
+#include "core/run/device.h"
 #include "strata/ops.h"
 
 static const strata_dtype f32 = STRATA_DTYPE_F32;
@@ -139,6 +141,47 @@ Test(executable, slots_are_a_ring_and_keep_their_outputs) {
 }
 
 /* The graph may go as soon as create returns. */
+/* Otherwise another thread could never use the device again. */
+Test(executable, every_call_leaves_the_device) {
+    strata_executable *exe = NULL;
+    strata_variable *w = NULL, *other = NULL;
+    strata_error err = {0};
+    float values[4] = {1, 2, 3, 4}, out[4];
+    double us = 0;
+    const char *const name = "x";
+    const strata_array value = strata_array_view(f32, STRATA_SHAPE(3), values),
+                       one = strata_array_view(f32, STRATA_SHAPE(1), values);
+    const strata_array four = strata_array_view(f32, STRATA_SHAPE(4), values);
+    strata_array result = strata_array_view(f32, STRATA_SHAPE(3), out);
+    strata_program_cost cost = {0};
+    cr_assert_not_null(device->lock);
+#define LEAVES(wanted, call)                                                 \
+    do {                                                                     \
+        const strata_status status = (call);                                 \
+        cr_expect_eq(status, wanted, "%s: %s", #call, err.message);          \
+        cr_assert_eq(device->lock->depth, 0, "%s does not leave it", #call); \
+    } while (0)
+    LEAVES(STRATA_OK, strata_variable_create(device, "w", f32, STRATA_SHAPE(3), &w, &err));
+    LEAVES(STRATA_OK, strata_variable_create(device, "other", f32, STRATA_SHAPE(3), &other, &err));
+    LEAVES(STRATA_OK, strata_variable_set(w, &value, &err));
+    LEAVES(STRATA_OK, strata_variable_set_as(other, w, &value, &err));
+    LEAVES(STRATA_OK, strata_variable_set_range(w, 4, &one, &err));
+    LEAVES(STRATA_INVALID, strata_variable_set(w, &four, &err));
+    LEAVES(STRATA_OK, strata_variable_get(w, &result, &err));
+    LEAVES(STRATA_OK, strata_variable_get_range(w, 0, &result, &err));
+    strata_tensor *read = strata_variable_read(graph, w), *sum = strata_add(y, read), *update = strata_assign(read, y);
+    LEAVES(STRATA_OK, strata_executable_measure(device, &sum, 1, NULL, 0, &cost, &err));
+    LEAVES(STRATA_INVALID, strata_executable_create(device, NULL, 0, NULL, 0, NULL, &exe, &err));
+    LEAVES(STRATA_OK, strata_executable_create(device, &sum, 1, &update, 1, NULL, &exe, &err));
+    LEAVES(STRATA_OK, strata_executable_run(exe, &name, &value, 1, &result, 1, &err));
+    LEAVES(STRATA_INVALID, strata_executable_run(exe, &name, &four, 1, &result, 1, &err));
+    LEAVES(STRATA_OK, strata_executable_time_node(exe, 0, &us, &err));
+    LEAVES(STRATA_OK, (strata_device_get_counters(device), STRATA_OK));
+    LEAVES(STRATA_OK, (strata_executable_destroy(exe), STRATA_OK));
+    LEAVES(STRATA_OK, (strata_variable_destroy(w), STRATA_OK));
+    LEAVES(STRATA_OK, (strata_variable_destroy(other), STRATA_OK));
+}
+
 Test(executable, outlives_its_graph) {
     strata_executable *exe = NULL;
     float in[3] = {1, 2, 3}, out[3];

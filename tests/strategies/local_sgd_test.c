@@ -35,8 +35,11 @@ static strata_tensor *gossip(const strata_step_replica *replica, strata_tensor *
     return strata_mul(strata_add(own, theirs), strata_scalar(graph, STRATA_DTYPE_F32, 0.5));
 }
 
-static const strata_strategy_kind gathering = {.name = "gathering", .most_devices = -1, .average = mean_of_rows},
-                                  gossiping = {.name = "gossip", .most_devices = -1, .average = gossip};
+static const strata_strategy_kind gathering = {.name = "gathering",
+                                               .most_devices = -1,
+                                               .update = {.own = 1},
+                                               .average = mean_of_rows},
+                                  gossiping = {.name = "gossip", .most_devices = -1, .update = {.own = 1}, .average = gossip};
 
 /* ---- the simulation ---- */
 
@@ -528,7 +531,7 @@ Test(local_sgd, options_that_need_exchanged_gradients_are_refused) {
         cr_expect_eq(strata_strategy_create(rows[i].name, &opts, &strategy, &err), STRATA_INVALID);
         cr_expect_not_null(strstr(err.message, rows[i].text), "%s", err.message);
     }
-    const strata_strategy_kind both = {.name = "both", .most_devices = -1, .central = true, .average = mean_of_rows};
+    const strata_strategy_kind both = {.name = "both", .most_devices = -1, .update = {.at = 1}, .average = mean_of_rows};
     strata_strategy *strategy = NULL;
     cr_expect_eq(strata_strategy_of_kind(&both, NULL, &strategy, &err), STRATA_INTERNAL);
 }

@@ -132,7 +132,7 @@ int connect(int fd, const struct sockaddr *address, socklen_t size) {
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
     const struct iovec *first = message->msg_iov;
-    const bool is_frame = first->iov_len >= FRAME && !memcmp(first->iov_base, "STR1", 4);
+    const bool is_frame = first->iov_len >= FRAME && !memcmp(first->iov_base, "STR2", 4);
     const unsigned char type = is_frame ? ((const unsigned char *)first->iov_base)[4] : 0;
     const bool fatal = reaches_kill_point(SEND) || (type == FRAME_DATA && reaches_kill_point(SEND_DATA)) ||
                        (type == FRAME_LEAVE && reaches_kill_point(SEND_LEAVE));
@@ -279,8 +279,8 @@ static int dial(void) {
 /* Makes 10,000 connections, 200 at a time, which send invalid bytes, nothing, or half of a handshake, while the ranks compute
  * sums. */
 static void junk(void) {
-    static const char *const words[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "", "STRATA1\n", "\x16\x03\x01\x02\x00\x01",
-                                        "STRATA1\n01234567890123456789012345678901"};
+    static const char *const words[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "", "STRATA2\n", "\x16\x03\x01\x02\x00\x01",
+                                        "STRATA2\n01234567890123456789012345678901"};
     const job j = {.transport = "tcp", .connect_seconds = 20, .victim = -1};
     pid_t pids[RANKS];
     char text[200];
@@ -324,7 +324,7 @@ static bool say_next(int fd, const char *text, int *said) {
 /* Makes 100 connections that send the handshake one byte at a time, and that connect again when rank 0 closes them. A late rank
  * must be able to join nevertheless. */
 static void slow_connections(void) {
-    static const char greeting[] = "STRATA1\n0123456789012345678901234567890";
+    static const char greeting[] = "STRATA2\n0123456789012345678901234567890";
     const job j = {.transport = "tcp", .connect_seconds = 20, .late = 0.7, .victim = -1};
     pid_t pids[RANKS];
     int fds[SLOW], said[SLOW];

@@ -28,7 +28,7 @@ enum { RANKS = 4, SERVER = 3, KILLS = 12, LONG = 8 << 20, ASK = 1, ANSWER = 2, E
 typedef struct shared_state {
     strata_error lost[RANKS]; /* the error of the collective of all ranks */
     char wrong[RANKS][2048];  /* why a check failed; empty: none failed */
-    volatile int rounds[RANKS];
+    volatile int rounds[RANKS], n_ready;
     volatile int was_hit;
 } shared_state;
 
@@ -166,6 +166,7 @@ static void run_rank(const scenario *s, const char *store, int rank) {
     strata_error err = {0};
     TRY(strata_communicator_create(&opts, &job, &err));
     TRY(strata_communicator_split(job, rank == SERVER ? -1 : 0, 0, &workers, &err));
+    __atomic_fetch_add(&shared->n_ready, 1, __ATOMIC_SEQ_CST);
     if (s->sends) {
         if (!pass_long(job, rank)) return;
     } else if (rank == SERVER) {
@@ -203,7 +204,8 @@ static void run(const scenario *s) {
         run_rank(s, store, r);
         _exit(0);
     }
-    for (int i = 0; i < 4000 && shared->rounds[s->victim] < 3; i++) pause_for(0.005);
+    /* a rank that is slow to begin must not lose the victim before it has its communicators */
+    for (int i = 0; i < 4000 && (shared->n_ready < RANKS || shared->rounds[s->victim] < 3); i++) pause_for(0.005);
     pause_for(s->delay);
     kill(pids[s->victim], s->signal);
     shared->was_hit = 1;

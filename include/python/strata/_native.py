@@ -509,6 +509,8 @@ def _member(kind, value, keep):
         value = (ctype(target) * max(1, len(value)))(*(_member(target, v, keep) for v in value))
     if hasattr(value, "_as_parameter_") and not isinstance(value, ctypes._SimpleCData):
         keep.append(value)
+        if isinstance(value, Handle) and value._as_parameter_ is None:
+            raise InvalidError(value._why_absent())
         return value._as_parameter_
     if isinstance(value, dict) and isinstance(kind, str):
         value = struct(kind.rstrip("*").replace("strata_", "", 1), **value)
@@ -720,6 +722,9 @@ class Handle:
     @staticmethod
     def _end(destroy, handle, keep):
         destroy(handle)
+
+    def _why_absent(self):
+        return f"this {type(self).__name__} was closed"
 
     def close(self):
         """Destroys the object, which cannot be used any more."""

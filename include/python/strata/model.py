@@ -66,6 +66,8 @@ class Model(Handle):
     _first_step = 0  # the step of an epoch at which the next fit begins
 
     def __init__(self, layers=None, input_shape=None, input_dtype=None, name: str = "", *, inputs=None, outputs=None):
+        if inputs is None and isinstance(layers[0] if isinstance(layers, (list, tuple)) and layers else layers, _layers.Value):
+            layers, inputs, outputs, input_shape = None, layers, input_shape, None  # Model(inputs, outputs), as in Keras
         if inputs is not None:  # a functional model: layers.Input(...), and the values that calls of layers return
             spec, self._inputs, self._outputs = _layers.describe(_list(inputs), _list(outputs))
             self._spec = {"label": name, **spec}
@@ -96,6 +98,13 @@ class Model(Handle):
     @locked
     def to_json(self) -> str:
         return lib.model_to_json(self)
+
+    def _why_absent(self):
+        if self._finalizer is not None:
+            return super()._why_absent()
+        if self._inputs is not None:
+            return "the model is not created yet: compile, build or fit it first"
+        return "the model has no input shape yet: give Sequential input_shape=, or fit it first"
 
     def _create(self, input_shape, input_dtype=None):
         spec = dict(self._spec)
@@ -209,7 +218,7 @@ class Model(Handle):
             self.compile()
         if self._as_parameter_ is None:
             if data is None and self._inputs is None:
-                raise InvalidError("the model has no input shape yet: give Sequential input_shape=, or fit it first")
+                raise InvalidError(self._why_absent())
             self._create(data.element_shape if self._inputs is None else None)
         if self._settings is None and not self._built:
             self.build()
@@ -305,7 +314,7 @@ class Model(Handle):
         """Returns {"loss": ..., "accuracy": ..., ...} for all examples."""
         data = self._data(x, y, sample_weight)
         self._ready(data, trains=True)
-        _each(callbacks, "on_test_begin")
+        _each(callbacks, "on_test_begin", {})
         logs = self._logs(lib.model_evaluate(self, data, _native.given("batch_size", batch_size)))
         _each(callbacks, "on_test_end", logs)
         return logs
@@ -316,13 +325,13 @@ class Model(Handle):
         returns a dict with their names."""
         data = self._data(x)
         self._ready(data)
-        _each(callbacks, "on_predict_begin")
+        _each(callbacks, "on_predict_begin", {})
         outputs, batch = self._ports[1], _native.given("batch_size", batch_size)
         if len(outputs) > 1:
             predictions = dict(zip(outputs, _native.predict_all(self, data, batch, len(outputs))))
         else:
             predictions = lib.model_predict(self, data, batch)
-        _each(callbacks, "on_predict_end")
+        _each(callbacks, "on_predict_end", {})
         return predictions
 
     def _data(self, x, y=None, sample_weight=None):
@@ -630,15 +639,15 @@ class _Run:
         self.model._state.value = text
 
     def begin(self, epoch):
-        _each(self.callbacks, "on_train_begin")
+        _each(self.callbacks, "on_train_begin", {})
         if self.bar:
             self.bar.on_train_begin()
         if epoch < self.epochs:
             self.start_epoch(epoch)
 
     def start_epoch(self, epoch):
-        _each(self.callbacks, "on_epoch_begin", epoch)
-        _each(self.batches, "on_train_batch_begin", 0)
+        _each(self.callbacks, "on_epoch_begin", epoch, {})
+        _each(self.batches, "on_train_batch_begin", 0, {})
 
     def end(self):
         _each(self.callbacks, "on_train_end", self.history.latest())
@@ -656,7 +665,7 @@ class _Run:
             if self.batches:
                 _each(self.batches, "on_train_batch_end", p.step - 1, {"loss": p.loss, "learning_rate": p.learning_rate})
                 if not p.steps or p.step < p.steps:
-                    _each(self.batches, "on_train_batch_begin", p.step)
+                    _each(self.batches, "on_train_batch_begin", p.step, {})
             if self.bar and self.bar.bar and time.monotonic() - self.bar.drawn > self.bar.seconds:
                 logs = self.model._logs(p.metrics) if p.metrics.examples else {"loss": p.loss}
                 self.bar.draw(p.epoch, self.epochs, p.step, p.steps, logs, p.epoch_seconds, False)

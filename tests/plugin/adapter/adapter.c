@@ -6,7 +6,8 @@
  *
  * Options: device=ID chooses another device; memory=own makes the plugin plan the memory of temporaries, each of which then
  * has its own bytes; fused=no makes it reject fused nodes, so that it gets their parts; lie=OP makes it compute this op
- * wrongly, with above=N only operands of more than N elements: an operand takes the place of the next one of its shape. */
+ * wrongly, with above=N only operands of more than N elements: an operand takes the place of the next one of its shape;
+ * after=N makes it fill a variable of the program with zeros in each run but its first N. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,12 +38,15 @@ struct strata_plugin_program {
     /* Memory for constants, and for temporaries when the plugin plans their memory. */
     strata_buffer *constants, *work;
     int64_t constants_bytes, work_bytes;
+    /* A variable of the program, and the number of its runs. */
+    strata_buffer *variable;
+    int64_t variable_bytes, n_runs;
 };
 
 static char device_id[ID_BYTES] = ADAPTER_DEVICE;
 static bool own_memory, no_fused;
 static char lie[32];
-static int64_t lie_above;
+static int64_t lie_above, lie_after = INT64_MAX;
 static strata_device_info found;
 static strata_plugin_device_info info;
 
@@ -298,6 +302,9 @@ static strata_status compile_read(reader *r, layout *l, strata_error *err) {
     piece.places = places;
     piece.n_places = r->graph->n_nodes;
     piece.n_arenas = l->n_arenas;
+    for (int i = 0; i < l->n_arenas; i++)
+        if (l->arenas[i].kind == STRATA_ARENA_VARIABLE && !l->program->variable)
+            l->program->variable = l->arenas[i].buffer, l->program->variable_bytes = l->arenas[i].bytes;
     return r->device->api->compile(r->device, &piece, &l->program->program, err);
 }
 
@@ -423,7 +430,15 @@ static strata_plugin_status run(strata_plugin_program *program, int32_t first_sl
                                 strata_plugin_error *error) {
     strata_error err = {0};
     (void)n; /* n is 1, because there is no table "steps" */
-    strata_status status = program->device->api->run(program->program, first_slot, out_ticket, &err);
+    const strata_device_api *api = program->device->api;
+    strata_status status = api->run(program->program, first_slot, out_ticket, &err);
+    if (!status && ++program->n_runs > lie_after && program->variable) {
+        void *zeros = calloc(1, (size_t)program->variable_bytes);
+        if (!zeros) return STRATA_PLUGIN_OUT_OF_MEMORY;
+        status = api->wait(program->device, *out_ticket, &err);
+        if (!status) status = api->upload(program->device, program->variable, 0, zeros, program->variable_bytes, &err);
+        free(zeros);
+    }
     return status ? failed(error, status, &err) : STRATA_PLUGIN_OK;
 }
 
@@ -472,6 +487,7 @@ static strata_plugin_status start(const char *options, int32_t *out_n_devices, s
     own_memory = option(options, "memory", value, sizeof value) && !strcmp(value, "own");
     option(options, "lie", lie, sizeof lie);
     if (option(options, "above", value, sizeof value)) lie_above = atoll(value);
+    if (option(options, "after", value, sizeof value)) lie_after = atoll(value);
     no_fused = option(options, "fused", value, sizeof value) && !strcmp(value, "no");
     strata_device *device = NULL;
     strata_status status = strata_device_open(device_id, NULL, &device, &err);

@@ -3,7 +3,7 @@
  * The plugin of samples/plugin with one or several faults. STRATA_FAULTY names them, separated by '+':
  *
  *     entry-null size-small size-large major-0 major-2 minor-9 no-start no-device-info no-device-open name-long name-host
- *     start-fails start-many start-crash start-exit info-null info-small no-dtypes skipped
+ *     start-fails start-many start-crash start-exit info-null info-small skipped
  *     open-null calls-null calls-small null:SLOT
  *     fail:CALL:K       the K-th call fails with OUT_OF_MEMORY
  *     lost:CALL:K       the K-th call fails with DEVICE_LOST; any call but destroy and close after it ends the process, and so
@@ -13,7 +13,9 @@
  *     refuses           compile fails with UNSUPPORTED
  *     support           supports returns a value that plugin.h does not define
  *     parts             supports asks for the parts of every node
- *     ticket input-null input-odd output-null program-null buffer-null wrong
+ *     ticket            runs have the ticket 1
+ *     no-ticket         the ticket of a run, an upload, a download or a copy is not written
+ *     input-null input-odd output-null program-null buffer-null wrong
  *     hang              no run ends, so that wait times out
  *     hang-later:K      no run ends from the K-th wait on
  *     short             run leaves out the last element of an output
@@ -25,7 +27,7 @@
  *     copies            it has the table "transfers", which is not a fault; a copy is made at the next run or wait
  *     unordered         with copies: pending copies are made in the wrong order, the newest first
  *
- *     memory-negative memory-huge buffer-negative dtypes-all product-77 stall-nan units-negative   in device_info
+ *     FIELD=NUMBER      a number of device_info
  *     noise             every fifth run adds a unit in the last place to an element
  *     large             results of more than 10000 elements are wrong in their last element
  *     thousandth        every 1000th element of a result is wrong
@@ -134,6 +136,7 @@ static void make_copies(void) {
 
 static strata_plugin_status copy_later(strata_plugin_device *device, void *to, const void *from, int64_t bytes,
                                        uint64_t *out_ticket) {
+    if (is("no-ticket")) return STRATA_PLUGIN_OK;
     if (n_later == MOST_LATER) make_copies();
     later[n_later].to = to;
     later[n_later].from = from;
@@ -348,12 +351,14 @@ static strata_plugin_status faulty_run(strata_plugin_program *program, int32_t f
     const float before = last ? *last : 0;
     const int skipped = is("skips") && program->n_steps > 1;
     program->n_steps -= skipped;
-    const strata_plugin_status status = run(program, first_slot, n, out_ticket, error);
+    uint64_t ticket = 0;
+    const strata_plugin_status status = run(program, first_slot, n, &ticket, error);
     program->n_steps += skipped;
     damage(program, first_slot);
-    if (!is("ticket")) begin_run(program, *out_ticket); /* Strata cannot wait for a run without a ticket */
+    /* Strata cannot wait for a run without a ticket. */
+    if (!is("ticket") && !is("no-ticket")) begin_run(program, ticket);
     if (last) *last = before;
-    if (is("ticket")) *out_ticket = 1;
+    if (!is("no-ticket")) *out_ticket = is("ticket") ? 1 : ticket;
     if (is("wrong") && program->outputs[first_slot]) *(float *)(void *)program->outputs[first_slot] += 1;
     return status;
 }
@@ -403,18 +408,27 @@ static strata_plugin_status faulty_start(const char *options, int32_t *out_n_dev
     return status;
 }
 
+/* The number that the fault "FIELD=NUMBER" gives; `otherwise` without it. */
+static double number(const char *field, double otherwise) {
+    const size_t n = strlen(field);
+    for (const char *at = fault(); *at; at += strcspn(at, "+"), at += *at == '+')
+        if (!strncmp(at, field, n) && at[n] == '=') return strtod(at + n + 1, NULL);
+    return otherwise;
+}
+
 static const strata_plugin_device_info *faulty_device_info(int32_t index) {
     misbehave("device_info");
     own_info.info = *device_info(index);
     own_info.info.size = is("info-small") ? 24 : is("size-large") ? sizeof own_info : sizeof own_info.info;
-    if (is("no-dtypes")) own_info.info.dtypes = 0;
-    if (is("memory-negative")) own_info.info.memory_bytes = -5;
-    if (is("memory-huge")) own_info.info.memory_bytes = INT64_MAX;
-    if (is("buffer-negative")) own_info.info.max_buffer_bytes = -1;
-    if (is("units-negative")) own_info.info.compute_units = -2;
-    if (is("dtypes-all")) own_info.info.dtypes = UINT32_MAX;
-    if (is("product-77")) own_info.info.product_dtype = 77;
-    if (is("stall-nan")) own_info.info.stall_seconds = NAN;
+    strata_plugin_device_info *i = &own_info.info;
+    i->memory_bytes = (int64_t)number("memory_bytes", (double)i->memory_bytes);
+    i->max_buffer_bytes = (int64_t)number("max_buffer_bytes", (double)i->max_buffer_bytes);
+    i->compute_units = (int32_t)number("compute_units", i->compute_units);
+    i->dtypes = (uint32_t)number("dtypes", i->dtypes);
+    i->unified_memory = (int32_t)number("unified_memory", i->unified_memory);
+    i->wants_arenas = (int32_t)number("wants_arenas", i->wants_arenas);
+    i->stall_seconds = number("stall_seconds", i->stall_seconds);
+    i->product_dtype = (int32_t)number("product_dtype", i->product_dtype);
     if (is("skipped")) own_info.info.skipped = "the board has no power";
     return is("info-null") ? NULL : &own_info.info;
 }

@@ -12,21 +12,18 @@
  * receiver first writes `taken` and then reads `wants_room`; the sender first writes `wants_room` and then reads `taken`. Both
  * are sequentially consistent, so at least one of the two sees what the other has written. */
 #define _GNU_SOURCE
-#include "cluster/rpc/pipe.h"
+#include "cluster/memory/pipe.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "cluster/memory/futex.h"
+#include "cluster/memory/ring.h"
 #include "core/base/clock.h"
 
 enum {
-    LINE = 64,           /* bytes of a cache line */
     PAUSES = 200,        /* of about 20 ns, before a waiting thread begins to yield its core */
     MOST_SKIP = 255,     /* how many waits may go without a spin after several spins were in vain */
     MOST_SLEEP_MS = 999, /* a longer wait returns after a second and is repeated, so it ends even if the bell was damaged */
@@ -35,86 +32,82 @@ enum {
 static const double SPIN_SECONDS = 60e-6, LONG_YIELD_SECONDS = 20e-6;
 
 /* Positions count bytes and wrap at 2^32. */
-struct strata_rpc_pipe {
-    _Alignas(LINE) atomic_uint written;
+struct strata_pipe {
+    _Alignas(STRATA_LINE_BYTES) atomic_uint written;
     atomic_uint wants_room;
-    _Alignas(LINE) atomic_uint taken;
+    _Alignas(STRATA_LINE_BYTES) atomic_uint taken;
 };
 
-struct strata_rpc_bell {
-    _Alignas(LINE) atomic_uint rings;
+struct strata_bell {
+    _Alignas(STRATA_LINE_BYTES) atomic_uint rings;
     atomic_uint sleepers;
 };
 
 typedef struct head {
-    struct strata_rpc_pipe pipes[2];
-    struct strata_rpc_bell bells[2];
+    struct strata_pipe pipes[2];
+    struct strata_bell bells[2];
 } head;
 _Static_assert(sizeof(head) <= 4096, "pipes begin with one page of positions");
 
-void strata_rpc_pipes_begin(strata_rpc_pipes *p, unsigned char *memory, bool is_client) {
+void strata_pipes_begin(strata_pipes *p, unsigned char *memory, bool is_client) {
     head *h = (head *)(void *)memory;
     unsigned char *bytes = memory + 4096;
     const int in = is_client ? 1 : 0;
     memset(p, 0, sizeof *p);
     p->in = &h->pipes[in];
     p->out = &h->pipes[!in];
-    p->in_bytes = bytes + (size_t)in * STRATA_RPC_PIPE_BYTES;
-    p->out_bytes = bytes + (size_t)!in * STRATA_RPC_PIPE_BYTES;
+    p->in_bytes = bytes + (size_t)in * STRATA_PIPE_BYTES;
+    p->out_bytes = bytes + (size_t)!in * STRATA_PIPE_BYTES;
     p->own = &h->bells[in];
     p->peers = &h->bells[!in];
 }
 
 /* ---- bells ---- */
 
-static void ring(struct strata_rpc_bell *b) {
+static void ring(struct strata_bell *b) {
     atomic_fetch_add(&b->rings, 1);
-    if (atomic_load(&b->sleepers)) syscall(SYS_futex, &b->rings, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    if (atomic_load(&b->sleepers)) strata_futex_wake(&b->rings, INT32_MAX);
 }
 
-void strata_rpc_pipes_wake(strata_rpc_pipes *p) {
-    ring(p->own);
-}
-
-void strata_rpc_pipes_shut(strata_rpc_pipes *p, bool in_only) {
+void strata_pipes_shut(strata_pipes *p, bool in_only) {
     atomic_store(&p->shut_in, true);
     if (!in_only) atomic_store(&p->shut_out, true);
     ring(p->own);
 }
 
-void strata_rpc_pipes_close(strata_rpc_pipes *p) {
+void strata_pipes_close(strata_pipes *p) {
     atomic_store(&p->closed, true);
     ring(p->own);
 }
 
 /* ---- bytes ---- */
 
-/* Bytes in a pipe; more than STRATA_RPC_PIPE_BYTES: the other side has written a wrong position. */
-static uint32_t n_unread(const strata_rpc_pipes *p) {
+/* Bytes in a pipe; more than STRATA_PIPE_BYTES: the other side has written a wrong position. */
+static uint32_t n_unread(const strata_pipes *p) {
     return atomic_load_explicit(&p->in->written, memory_order_acquire) - atomic_load_explicit(&p->n_in, memory_order_relaxed);
 }
-static uint32_t n_unsent(const strata_rpc_pipes *p) {
+static uint32_t n_unsent(const strata_pipes *p) {
     return atomic_load_explicit(&p->n_out, memory_order_relaxed) - atomic_load(&p->out->taken);
 }
 
-size_t strata_rpc_pipes_unread(const strata_rpc_pipes *p) {
+size_t strata_pipes_unread(const strata_pipes *p) {
     const uint32_t n = n_unread(p);
-    return n < STRATA_RPC_PIPE_BYTES ? n : STRATA_RPC_PIPE_BYTES;
+    return n < STRATA_PIPE_BYTES ? n : STRATA_PIPE_BYTES;
 }
 
-size_t strata_rpc_pipes_unsent(const strata_rpc_pipes *p) {
+size_t strata_pipes_unsent(const strata_pipes *p) {
     const uint32_t n = n_unsent(p);
-    return n < STRATA_RPC_PIPE_BYTES ? n : STRATA_RPC_PIPE_BYTES;
+    return n < STRATA_PIPE_BYTES ? n : STRATA_PIPE_BYTES;
 }
 
 /* Copies n bytes from a position of a pipe to `to`, or from `from` to it. */
 static void copy_out(const unsigned char *bytes, uint32_t position, unsigned char *to, size_t n) {
-    const size_t at = position % STRATA_RPC_PIPE_BYTES, first = STRATA_RPC_PIPE_BYTES - at < n ? STRATA_RPC_PIPE_BYTES - at : n;
+    const size_t at = position % STRATA_PIPE_BYTES, first = STRATA_PIPE_BYTES - at < n ? STRATA_PIPE_BYTES - at : n;
     memcpy(to, bytes + at, first);
     memcpy(to + first, bytes, n - first);
 }
 static void copy_in(unsigned char *bytes, uint32_t position, const unsigned char *from, size_t n) {
-    const size_t at = position % STRATA_RPC_PIPE_BYTES, first = STRATA_RPC_PIPE_BYTES - at < n ? STRATA_RPC_PIPE_BYTES - at : n;
+    const size_t at = position % STRATA_PIPE_BYTES, first = STRATA_PIPE_BYTES - at < n ? STRATA_PIPE_BYTES - at : n;
     memcpy(bytes + at, from, first);
     memcpy(bytes, from + first, n - first);
 }
@@ -124,15 +117,15 @@ static ssize_t fail(int error) {
     return -1;
 }
 
-ssize_t strata_rpc_pipes_send(strata_rpc_pipes *p, const struct iovec *parts, int n_parts) {
+ssize_t strata_pipes_send(strata_pipes *p, const struct iovec *parts, int n_parts) {
     const uint32_t begin = atomic_load_explicit(&p->n_out, memory_order_relaxed);
     size_t bytes = 0, done = 0;
     if (atomic_load(&p->shut_out) || atomic_load(&p->closed)) return fail(EPIPE);
     for (int i = 0; i < n_parts; i++) bytes += parts[i].iov_len;
     /* the other side changes `taken` with each message, so reading it is slow; an earlier value usually shows enough room */
-    if (begin - p->n_taken + bytes > STRATA_RPC_PIPE_BYTES) p->n_taken = atomic_load(&p->out->taken);
-    if (begin - p->n_taken > STRATA_RPC_PIPE_BYTES) return fail(EBADMSG);
-    size_t room = STRATA_RPC_PIPE_BYTES - (begin - p->n_taken);
+    if (begin - p->n_taken + bytes > STRATA_PIPE_BYTES) p->n_taken = atomic_load(&p->out->taken);
+    if (begin - p->n_taken > STRATA_PIPE_BYTES) return fail(EBADMSG);
+    size_t room = STRATA_PIPE_BYTES - (begin - p->n_taken);
     if (!room) return fail(EAGAIN);
     for (int i = 0; i < n_parts && room; i++) {
         const size_t n = parts[i].iov_len < room ? parts[i].iov_len : room;
@@ -146,13 +139,13 @@ ssize_t strata_rpc_pipes_send(strata_rpc_pipes *p, const struct iovec *parts, in
     return (ssize_t)done;
 }
 
-ssize_t strata_rpc_pipes_recv(strata_rpc_pipes *p, const struct iovec *parts, int n_parts) {
+ssize_t strata_pipes_recv(strata_pipes *p, const struct iovec *parts, int n_parts) {
     /* whether it has closed is read before its position: it wrote that before it closed */
     const bool closed = atomic_load(&p->closed);
     const uint32_t begin = atomic_load_explicit(&p->n_in, memory_order_relaxed);
     size_t there = n_unread(p), done = 0;
     if (atomic_load(&p->shut_in) || (!there && closed)) return 0;
-    if (there > STRATA_RPC_PIPE_BYTES) return fail(EBADMSG);
+    if (there > STRATA_PIPE_BYTES) return fail(EBADMSG);
     if (!there) return fail(EAGAIN);
     for (int i = 0; i < n_parts && there; i++) {
         const size_t n = parts[i].iov_len < there ? parts[i].iov_len : there;
@@ -168,32 +161,26 @@ ssize_t strata_rpc_pipes_recv(strata_rpc_pipes *p, const struct iovec *parts, in
 
 /* ---- waiting ---- */
 
-static short ready(const strata_rpc_pipes *p, short events) {
+static short ready(const strata_pipes *p, short events) {
     const bool closed = atomic_load(&p->closed);
     short now = 0;
     if ((events & POLLIN) && (n_unread(p) || closed || atomic_load(&p->shut_in))) now |= POLLIN;
-    if ((events & POLLOUT) && (n_unsent(p) != STRATA_RPC_PIPE_BYTES || closed || atomic_load(&p->shut_out))) now |= POLLOUT;
+    if ((events & POLLOUT) && (n_unsent(p) != STRATA_PIPE_BYTES || closed || atomic_load(&p->shut_out))) now |= POLLOUT;
     return now;
-}
-
-static inline void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
 }
 
 /* Waits for bytes without sleeping, for at most SPIN_SECONDS. At first it does not yield the core; then it does, since the
  * other side may need it. A yield that takes long shows that there are more threads to run than cores. In this case, or if no
  * bytes arrived, the next waits do not spin. Their number is one more than twice the number after the previous spin in vain,
  * up to MOST_SKIP. So with busy or shared cores only one wait in 256 spins. */
-static short spin(strata_rpc_pipes *p) {
+static short spin(strata_pipes *p) {
     short now = 0;
     if (p->n_skip) {
         p->n_skip--;
         return 0;
     }
     for (int i = 0; i < PAUSES && !now; i++) {
-        relax();
+        strata_relax();
         now = ready(p, POLLIN);
     }
     bool in_vain = false;
@@ -210,16 +197,16 @@ static short spin(strata_rpc_pipes *p) {
     return now;
 }
 
-short strata_rpc_pipes_wait(strata_rpc_pipes *p, short events, int ms, bool may_spin) {
+short strata_pipes_wait(strata_pipes *p, short events, int ms, bool may_spin) {
     const bool long_wait = ms < 0 || ms > MOST_SLEEP_MS;
-    const struct timespec limit = {long_wait, long_wait ? 0 : ms * 1000000L};
+    const double seconds = long_wait ? 1 : ms / 1000.0;
     short now = ready(p, events);
     if (!now && may_spin) now = spin(p);
     if (now) return now;
     if (events & POLLOUT) atomic_store(&p->out->wants_room, 1);
     atomic_fetch_add(&p->own->sleepers, 1);
     const uint32_t seen = atomic_load(&p->own->rings);
-    if (!ready(p, events)) syscall(SYS_futex, &p->own->rings, FUTEX_WAIT, seen, &limit, NULL, 0);
+    if (!ready(p, events)) strata_futex_wait(&p->own->rings, seen, seconds);
     atomic_fetch_sub(&p->own->sleepers, 1);
     if (events & POLLOUT) atomic_store(&p->out->wants_room, 0);
     return ready(p, events);

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Chooses how a node is divided among devices, by the rule of its op and the placements of its operands (partition.h). */
+#include <string.h>
+
+#include "core/compile/partitioner.h"
+
+typedef strata_partitioner partitioner;
+typedef strata_node_choice choice;
+typedef strata_node_division division;
+
+strata_status strata_partition_placement(partitioner *p, const division *v, const choice *c, int i,
+                                         strata_placement *out_placement, strata_error *err) {
+    const bool is_result = i == v->node->n_inputs;
+    const strata_factor_dims *dims = is_result ? &v->factors.result : &v->factors.inputs[i];
+    const int rank = is_result ? v->node->shape.rank : v->node->inputs[i]->shape.rank;
+    *out_placement = (strata_placement){.partial = is_result || v->stays_partial[i] ? v->deferred : 0,
+                                        .own = is_result ? v->own : v->operands[i]->placement.own,
+                                        .at = v->where.at};
+    memcpy(out_placement->coordinates, v->where.coordinates, sizeof v->where.coordinates);
+    out_placement->partial &= ~out_placement->own;
+    unsigned seen = 0;
+    for (int d = 0; d < rank; d++) {
+        if (dims->factor[d] < 0) continue;
+        const strata_dim_split *split = &c->factors[dims->factor[d]];
+        if (!split->n_axes) continue;
+        out_placement->dims[d] = *split;
+        seen |= strata_partition_axes(split);
+        if (dims->unit[d] == 1) continue;
+        const int n = strata_dim_split_n_pieces(p->mesh, split);
+        int64_t *lengths = strata_partition_new_lengths(p, n);
+        if (!lengths) return strata_partition_no_memory(err);
+        for (int k = 0; k < n; k++) lengths[k] = split->lengths[k] * dims->unit[d];
+        out_placement->dims[d].lengths = lengths;
+    }
+    if (!is_result) return STRATA_OK;
+    /* A sum over a divided factor, of values that are each device's own or of its own examples, is its own too. */
+    const unsigned summed = c->used & ~seen;
+    out_placement->own = (out_placement->own | (v->factors.own || p->opts->own_sums ? summed : 0)) & ~seen;
+    out_placement->partial = (out_placement->partial | summed) & ~out_placement->own;
+    return STRATA_OK;
+}
+
+/* The bytes that a device receives so that the value gets this placement. */
+static double cost_of_move(const partitioner *p, const strata_tensor *value, const strata_placement *from,
+                           const strata_placement *to) {
+    double cost = 0;
+    if (from->partial & ~to->partial) cost += 2 * (double)strata_partition_bytes(value);
+    if (strata_partition_axes_at(p, from, to)) cost += (double)strata_partition_bytes(value);
+    for (int d = 0; d < value->shape.rank; d++)
+        if (from->dims[d].n_axes && !strata_dim_split_equal(p->mesh, &from->dims[d], &to->dims[d])) {
+            cost += (double)strata_partition_bytes(value);
+            break;
+        }
+    return cost;
+}
+
+/* Compares the finished choice v->now with the best one so far. More axes that divide the work are better, then fewer bytes. */
+static strata_status judge(partitioner *p, division *v, strata_error *err) {
+    choice *c = &v->now;
+    c->cost = 0;
+    for (int i = 0; i < v->node->n_inputs; i++) {
+        strata_placement to;
+        STRATA_TRY(strata_partition_placement(p, v, c, i, &to, err));
+        c->cost += cost_of_move(p, v->node->inputs[i], &v->operands[i]->placement, &to);
+    }
+    strata_placement result;
+    STRATA_TRY(strata_partition_placement(p, v, c, v->node->n_inputs, &result, err));
+    if (result.partial & ~v->deferred) c->cost += 2 * (double)strata_partition_bytes(v->node);
+    if (v->best.cost < 0 || c->n_axes > v->best.n_axes || (c->n_axes == v->best.n_axes && c->cost < v->best.cost)) v->best = *c;
+    return STRATA_OK;
+}
+
+strata_status strata_partition_choose(partitioner *p, division *v, int k, strata_error *err) {
+    if (k == v->n_candidates) return judge(p, v, err);
+    const int factor = v->candidates[k].factor;
+    const strata_dim_split *split = &v->candidates[k].split;
+    const unsigned axes = strata_partition_axes(split);
+    if (!v->now.factors[factor].n_axes && !((v->now.used | v->deferred | v->where.at) & axes)) {
+        v->now.factors[factor] = *split;
+        v->now.used |= axes;
+        v->now.n_axes += split->n_axes;
+        STRATA_TRY(strata_partition_choose(p, v, k + 1, err));
+        v->now.n_axes -= split->n_axes;
+        v->now.used &= ~axes;
+        v->now.factors[factor] = (strata_dim_split){0};
+    }
+    return strata_partition_choose(p, v, k + 1, err);
+}
+
+/* Adds the ways in which a placement of operand i (n_inputs: of the result) divides factors. */
+static strata_status add_candidates_of(partitioner *p, division *v, int i, const strata_placement *placement,
+                                       strata_error *err) {
+    const bool is_result = i == v->node->n_inputs;
+    const strata_factor_dims *dims = is_result ? &v->factors.result : &v->factors.inputs[i];
+    const int rank = is_result ? v->node->shape.rank : v->node->inputs[i]->shape.rank;
+    for (int d = 0; d < rank; d++) {
+        const int factor = dims->factor[d], unit = (int)dims->unit[d];
+        strata_dim_split split = placement->dims[d];
+        if (factor < 0 || !split.n_axes) continue;
+        const int n = strata_dim_split_n_pieces(p->mesh, &split);
+        int64_t *lengths = strata_partition_new_lengths(p, n);
+        bool whole = lengths != NULL, known = false;
+        if (!lengths) return strata_partition_no_memory(err);
+        for (int k = 0; k < n && whole; k++) {
+            whole = split.lengths[k] % unit == 0 && (split.lengths[k] > 0 || !(v->factors.filled >> factor & 1));
+            lengths[k] = split.lengths[k] / unit;
+        }
+        split.lengths = lengths;
+        for (int k = 0; k < v->n_candidates && whole; k++)
+            known |= v->candidates[k].factor == factor && strata_dim_split_equal(p->mesh, &v->candidates[k].split, &split);
+        if (!whole || known || v->n_candidates == STRATA_MOST_CANDIDATES) continue;
+        v->candidates[v->n_candidates].factor = factor;
+        v->candidates[v->n_candidates++].split = split;
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_partition_add_candidates(partitioner *p, division *v, int i, strata_error *err) {
+    return add_candidates_of(p, v, i, &v->operands[i]->placement, err);
+}
+
+unsigned strata_partition_split_axes(const division *v, int i) {
+    unsigned axes = 0;
+    for (int d = 0; d < v->node->inputs[i]->shape.rank; d++) axes |= strata_partition_axes(&v->operands[i]->placement.dims[d]);
+    return axes;
+}
+
+/* Whether a partial value is to be added up where it is read first, since several nodes read it. An input is not: it was made
+ * partial so that its readers are. */
+static bool is_shared(const partitioner *p, const strata_tensor *value) {
+    return p->uses[value->id] > 1 && !(value->op->flags & STRATA_OP_LEAF);
+}
+
+bool strata_partition_is_joint(const division *v, int i) {
+    return v->factors.linearity == STRATA_LINEAR_JOINTLY && (i > 63 || v->factors.linear_operands >> i & 1);
+}
+
+/* The result of an op that is linear in several operands together: partial ones stay so; complete ones are counted once unless
+ * they are divided along the same axis. */
+static void defer_jointly(const partitioner *p, division *v) {
+    const strata_tensor *node = v->node;
+    unsigned any = 0;
+    for (int i = 0; i < node->n_inputs; i++) any |= strata_partition_is_joint(v, i) ? v->operands[i]->placement.partial : 0;
+    for (int i = 0; i < node->n_inputs; i++) {
+        if (!strata_partition_is_joint(v, i)) any &= ~v->operands[i]->placement.partial;
+        any &= ~strata_partition_split_axes(v, i);
+        if (v->operands[i]->placement.partial && is_shared(p, node->inputs[i])) any = 0;
+    }
+    v->deferred = any;
+    for (int i = 0; i < node->n_inputs; i++) v->stays_partial[i] = any && strata_partition_is_joint(v, i);
+}
+
+/* Decides over which axes partial operands stay partial. A value that several nodes read is added up once instead. */
+static void defer(const partitioner *p, division *v) {
+    const strata_tensor *node = v->node;
+    const int n = node->n_inputs;
+    if (v->factors.linearity == STRATA_LINEAR_JOINTLY) defer_jointly(p, v);
+    if (v->factors.linearity == STRATA_LINEAR_JOINTLY || v->factors.linearity == STRATA_LINEAR_NOT) return;
+    const int last = v->factors.linearity == STRATA_LINEAR_FIRST ? 1 : n;
+    for (int i = 0; i < last && !v->deferred; i++) {
+        unsigned axes = v->operands[i]->placement.partial;
+        if (is_shared(p, node->inputs[i])) axes = 0;
+        for (int k = 0; k < n; k++)
+            if (k != i) axes &= ~(v->operands[k]->placement.partial | strata_partition_split_axes(v, k));
+        v->deferred = axes;
+        v->stays_partial[i] = axes != 0;
+    }
+}
+
+/* A node is computed at the coordinates at which its operands are. Along an axis that divides an operand, or along which
+ * devices have values of their own, every device computes. */
+static void find_where(const partitioner *p, division *v) {
+    unsigned taken = v->own;
+    for (int i = 0; i < v->node->n_inputs; i++) taken |= strata_partition_split_axes(v, i);
+    for (int i = 0; i < v->node->n_inputs; i++) {
+        const strata_placement *placement = &v->operands[i]->placement;
+        const unsigned more = placement->at & ~taken & ~v->where.at;
+        for (int a = 0; a < p->mesh->n_axes; a++)
+            if (more >> a & 1) v->where = strata_placement_at(v->where, a, placement->coordinates[a]);
+    }
+    v->deferred &= ~v->where.at;
+    for (int i = 0; i < v->node->n_inputs && !v->deferred; i++) v->stays_partial[i] = false;
+}
+
+strata_status strata_partition_divide(partitioner *p, division *v, strata_error *err) {
+    v->best.cost = -1;
+    for (int i = 0; i < v->node->n_inputs; i++) v->own |= v->operands[i]->placement.own;
+    strata_factors_of(v->node, p->opts->own_statistics, &v->factors);
+    if (v->node->op->flags & STRATA_OP_UPDATE) return strata_partition_follow(p, v, err);
+    defer(p, v);
+    find_where(p, v);
+    for (int i = 0; i < v->node->n_inputs; i++) STRATA_TRY(strata_partition_add_candidates(p, v, i, err));
+    if (p->wanted[v->node->id]) STRATA_TRY(add_candidates_of(p, v, v->node->n_inputs, p->wanted[v->node->id], err));
+    return strata_partition_choose(p, v, 0, err);
+}

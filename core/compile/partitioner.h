@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Internals of the partitioner (partition.h). Each value of the whole graph has one or more *forms*: a placement, and the
+ * tensor of each device. The first form of a node is the one in which it is computed; the others are what readers needed. */
+#ifndef STRATA_CORE_PARTITIONER_H
+#define STRATA_CORE_PARTITIONER_H
+
+#include "core/compile/partition.h"
+#include "core/op/communication.h"
+
+typedef struct strata_form {
+    strata_placement placement;
+    /* [n_devices] NULL: the device is at another coordinate than the value, or has nothing to compute for it: its part is
+     * empty, or zeros of a partial value, which it does not contribute to sums. */
+    strata_tensor **tensors;
+    struct strata_form *next;
+} strata_form;
+
+typedef struct strata_partitioner {
+    const strata_partition_options *opts;
+    const strata_mesh *mesh;
+    strata_partition *result;
+    /* The devices whose graphs are made: n from `first` on. */
+    int first, n_devices;
+    /* All devices of the mesh. */
+    int n_all;
+    /* Memory of forms and lengths. */
+    strata_graph *memory;
+    /* [n_nodes of the whole graph] */
+    strata_form **forms;
+    bool *live;
+    int *uses;
+    /* [n_nodes of the whole graph] How all readers of a node want it divided (a placement without partial and own); NULL: they
+     * want nothing, or not the same. `asked`: whether a reader was asked already. */
+    strata_placement **wanted;
+    bool *asked;
+    int exchanges_capacity;
+    /* The node whose operands are moved. */
+    const strata_tensor *reader;
+} strata_partitioner;
+
+static inline strata_status strata_partition_no_memory(strata_error *err) {
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "partition: no host memory");
+}
+
+static inline int64_t strata_partition_bytes(const strata_tensor *tensor) {
+    return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
+}
+
+/* The shape of device d's part of a node that has this placement. */
+static inline strata_shape strata_partition_shape(const strata_partitioner *p, const strata_tensor *node,
+                                                  const strata_placement *placement, int d, int64_t *out_begin) {
+    return strata_placement_part(p->mesh, placement, node->shape, p->first + d, out_begin);
+}
+
+static inline bool strata_partition_has(const strata_partitioner *p, const strata_placement *placement, int d) {
+    return strata_placement_has(p->mesh, placement, p->first + d);
+}
+
+static inline strata_graph *strata_partition_graph(const strata_partitioner *p, int d) {
+    return p->result->parts[d].graph;
+}
+
+/* The axes that divide a dimension. */
+static inline unsigned strata_partition_axes(const strata_dim_split *split) {
+    unsigned axes = 0;
+    for (int a = 0; a < split->n_axes; a++) axes |= 1u << split->axes[a];
+    return axes;
+}
+
+/* ---- moves.c: forms, and the exchanges that make another form of a value ---- */
+
+/* A form without tensors; NULL: there is no memory. */
+strata_form *strata_partition_new_form(strata_partitioner *p, const strata_placement *placement);
+/* The lengths of a split: of `n` pieces. */
+int64_t *strata_partition_new_lengths(strata_partitioner *p, int n);
+/* The part of a device that has one. A part that was not computed is made of zeros. */
+strata_tensor *strata_partition_tensor(strata_partitioner *p, const strata_tensor *value, strata_form *f, int d);
+/* The devices that have the same coordinates as device d on all axes that are not in `axes`. */
+strata_channel strata_partition_channel(const strata_partitioner *p, unsigned axes, int d);
+/* received: how the first device has what it receives. */
+STRATA_MUST_USE strata_status strata_partition_note(strata_partitioner *p, const strata_tensor *value, const char *op,
+                                                    unsigned axes, const strata_placement *received, strata_error *err);
+/* Adds up a value that is partial, or each device's own, over these axes, for the devices that have a value placed at `to`. */
+void strata_partition_sum(strata_partitioner *p, const strata_tensor *value, strata_form *f, unsigned axes,
+                          const strata_placement *to, strata_all_reduce_attrs attrs);
+/* The placement of a sum over these axes: where `to` has the value at one coordinate of an axis, the sum is there. */
+strata_placement strata_partition_place_sum(const strata_placement *from, unsigned axes, const strata_placement *to);
+/* Adds up a value that is partial over the last axis of `split` and takes the device's piece of dimension 0. */
+STRATA_MUST_USE strata_status strata_partition_sum_pieces(strata_partitioner *p, const strata_tensor *value, strata_form *f,
+                                                          const strata_dim_split *split, bool gradients, strata_error *err);
+/* Whether a reduce_scatter makes dimension 0 as `to` wants it. */
+STRATA_MUST_USE strata_status strata_partition_wants_pieces(strata_partitioner *p, const strata_placement *from,
+                                                            const strata_placement *to, int rank, bool *out_yes,
+                                                            strata_error *err);
+/* Zeros of the shape of x. They still depend on x, so that the device takes part in the exchanges that it needs. */
+strata_tensor *strata_partition_nothing(strata_tensor *x);
+/* The axes along which a value that is placed at one coordinate by `a` is not there by `b`. */
+unsigned strata_partition_axes_at(const strata_partitioner *p, const strata_placement *a, const strata_placement *b);
+/* Changes the placement of a form to `to`. */
+STRATA_MUST_USE strata_status strata_partition_move(strata_partitioner *p, const strata_tensor *value, strata_form *f,
+                                                    const strata_placement *to, strata_error *err);
+/* The form of a value with this placement, which is made if there is none yet. */
+STRATA_MUST_USE strata_status strata_partition_form(strata_partitioner *p, const strata_tensor *value,
+                                                    const strata_placement *placement, strata_form **out_form,
+                                                    strata_error *err);
+
+/* ---- divisions.c: how a node is divided ---- */
+
+typedef struct strata_node_choice {
+    /* [STRATA_MOST_FACTORS] Over which axes a factor is divided, in units of the factor. */
+    strata_dim_split factors[STRATA_MOST_FACTORS];
+    unsigned used;
+    int n_axes;
+    double cost;
+} strata_node_choice;
+
+enum { STRATA_MOST_CANDIDATES = 256 };
+
+typedef struct strata_node_division {
+    const strata_tensor *node;
+    strata_factors factors;
+    /* [n_inputs] */
+    strata_form **operands;
+    /* The axes over which the operands stay partial, and so does the result; those over which an operand is each device's
+     * own. */
+    unsigned deferred, own;
+    /* The coordinates at which the node is computed: only `at` and `coordinates` are used. */
+    strata_placement where;
+    /* [n_inputs] Whether the operand stays partial over `deferred`. */
+    bool *stays_partial;
+    /* The update changes parts of a variable of which every device has a copy. */
+    bool in_parts;
+    /* Ways in which an operand divides a factor. */
+    struct {
+        int factor;
+        strata_dim_split split;
+    } candidates[STRATA_MOST_CANDIDATES];
+    int n_candidates;
+    strata_node_choice now, best;
+} strata_node_division;
+
+/* The placement of operand i (n_inputs: of the result) under a choice. */
+STRATA_MUST_USE strata_status strata_partition_placement(strata_partitioner *p, const strata_node_division *v,
+                                                         const strata_node_choice *c, int i, strata_placement *out_placement,
+                                                         strata_error *err);
+/* Tries all candidates from number k on, each taken or not. */
+STRATA_MUST_USE strata_status strata_partition_choose(strata_partitioner *p, strata_node_division *v, int k, strata_error *err);
+/* Adds the ways in which operand i divides factors. */
+STRATA_MUST_USE strata_status strata_partition_add_candidates(strata_partitioner *p, strata_node_division *v, int i,
+                                                              strata_error *err);
+/* The axes that divide a dimension of operand i. */
+unsigned strata_partition_split_axes(const strata_node_division *v, int i);
+/* Whether the result is linear in operand i together with others. */
+bool strata_partition_is_joint(const strata_node_division *v, int i);
+/* Chooses how the node is divided: v->best. */
+STRATA_MUST_USE strata_status strata_partition_divide(strata_partitioner *p, strata_node_division *v, strata_error *err);
+
+/* ---- updates.c: updates of variables ---- */
+
+/* For an update: the variables that it writes keep their placements, and all other operands follow them. The first variable
+ * (which may take the place of others) may be one of which the devices have copies: each then updates the part that the others'
+ * placements say. */
+STRATA_MUST_USE strata_status strata_partition_follow(strata_partitioner *p, strata_node_division *v, strata_error *err);
+/* The parts of a variable of which the devices have copies, from the variables that hold them. */
+STRATA_MUST_USE strata_status strata_partition_read_parts(strata_partitioner *p, const strata_tensor *read,
+                                                          const strata_placement *placement, strata_form **out_form,
+                                                          strata_error *err);
+/* Gathers the updated parts of a variable, and assigns them to the devices' copies. Readers of the update get the copies. */
+STRATA_MUST_USE strata_status strata_partition_copy_back(strata_partitioner *p, const strata_tensor *node, strata_form *parts,
+                                                         strata_error *err);
+/* Makes all copies of an updated variable equal. */
+STRATA_MUST_USE strata_status strata_partition_spread(strata_partitioner *p, const strata_tensor *update, strata_error *err);
+/* How an update is divided: as the first of its variables that is. NULL: none is. */
+const strata_placement *strata_partition_place_update(const strata_partitioner *p, const strata_tensor *node);
+
+/* ---- wanted.c: how readers want values ---- */
+
+/* The split of the n elements from `begin` on of a dimension that is divided by `split`: each device keeps what it has of
+ * them. */
+STRATA_MUST_USE strata_status strata_partition_split_range(strata_partitioner *p, const strata_dim_split *split, int64_t begin,
+                                                           int64_t n, strata_dim_split *out_split, strata_error *err);
+/* The axis along which the operands of a concat follow each other; -1: another op. */
+int strata_partition_concat_axis(const strata_tensor *node);
+/* Goes back from outputs and updates, and finds out how values are wanted. */
+STRATA_MUST_USE strata_status strata_partition_ask(strata_partitioner *p, const strata_graph *graph, strata_error *err);
+
+/* ---- partition.c ---- */
+
+/* Adds an update to what device d computes. */
+STRATA_MUST_USE strata_status strata_partition_add_update(strata_partitioner *p, int d, strata_tensor *update,
+                                                          strata_error *err);
+
+#endif
