@@ -107,7 +107,8 @@ static strata_status find_system(const strata_strategy *strategy, const char *ad
 static strata_status check_named(const strata_strategy *strategy, const char *address, strata_device *core, strata_error *err) {
     for (int i = 0; i < strategy->n_devices; i++) {
         strata_device *device = strategy->devices[i];
-        if (!strata_device_get_topology(device))
+        const bool is_half = device->info.device_class == STRATA_DEVICE_CPU; /* of a CPU */
+        if (is_half || !strata_device_get_topology(device))
             return strata_fail(err, STRATA_INVALID,
                                "strategy tpu: %s is no core of a TPU or of an accelerator like it; mirrored takes any devices",
                                device->info.id);
@@ -163,14 +164,21 @@ strata_status strata_tpu_arrange(strata_strategy *strategy, const strata_strateg
 strata_status strata_strategy_find_cores(strata_strategy *strategy, strata_error *err) {
     strata_cores *cores = &strategy->cores;
     const bool alike = !strategy->update.at && strategy->n_devices == strategy->n_replicas && strategy->n_devices > 1;
-    /* other cross-device ops add in another order than the cores */
-    if (!alike || strategy->cross_device != &strata_cross_device_host) return STRATA_OK;
+    /* Other cross-device ops add in another order than the cores. With auto_split each core's own time is measured, and cores
+     * that wait for each other have the same. */
+    if (!alike || strategy->cross_device != &strata_cross_device_host || strategy->auto_split) return STRATA_OK;
     uint32_t sum_dtypes = UINT32_MAX;
-    for (int i = 0; i < strategy->n_devices; i++) {
-        strata_device *device = strategy->devices[i];
-        const strata_device_collectives *own = strata_device_get_collectives(device);
-        if (!own || !same_system(device, strategy->devices[0]) || (i && by_number(&strategy->devices[i - 1], &device) >= 0))
+    for (int i = 0; i < strategy->n_devices; i++)
+        if (!same_system(strategy->devices[i], strategy->devices[0]) ||
+            (i && by_number(&strategy->devices[i - 1], &strategy->devices[i]) >= 0))
             return STRATA_OK;
+    const strata_device_api *api = strategy->devices[0]->api;
+    bool same_api = true; /* another kind of device may wrap some of them */
+    for (int i = 0; i < strategy->n_devices; i++) same_api = same_api && strategy->devices[i]->api == api;
+    if (api->connect && same_api) STRATA_TRY(api->connect(strategy->devices, strategy->n_devices, err));
+    for (int i = 0; i < strategy->n_devices; i++) {
+        const strata_device_collectives *own = strata_device_get_collectives(strategy->devices[i]);
+        if (!own) return STRATA_OK;
         sum_dtypes &= own->sum_dtypes;
     }
     cores->numbers = calloc((size_t)strategy->n_devices, sizeof *cores->numbers);

@@ -153,6 +153,7 @@ static const strata_device_collectives *fallback_collectives(strata_device *base
     device->collectives = *own;
     /* it is called with this device, not with the inner one */
     if (own->reached) device->collectives.reached = fallback_reached;
+    device->collectives.take_seconds = NULL;
     return &device->collectives;
 }
 

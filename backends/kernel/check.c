@@ -18,6 +18,7 @@
 
 #include "backends/host/host.h"
 #include "core/base/locale.h"
+#include "core/compile/collectives.h"
 #include "core/op/pack.h"
 
 enum { TEXT_BYTES = 400, MOST_SPARES = 8, LEAST_SPARE_BYTES = 1 << 18 };
@@ -320,10 +321,12 @@ static bool is_launched(const strata_kernel_list *list, const strata_tensor *nod
     return false;
 }
 
-/* Whether the node can be compared: it has a reference and launches, its operands can be read, and it is not too large. */
+/* Whether the node can be compared: it has a reference and launches, its operands can be read, and it is not too large. The
+ * cores of a collective do not run at the same time in a check. */
 static bool is_comparable(const check *c, const strata_tensor *node) {
     double bytes = (double)strata_check_bytes(node), work = strata_check_work(node);
     if (!node->op->reference || !is_launched(c->step->list, node) || place_of(c, node)->arena < 0) return false;
+    if (strata_is_collective(node)) return false;
     for (int i = 0; i < node->n_inputs; i++) {
         if (place_of(c, node->inputs[i])->arena < 0 && strata_check_bytes(node->inputs[i])) return false;
         bytes += (double)strata_check_bytes(node->inputs[i]);

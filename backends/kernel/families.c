@@ -19,6 +19,9 @@ extern const strata_family strata_family_cpu_gather_mean;
 extern const strata_family strata_family_cpu_gather_grad;
 extern const strata_family strata_family_cpu_adam_product;
 extern const strata_family strata_family_cpu_adam_gather;
+extern const strata_family strata_family_cpu_all_reduce;
+extern const strata_family strata_family_cpu_reduce_scatter;
+extern const strata_family strata_family_cpu_all_gather;
 extern const strata_family strata_family_gpu_units_matmul;
 extern const strata_family strata_family_gpu_matmul;
 extern const strata_family strata_family_gpu_units_conv2d;
@@ -50,6 +53,9 @@ const strata_family *const strata_families[] = {
     &strata_family_cpu_gather_grad,
     &strata_family_cpu_adam_product,
     &strata_family_cpu_adam_gather,
+    &strata_family_cpu_all_reduce,
+    &strata_family_cpu_reduce_scatter,
+    &strata_family_cpu_all_gather,
     &strata_family_gpu_units_matmul,
     &strata_family_gpu_matmul,
     &strata_family_gpu_units_conv2d,

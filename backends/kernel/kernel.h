@@ -61,6 +61,10 @@ typedef struct strata_kernel_limits {
     uint32_t unit_lanes;
     /* A kernel without source, for which the backend calls a library (CLBlast); NULL: none. */
     const strata_shader *library;
+    /* The device is core number `core` of several that compute at the same time and share memory. `meeting`: the address of the
+     * memory in which they meet for collectives (shaders/cpu/cores.h); 0: they do not meet. */
+    uint64_t meeting;
+    uint32_t core;
     /* The kernels that compute wrongly on this device; NULL: kernels are not checked. */
     strata_checks *checks;
 } strata_kernel_limits;

@@ -2,6 +2,7 @@
  *
  * An opened OpenCL device: one context, one in-order queue, tickets and waiting. Its memory is in memory.c, its programs in
  * program.c. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -36,9 +37,14 @@ static strata_status status_of(cl_int code) {
     }
 }
 
+static void lose(opencl_device *device, strata_status status) {
+    device->lost = status;
+    strata_opencl_lose_core(device);
+}
+
 strata_status strata_opencl_fail(opencl_device *device, cl_int code, const char *what, strata_error *err) {
     strata_status status = status_of(code);
-    if (status == STRATA_DEVICE_LOST) device->lost = status;
+    if (status == STRATA_DEVICE_LOST) lose(device, status);
     return strata_fail(err, status, "%s: %s failed: %s (%d)%s", device->base.info.id, what, strata_opencl_error_name(code),
                        (int)code, status == STRATA_DEVICE_LOST ? "; the driver gave up, start again" : "");
 }
@@ -89,7 +95,7 @@ static cl_int wait_event(opencl_device *device, cl_event *event, uint64_t ticket
 }
 
 static strata_status fail_stalled(opencl_device *device, double seconds, strata_error *err) {
-    device->lost = STRATA_TIMEOUT;
+    lose(device, STRATA_TIMEOUT);
     strata_fail(&device->base.given_up, STRATA_TIMEOUT,
                 "%s: a run has not ended for %g s (stall_seconds): the device hangs, or a step takes longer. Allow more time: "
                 "--stall-seconds, strata_device_options.stall_seconds",
@@ -118,8 +124,11 @@ static strata_status wait_ticket(strata_device *base, uint64_t ticket, strata_er
     *event = NULL;
     device->done_ticket = ticket;
     if (device->timed) strata_opencl_time_collect(device, ticket);
-    if (code == CL_COMPLETE) return STRATA_OK;
-    device->lost = STRATA_DEVICE_LOST;
+    if (code == CL_COMPLETE && !strata_opencl_lost_core(device)) return STRATA_OK;
+    lose(device, STRATA_DEVICE_LOST);
+    if (code == CL_COMPLETE)
+        return strata_fail(err, STRATA_DEVICE_LOST,
+                           "%s: a core of its system was lost, whose values its run needs; start again", base->info.id);
     return strata_fail(err, STRATA_DEVICE_LOST, "%s: a run failed on the device: %s (%d); start again", base->info.id,
                        strata_opencl_error_name(code), (int)code);
 }
@@ -154,6 +163,7 @@ static void close_device(strata_device *base) {
         if (device->is_sub_device) wait_for_workers(device);
         device->cl.ReleaseCommandQueue(device->queue);
     }
+    strata_opencl_disconnect(device);
     strata_opencl_clblast_close(device);
     for (int i = 0; i < device->n_built; i++) device->cl.ReleaseProgram(device->built[i].program);
     free(device->built);
@@ -176,7 +186,10 @@ static strata_status check(strata_device *base, const strata_piece *piece, strat
                            const strata_check_request *request, strata_error *err) {
     opencl_device *device = (opencl_device *)base;
     const strata_step_run step = {base, piece, program, strata_opencl_list_of(program), strata_opencl_run_nodes};
-    return strata_checks_run(&device->limits, device->tuner, &step, request, err);
+    strata_opencl_run_alone(device, true);
+    const strata_status status = strata_checks_run(&device->limits, device->tuner, &step, request, err);
+    strata_opencl_run_alone(device, false);
+    return status;
 }
 
 static const strata_device_api api = {
@@ -196,6 +209,10 @@ static const strata_device_api api = {
     .wait = wait_ticket,
     .check = check,
     .set_trace = strata_opencl_set_trace,
+    .topology = strata_opencl_topology,
+    .collectives = strata_opencl_collectives,
+    .connect = strata_opencl_connect,
+    .abandon = strata_opencl_abandon,
 };
 
 static void fill_limits(opencl_device *device, const strata_device_options *opts) {
@@ -257,13 +274,18 @@ static bool contains(const char *text, const char *part) {
     return strstr(text, part) != NULL;
 }
 
-/* PoCL's drivers without threads compute a kernel in the call that submits it. The names of their devices begin with
- * the driver's name. */
+/* The names of PoCL's devices begin with the name of the driver. The drivers without threads compute a kernel in the call that
+ * submits it. The drivers with threads have one for each core, and give halves of a CPU those of their cores. */
+static bool begins(const char *name, const char *driver) {
+    return !strncmp(name, driver, strlen(driver));
+}
+
 static bool runs_without_threads(const char *name) {
-    static const char *const drivers[] = {"basic-", "cpu-minimal-"};
-    for (size_t i = 0; i < sizeof drivers / sizeof *drivers; i++)
-        if (!strncmp(name, drivers[i], strlen(drivers[i]))) return true;
-    return false;
+    return begins(name, "basic-") || begins(name, "cpu-minimal-");
+}
+
+static bool has_threads(const char *name) {
+    return begins(name, "pthread-") || (begins(name, "cpu-") && !begins(name, "cpu-minimal-") && !begins(name, "cpu-tbb-"));
 }
 
 strata_status strata_opencl_open(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
@@ -280,6 +302,9 @@ strata_status strata_opencl_open(const strata_device_info *info, const strata_de
     device->base.info = found.info;
     device->id = found.device;
     device->is_sub_device = found.is_sub_device;
+    device->whole = found.whole;
+    device->topology = (strata_topology){.n_cores = 2, .core = found.half};
+    snprintf(device->topology.system, sizeof device->topology.system, "%.*s", (int)strcspn(info->id, "."), info->id);
 
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)found.platform, 0};
     device->context = device->cl.CreateContext(properties, 1, &device->id, NULL, NULL, &code);
@@ -304,6 +329,7 @@ strata_status strata_opencl_open(const strata_device_info *info, const strata_de
     device->makes_sequences = cpu && (pocl || intel) && device->host_memory == OPENCL_HOST_SHARED;
     device->limits.cheap_groups = device->makes_sequences;
     device->base.runs_at_once = pocl && runs_without_threads(found.info.name);
+    device->may_meet = device->is_sub_device && device->makes_sequences && pocl && has_threads(found.info.name);
     device->waits_spin = nvidia;
     device->is_oclgrind = contains(found.info.driver, "Oclgrind");
     device->driver_caches = nvidia || pocl;

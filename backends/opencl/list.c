@@ -212,8 +212,10 @@ static strata_status take_half(const opencl_functions *cl, int half, opencl_foun
                            strata_opencl_error_name(code));
     for (cl_uint i = 0; i < n; i++)
         if ((int)i != half) cl->ReleaseDevice(parts[i]);
+    found->whole = found->device;
     found->device = parts[half];
     found->is_sub_device = true;
+    found->half = half;
     return STRATA_OK;
 }
 

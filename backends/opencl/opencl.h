@@ -9,6 +9,7 @@
  *     kernels.c         loads the programs of kernels from the disk cache, or compiles them
  *     source.c          combines the sources of several kernels
  *     sequence.c        makes one kernel of a whole piece, on CPUs
+ *     cores.c           connects the halves of a CPU, so that their programs have collectives
  *     times.c           measures when each kernel ran, for a trace
  *     sequence_times.c  the same for the launches within a sequence
  *     clblast.c         CLBlast's matrix product, if it is installed and options.fast allows it */
@@ -41,7 +42,10 @@ const char *strata_opencl_error_name(cl_int code);
 typedef struct opencl_found {
     cl_platform_id platform;
     cl_device_id device;
+    /* A half of the device `whole`, and which one. */
     bool is_sub_device;
+    cl_device_id whole;
+    int half;
     strata_device_info info;
 } opencl_found;
 strata_status strata_opencl_find(const opencl_functions *cl, const char *id, opencl_found *out_found, strata_error *err);
@@ -79,12 +83,20 @@ typedef struct opencl_text {
     cl_program program;
 } opencl_text;
 
+typedef struct opencl_meeting opencl_meeting; /* cores.c */
+
 typedef struct opencl_device {
     /* The first member, so that a pointer to the base is also a pointer to the device. */
     strata_device base;
     opencl_functions cl;
     cl_device_id id;
     bool is_sub_device;
+    /* Of a half: the device that was divided, the half as a core of it, and whether both halves run at the same time. */
+    cl_device_id whole;
+    strata_topology topology;
+    bool may_meet;
+    /* NULL: the device is not connected with others. */
+    opencl_meeting *meeting;
     cl_context context;
     /* `queue` is the in-order queue in use. Normally it has no profiling. While there is a trace, `queue` has
      * profiling, and plain_queue is the queue without. */
@@ -140,6 +152,20 @@ int strata_opencl_runs_before(const opencl_device *device, uint64_t ticket);
 
 strata_status strata_opencl_open(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
                                  strata_error *err);
+
+/* ---- cores.c ---- */
+/* Implements strata_device_api.topology, collectives, connect and abandon. */
+const strata_topology *strata_opencl_topology(strata_device *device);
+const strata_device_collectives *strata_opencl_collectives(strata_device *device);
+strata_status strata_opencl_connect(strata_device *const *devices, int n, strata_error *err);
+void strata_opencl_abandon(strata_device *device, const strata_error *why);
+/* When the device is closed. */
+void strata_opencl_disconnect(opencl_device *device);
+/* Whether a core was lost with which the device is connected, and that this device is. Programs do not wait for cores then. */
+bool strata_opencl_lost_core(const opencl_device *device);
+void strata_opencl_lose_core(const opencl_device *device);
+/* alone: from now on, collectives use only the device's own values, because other cores do not run. Waits for all runs. */
+void strata_opencl_run_alone(opencl_device *device, bool alone);
 
 /* ---- memory.c ---- */
 /* Bytes of a page of the host's memory. */

@@ -446,6 +446,7 @@ static strata_status run(strata_program *program, int slot, int runs, const bool
     strata_opencl_time_end(device, timed, device->last_ticket + 1);
     if (code != CL_SUCCESS || status) {
         if (event) cl->ReleaseEvent(event);
+        strata_opencl_lose_core(device); /* other cores must not wait for this run */
         return status ? status : strata_opencl_fail(device, code, "a run", err);
     }
     device->base.counters.launches += (uint64_t)program->list.n_launches * (uint64_t)runs;

@@ -409,13 +409,14 @@ static strata_status make_history(fit *f, strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d epochs", f->opts.epochs);
 }
 
-/* Whether one CPU gets short steps several at a time (adapt_call in fit_steps.c): the memory for the inputs must be small. */
+/* Whether a CPU, or cores of one that add up by themselves, gets short steps several at a time (adapt_call in fit_steps.c): the
+ * memory for the inputs must be small. */
 static bool may_adapt_call(const fit *f) {
     const strata_strategy *strategy = f->model->strategy;
     size_t bytes = 0;
     for (int i = 0; i < f->model->n_inputs; i++) bytes += strata_input_bytes(&f->model->inputs[i]);
-    return f->opts.steps_per_execution != 1 && bytes <= SMALL_INPUTS / (size_t)f->opts.batch && strategy->n_devices == 1 &&
-           !strata_strategy_has_workers(strategy);
+    return f->opts.steps_per_execution != 1 && bytes <= SMALL_INPUTS / (size_t)f->opts.batch &&
+           (strategy->n_devices == 1 || strategy->cores.n > 1) && !strata_strategy_has_workers(strategy);
 }
 
 /* Chooses how many steps devices get in one call, and allocates a queue of twice as many runs, so that the host prepares steps

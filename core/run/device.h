@@ -32,6 +32,9 @@ typedef struct strata_device_collectives {
     /* (optional) How many collectives the core has begun since it was opened. It is used to find the core that hangs, which has
      * begun the fewest. May be called after a wait failed. */
     uint64_t (*reached)(strata_device *device);
+    /* (optional) The seconds that the core has spent in collectives since the last call, without waiting for the operands of
+     * others. */
+    double (*take_seconds)(strata_device *device);
 } strata_device_collectives;
 
 /* Asynchronous copies, each of which returns a ticket of the device. Programs and copies that are submitted later run after
@@ -132,6 +135,10 @@ typedef struct strata_device_api {
     strata_status (*run_many)(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err);
     /* (optional) The position of the device in a system of cores; NULL: it is not in one. Valid as long as the device. */
     const strata_topology *(*topology)(strata_device *device);
+    /* (optional) Lets the n devices exchange values inside of programs, if they can and do not yet: `collectives` of each is
+     * not NULL then. They are cores of one system, in the order of their numbers, whose programs are always submitted together.
+     * Called before programs are compiled. */
+    strata_status (*connect)(strata_device *const *devices, int n, strata_error *err);
     /* (optional) The collectives that the device supports inside of programs; NULL: none. Valid as long as the device. */
     const strata_device_collectives *(*collectives)(strata_device *device);
     /* (optional) The device's asynchronous copies; NULL: none. Valid as long as the device. */

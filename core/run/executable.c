@@ -530,7 +530,7 @@ strata_status strata_executable_submit(strata_executable *exe, int slot_index, s
         return strata_fail(err, STRATA_INVALID, "executable: slot %d was not acquired", slot_index);
     if (exe->plan.n_communications)
         return strata_fail(err, STRATA_INVALID, "executable: it is one replica's part; its strategy submits it");
-    return strata_executable_submit_segment(exe, slot_index, 0, err);
+    return strata_executable_submit_segment(exe, slot_index, 1, 0, err);
 }
 
 strata_status strata_executable_recheck(strata_executable *exe, int slot, double seconds, uint32_t random, strata_error *err) {
@@ -558,37 +558,27 @@ int strata_executable_n_segments(const strata_executable *exe) {
     return exe->plan.n_segments;
 }
 
-strata_status strata_executable_submit_segment(strata_executable *exe, int slot_index, int segment, strata_error *err) {
-    strata_slot *s = &exe->slots[slot_index];
+strata_status strata_executable_submit_segment(strata_executable *exe, int first, int n, int segment, strata_error *err) {
+    const strata_device_api *api = exe->device->api;
+    strata_program *program = exe->programs[segment];
+    uint64_t ticket = 0;
     STRATA_TRY(strata_device_enter_run(exe->device, err));
-    const strata_status status = exe->device->api->run(exe->programs[segment], slot_index, &s->ticket, err);
+    const strata_status status =
+        n > 1 ? api->run_many(program, first, n, &ticket, err) : api->run(program, first, &ticket, err);
     strata_device_leave_run(exe->device);
     if (status) return status;
-    exe->tickets[slot_index * exe->plan.n_segments + segment] = s->ticket;
-    if (!s->running) s->run = exe->n_runs++, s->shows = exe->prints.n > 0;
-    s->running = true;
+    for (int i = 0; i < n; i++) {
+        const int slot = (first + i) % exe->n_slots;
+        strata_slot *s = &exe->slots[slot];
+        if (!s->running) *s = (strata_slot){.run = exe->n_runs++, .running = true, .shows = exe->prints.n > 0};
+        s->ticket = exe->tickets[slot * exe->plan.n_segments + segment] = ticket;
+    }
     return STRATA_OK;
 }
 
 int strata_executable_most_runs(const strata_executable *exe) {
     const int most = exe->plan.n_segments == 1 ? strata_device_most_runs(exe->device) : 1;
     return most < exe->n_slots ? most : exe->n_slots;
-}
-
-strata_status strata_executable_submit_many(strata_executable *exe, int first, int n, strata_error *err) {
-    const strata_device_api *api = exe->device->api;
-    uint64_t ticket = 0;
-    STRATA_TRY(strata_device_enter_run(exe->device, err));
-    const strata_status status =
-        n > 1 ? api->run_many(exe->programs[0], first, n, &ticket, err) : api->run(exe->programs[0], first, &ticket, err);
-    strata_device_leave_run(exe->device);
-    if (status) return status;
-    for (int i = 0; i < n; i++) {
-        const int s = (first + i) % exe->n_slots;
-        exe->slots[s] = (strata_slot){.ticket = ticket, .run = exe->n_runs++, .running = true, .shows = exe->prints.n > 0};
-        exe->tickets[s] = ticket;
-    }
-    return STRATA_OK;
 }
 
 strata_status strata_executable_wait_segment(strata_executable *exe, int slot_index, int segment, strata_error *err) {

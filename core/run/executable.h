@@ -111,12 +111,11 @@ STRATA_MUST_USE strata_status strata_executable_create_replica(strata_device *de
                                                                strata_executable **out_executable, strata_error *err);
 strata_device *strata_executable_device(const strata_executable *executable); /* borrowed */
 int strata_executable_n_segments(const strata_executable *executable);
-STRATA_MUST_USE strata_status strata_executable_submit_segment(strata_executable *executable, int slot, int segment,
+/* Submits a segment for n acquired slots, first, first + 1, ... (modulo the slots), in one call of the device. n is 1, or at
+ * most strata_executable_most_runs, which is more than 1 only where there is one segment. */
+STRATA_MUST_USE strata_status strata_executable_submit_segment(strata_executable *executable, int first, int n, int segment,
                                                                strata_error *err);
-/* Submits runs of n acquired slots, first, first + 1, ... (modulo the slots), in one call of the device, where there is one
- * segment and n is at most strata_executable_most_runs. */
 int strata_executable_most_runs(const strata_executable *executable);
-STRATA_MUST_USE strata_status strata_executable_submit_many(strata_executable *executable, int first, int n, strata_error *err);
 STRATA_MUST_USE strata_status strata_executable_wait_segment(strata_executable *executable, int slot, int segment,
                                                              strata_error *err);
 

@@ -81,8 +81,10 @@ struct strata_group {
     member *members; /* [n_replicas] */
     exchange *exchanges;
     int n_replicas, n_exchanges;
-    /* The replicas' programs contain collectives. */
+    /* The replicas' programs contain collectives. They read and write so many bytes in a step, and have taken so long. */
     bool exchanges_inside;
+    uint64_t inside_read, inside_written;
+    double inside_seconds;
     const strata_cross_device_ops *ops;
     const strata_workers *workers; /* NULL: there are no other workers */
     strata_lanes *order;
@@ -347,11 +349,22 @@ static strata_status check_order(const strata_group *group, strata_error *err) {
     return STRATA_OK;
 }
 
+/* Counts bytes as exchange.c does: each member of a sum gives a whole value and gets a whole one. */
+static void count_collective(strata_group *group, int index) {
+    for (int r = 0; r < group->n_replicas; r++) {
+        const strata_tensor *node = collective_of(group, r, index).node;
+        if (!node) continue;
+        group->inside_read += (uint64_t)strata_shape_elements(node->inputs[0]->shape) * strata_dtype_bytes(node->dtype);
+        group->inside_written += (uint64_t)strata_shape_elements(node->shape) * strata_dtype_bytes(node->dtype);
+    }
+}
+
 static strata_status check_collectives(strata_group *group, strata_error *err) {
     bool any = true;
     for (int i = 0; any; i++) {
         STRATA_TRY(check_collective(group, i, &any, err));
         group->exchanges_inside |= any;
+        count_collective(group, i);
     }
     return group->exchanges_inside ? check_order(group, err) : STRATA_OK;
 }
@@ -483,7 +496,10 @@ int strata_group_n_slots(const strata_group *group) {
 }
 
 strata_group_counters strata_group_get_counters(const strata_group *group) {
-    strata_group_counters sum = {.steps = group->steps};
+    strata_group_counters sum = {.steps = group->steps,
+                                 .bytes_read = group->steps * group->inside_read,
+                                 .bytes_written = group->steps * group->inside_written,
+                                 .fold_seconds = group->inside_seconds};
     for (int k = 0; k < strata_lanes_n(group->order); k++) {
         const strata_group_counters *own = &group->lanes[k].counters;
         sum.bytes_read += own->bytes_read;
@@ -600,20 +616,22 @@ strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_er
     return STRATA_OK;
 }
 
-/* Submits the replica's segments with numbers below `end`. */
-static strata_status advance(strata_group *group, const lane *l, int replica, int slot, int end, strata_error *err) {
+/* Submits the replica's next segment for the steps in n slots from `first` on, the first of which is the current step. */
+static strata_status submit(strata_group *group, const lane *l, int replica, int first, int n, strata_error *err) {
     member *m = &group->members[replica];
-    for (; m->next < end; m->next++) {
-        const double began = group->trace ? strata_trace_now() : 0;
-        submission *s = &m->submissions[slot * m->n_segments + m->next];
+    const int n_slots = strata_executable_n_slots(m->executable);
+    const double began = group->trace ? strata_trace_now() : 0;
+    for (int i = 0; i < n; i++) {
+        submission *s = &m->submissions[(first + i) % n_slots * m->n_segments + m->next];
         s->runs = true;
         s->at = began;
-        s->step = group->step;
-        if (group->trace) strata_executable_device(m->executable)->trace_step = group->step;
-        strata_status status = strata_executable_submit_segment(m->executable, slot, m->next, err);
-        if (group->trace) strata_trace_add_named(group->trace, l->track, "submit", group->step, began, strata_trace_now());
-        if (status) return fail(group, replica, status, err);
+        s->step = group->step + i;
     }
+    if (group->trace) strata_executable_device(m->executable)->trace_step = group->step;
+    const strata_status status = strata_executable_submit_segment(m->executable, first, n, m->next, err);
+    if (group->trace) strata_trace_add_named(group->trace, l->track, "submit", group->step, began, strata_trace_now());
+    if (status) return fail(group, replica, status, err);
+    m->next++;
     return STRATA_OK;
 }
 
@@ -713,17 +731,36 @@ static strata_status check_devices(strata_group *group, int slot, int64_t step, 
     return STRATA_OK;
 }
 
-strata_status strata_group_start(strata_group *group, int slot, int64_t step, strata_error *err) {
+/* Submits what replicas can run after exchange `index`, in which they took part; -1: at the beginning of a step, all replicas.
+ * Programs that wait for each other must be in the same order on all cores, so no other thread may submit programs to them
+ * meanwhile: every group of these cores takes the lock of the first one. */
+static strata_status advance(strata_group *group, const lane *l, int index, int slot, int n, strata_error *err) {
+    strata_device *first = strata_executable_device(group->members[0].executable);
+    strata_status status = STRATA_OK;
+    if (group->exchanges_inside) STRATA_TRY(strata_device_enter(first, err));
+    for (int r = 0; r < group->n_replicas; r++) {
+        member *m = &group->members[r];
+        if (index >= 0 && !takes_part(group, index, r)) continue;
+        const int end = end_before(group, r, m->next_exchange[index + 1]);
+        while (m->next < end && !status) status = submit(group, l, r, slot, n, err);
+    }
+    if (group->exchanges_inside) strata_device_leave(first);
+    return status;
+}
+
+/* Begins n steps, the first of which has the number `step` and is in slot `first`. */
+static strata_status begin(strata_group *group, int first, int n, int64_t step, strata_error *err) {
     STRATA_TRY(check_alive(group, err));
-    STRATA_TRY(check_devices(group, slot, step, 1, err));
+    STRATA_TRY(check_devices(group, first, step, n, err));
     group->step = step;
     for (int k = 0; k < strata_lanes_n(group->order); k++) group->lanes[k].folded = 0;
+    for (int r = 0; r < group->n_replicas; r++) group->members[r].next = 0;
     group->started = strata_trace_now();
-    for (int r = 0; r < group->n_replicas; r++) {
-        group->members[r].next = 0;
-        STRATA_TRY(advance(group, &group->lanes[0], r, slot, end_before(group, r, group->members[r].next_exchange[0]), err));
-    }
-    return STRATA_OK;
+    return advance(group, &group->lanes[0], -1, first, n, err);
+}
+
+strata_status strata_group_start(strata_group *group, int slot, int64_t step, strata_error *err) {
+    return begin(group, slot, 1, step, err);
 }
 
 int strata_group_most_steps(const strata_group *group) {
@@ -736,24 +773,7 @@ int strata_group_most_steps(const strata_group *group) {
 }
 
 strata_status strata_group_run_steps(strata_group *group, int first, int n, int64_t step, strata_error *err) {
-    STRATA_TRY(check_alive(group, err));
-    STRATA_TRY(check_devices(group, first, step, n, err));
-    group->step = step;
-    group->started = strata_trace_now();
-    for (int r = 0; r < group->n_replicas; r++) {
-        member *m = &group->members[r];
-        const int n_slots = strata_executable_n_slots(m->executable);
-        for (int i = 0; i < n; i++) {
-            submission *s = &m->submissions[(first + i) % n_slots]; /* the executable has one segment */
-            s->runs = true;
-            s->at = group->started;
-            s->step = step + i;
-        }
-        if (group->trace) strata_executable_device(m->executable)->trace_step = step;
-        const strata_status status = strata_executable_submit_many(m->executable, first, n, err);
-        if (status) return fail(group, r, status, err);
-        m->next = m->n_segments;
-    }
+    STRATA_TRY(begin(group, first, n, step, err));
     group->steps += (uint64_t)n;
     return STRATA_OK;
 }
@@ -858,12 +878,7 @@ static strata_status perform(void *user, int number, int index, strata_error *er
     lane *l = &group->lanes[number];
     const int slot = group->slot;
     STRATA_TRY(carry_out(group, l, index, slot, group->contributes, err));
-    for (int r = 0; r < group->n_replicas; r++) {
-        if (!takes_part(group, index, r)) continue;
-        const int next = group->members[r].next_exchange[index + 1];
-        STRATA_TRY(advance(group, l, r, slot, end_before(group, r, next), err));
-    }
-    return STRATA_OK;
+    return advance(group, l, index, slot, 1, err);
 }
 
 strata_status strata_group_finish(strata_group *group, int slot, const bool *contributes, strata_error *err) {
@@ -886,5 +901,11 @@ strata_status strata_group_wait(strata_group *group, int slot, strata_error *err
         strata_status status = strata_executable_wait(m->executable, slot, err);
         if (status) return fail(group, r, status, err);
     }
+    strata_device *first = strata_executable_device(group->members[0].executable);
+    const strata_device_collectives *c = group->exchanges_inside ? strata_device_get_collectives(first) : NULL;
+    if (!c || !c->take_seconds) return STRATA_OK;
+    STRATA_TRY(strata_device_enter(first, err));
+    group->inside_seconds += c->take_seconds(first);
+    strata_device_leave(first);
     return STRATA_OK;
 }

@@ -18,7 +18,8 @@ static void add_plain(strata_text *text, const char *string) {
 const strata_trace_label *strata_trace_node(strata_trace *trace, const strata_tensor *node, const char *kernel, int parts) {
     strata_text details = {0};
     char name[256];
-    snprintf(name, sizeof name, "%s %s", node->op->name, strata_shape_text(node->shape).text);
+    snprintf(name, sizeof name, "%s%s %s", node->op->flags & STRATA_OP_COMMUNICATION ? "exchange " : "", node->op->name,
+             strata_shape_text(node->shape).text);
     strata_text_add(&details, "\"op\":\"%s\",\"name\":\"", node->op->name);
     add_plain(&details, strata_tensor_name(node));
     strata_text_add(&details, "\",\"dtype\":\"%s\",\"shape\":\"%s\",\"inputs\":\"", strata_dtype_name(node->dtype),

@@ -323,7 +323,7 @@ static uint64_t submitted_in_calls(strata_device *device, const int *counts, int
             strata_executable_feed(exe, slots[i], "a", values.data, sizeof(float[50 * 70]));
             strata_array_finish(&values);
         }
-        cr_assert_eq(strata_executable_submit_many(exe, slots[0], n, &err), STRATA_OK, "%s", err.message);
+        cr_assert_eq(strata_executable_submit_segment(exe, slots[0], n, 0, &err), STRATA_OK, "%s", err.message);
         for (int i = 0; i < n; i++) {
             cr_assert_eq(strata_executable_wait(exe, slots[i], &err), STRATA_OK, "%s", err.message);
             means[run + i] = *(const float *)strata_executable_output(exe, slots[i], 0);

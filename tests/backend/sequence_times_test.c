@@ -125,7 +125,7 @@ static outcome run(opencl_device *device, int together) {
         }
         device->base.trace_step = r;
         const double began = strata_trace_now();
-        OK(strata_executable_submit_many(exe, slots[0], n, &err));
+        OK(strata_executable_submit_segment(exe, slots[0], n, 0, &err));
         for (int i = 0; i < n; i++) OK(strata_executable_wait(exe, slots[i], &err));
         for (int i = 0; i < n; i++) out.began[r + i] = began, out.ended[r + i] = strata_trace_now();
         for (int i = 0; i < N_OUTPUTS; i++)

@@ -351,6 +351,38 @@ Test(training, halves_of_a_cpu_train_together) {
     expect_mixed((const char *[]){"opencl:0.0", "opencl:0.1"}, 2);
 }
 
+/* In the reversed order, and with other cross-device ops, the host performs the exchanges. */
+Test(training, halves_of_a_cpu_add_up_by_themselves_with_the_bits_of_the_host) {
+    const char *devices[] = {"opencl:0.0", "opencl:0.1"}, *reversed[] = {"opencl:0.1", "opencl:0.0"};
+    if (!there_is("opencl:0.1")) cr_skip_test("opencl:0.1 is not there");
+    const strata_shard_optimizer sharded[] = {STRATA_SHARD_OPTIMIZER_NO, STRATA_SHARD_OPTIMIZER_YES};
+    for (size_t i = 0; i < sizeof sharded / sizeof *sharded; i++) {
+        const plan p = {.optimizer = strata_adam_optimizer(0.003), .dropout = true, .n = 53, .batch = 16, .epochs = 3};
+        const strata_strategy_options opts = {.shard_optimizer = sharded[i]};
+        strata_strategy *inside = named("mirrored", devices, 2, &opts), *outside = named("mirrored", reversed, 2, &opts);
+        cr_expect_eq(inside->cores.n, strstr(strata_strategy_choice(inside), "add up by themselves") ? 2 : 0);
+        cr_expect_eq(outside->cores.n, 0);
+        const outcome one = run(&p, inside), other = run(&p, outside);
+        cr_expect_str_eq(one.sha, other.sha);
+        cr_expect(one.equal && other.equal);
+    }
+}
+
+/* The programs of two connected pairs could wait for each other, since they share the driver's threads. */
+Test(training, halves_of_a_cpu_are_connected_once_at_a_time) {
+    const char *devices[] = {"opencl:0.0", "opencl:0.1"};
+    if (!there_is("opencl:0.1")) cr_skip_test("opencl:0.1 is not there");
+    const plan p = {.optimizer = strata_adam_optimizer(0.003), .n = 32, .batch = 16, .epochs = 2};
+    strata_strategy *first = named("mirrored", devices, 2, NULL), *second = named("mirrored", devices, 2, NULL);
+    if (first->cores.n < 2) cr_skip_test("this driver's halves do not add up by themselves");
+    cr_expect_eq(second->cores.n, 0);
+    const outcome outside = run(&p, second), inside = run(&p, first);
+    cr_expect_str_eq(inside.sha, outside.sha);
+    strata_strategy *third = named("mirrored", devices, 2, NULL);
+    cr_expect_eq(third->cores.n, 2, "the first pair was closed");
+    strata_strategy_destroy(third);
+}
+
 /* ---- packing of gradients ---- */
 
 Test(training, the_size_of_packs_changes_no_bit) {
