@@ -39,7 +39,8 @@ struct strata_executable {
     int n_slots, next_slot;
     uint64_t n_runs;
     /* How long the first check of all nodes took; 0: the device has no check. How long all comparisons took that preceded the
-     * first run: also those of the device's referee, and of programs that were not used since one of their kernels was wrong. */
+     * first run: also those of the device's referee, and of programs that were not used because one of their kernels was
+     * wrong. */
     double check_seconds, compared_seconds;
     /* It is on the referee of another executable's device (referee.c): the variables' buffers are its own. */
     bool is_referee;

@@ -132,12 +132,12 @@ def goes_up(source, target):
     return above != below and (above is None or below is None or LEVEL_OF[below] >= LEVEL_OF[above])
 
 
-def symbols(folders):
+def symbols(source, folders):
     """(symbol -> file that defines it, file -> symbols that it needs)"""
     defined, needed = {}, {}
     for folder, path in sorted((folder, path) for folder in folders for path in folder.rglob("*.o")):
         name = str(path.relative_to(folder))[: -len(".o")]
-        if name.startswith("generated/"):  # kernels as data
+        if name.startswith("generated/") or not (source / name).exists():  # kernels as data; a source that was deleted
             continue
         needed[name] = set()
         for line in subprocess.run(["nm", str(path)], check=True, capture_output=True, text=True).stdout.splitlines():
@@ -165,7 +165,7 @@ def reaches_inside(source, build, defined, promised):
                 name = path.relative_to(source)
                 found.append(f"{name} includes {target}: a program includes the public headers, strata/*.h, alone")
     programs = sorted(build.glob("CMakeFiles/sample_*.dir"))
-    for name, wanted in sorted(symbols(programs)[1].items()):
+    for name, wanted in sorted(symbols(source, programs)[1].items()):
         if not (name.startswith("samples/") and (source / name).exists()):
             continue
         for symbol in sorted(wanted & defined.keys() - promised):
@@ -177,7 +177,7 @@ def reaches_inside(source, build, defined, promised):
 NEVER_USED = {"strata_model_add_residual"}
 
 
-def is_never_used(build, defined, promised):
+def is_never_used(source, build, defined, promised):
     """The symbols of the library that no other object of the build uses, and no public header declares: nothing needs them, or
     their file alone does, and they should be static. A build without tests is not checked, since some are for tests."""
     others = sorted(folder for folder in build.glob("CMakeFiles/*.dir") if any(folder.rglob("*.o")))
@@ -185,7 +185,7 @@ def is_never_used(build, defined, promised):
         return []
     used = NEVER_USED | promised
     for folder in others:
-        for wanted in symbols([folder])[1].values():
+        for wanted in symbols(source, [folder])[1].values():
             used |= wanted
     return [f"{name} defines {symbol}, which nothing else uses; delete it or make it static"
             for symbol, name in sorted(defined.items()) if symbol not in used and not name.startswith(("data/", "shaders/"))]
@@ -195,12 +195,13 @@ def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     source, build = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    defined, needed = symbols([build / "CMakeFiles" / f"{name}.dir" for name in ("strata_objects", "strata_cluster_objects")])
+    objects = [build / "CMakeFiles" / f"{name}.dir" for name in ("strata_objects", "strata_cluster_objects")]
+    defined, needed = symbols(source, objects)
     needed = {name: wanted for name, wanted in needed.items() if (source / name).exists()}
     if len(needed) < 100:
         sys.exit(f"there are object files of only {len(needed)} sources in {' '.join(sys.argv[2:])}")
     promised = declared(sorted((source / "include/strata").glob("*.h")))
-    wrong = reaches_inside(source, build, defined, promised) + is_never_used(build, defined, promised)
+    wrong = reaches_inside(source, build, defined, promised) + is_never_used(source, build, defined, promised)
     for path in sorted((source / "include/strata").glob("*.h")):
         name = f"strata/{path.name}"
         if name not in LEVEL_OF:
