@@ -319,7 +319,8 @@ Test(plugin, devices_with_bad_tables_cannot_be_opened) {
     expect_no_device("fail:device_open:1", STRATA_OUT_OF_MEMORY, "faulty:0: injected");
 }
 
-/* Each number of device_info at the ends of its range and beyond them. */
+/* Each number of device_info at the ends of its range and beyond them. Numbers are written without a decimal point, since the
+ * suites run in a locale that writes a comma. */
 Test(plugin, numbers_of_device_info_are_in_their_ranges) {
     static const struct {
         const char *field, *accepted[4], *refused[4];
@@ -330,7 +331,7 @@ Test(plugin, numbers_of_device_info_are_in_their_ranges) {
         {"dtypes", {"1", "127"}, {"0", "128", "129", "4294967295"}},
         {"unified_memory", {"0", "1"}, {"-1", "2", "3"}},
         {"wants_arenas", {"0"}, {"-1", "2"}},
-        {"stall_seconds", {"0", "0.001", "1000000000"}, {"-1", "0.0009", "1000000001", "nan"}},
+        {"stall_seconds", {"0", "1e-3", "1000000000"}, {"-1", "9e-4", "1000000001", "nan"}},
         {"product_dtype", {"0", "1", "2"}, {"-1", "3"}},
     };
     strata_error err = {0};
