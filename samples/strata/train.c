@@ -497,7 +497,7 @@ static int check_model(const char *option, const char *path) {
     return check_saved_name(option, path, &err) ? usage_error("%s", err.message) : check_save(option, path);
 }
 
-/* Reads --every: the steps between averages, if the strategy has some, and the same as --checkpoint-every with other strategies. */
+/* Reads --every: the steps between averages, if the strategy has some, else the same as --checkpoint-every. */
 static int read_every(train_options *o) {
     const bool averages = o->strategy.name && strata_strategy_averages(o->strategy.name);
     if (!o->every) return EXIT_OK;
