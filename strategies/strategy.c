@@ -25,17 +25,35 @@ const char *const strata_strategy_names[] = {
 #undef STRATA_STRATEGY
     NULL};
 
-static strata_status find_kind(const char *name, const strata_strategy_kind **out_kind, strata_error *err) {
+static const strata_strategy_kind *kind_of(const char *name) {
     for (int i = 0; i < N_KINDS; i++)
-        if (!strcmp(kinds[i]->name, name)) {
-            *out_kind = kinds[i];
-            return STRATA_OK;
-        }
+        if (!strcmp(strata_strategy_names[i], name)) return kinds[i];
+    return NULL;
+}
+
+/* Whether a communicator connects the devices of several processes. */
+static bool spans_processes(const strata_strategy_kind *kind) {
+    return kind->mesh == STRATA_MESH_OF_JOB || kind->mesh == STRATA_MESH_OF_SYSTEM;
+}
+
+bool strata_strategy_spans_processes(const char *name) {
+    const strata_strategy_kind *kind = kind_of(name);
+    return kind && spans_processes(kind);
+}
+
+bool strata_strategy_averages(const char *name) {
+    const strata_strategy_kind *kind = kind_of(name);
+    return kind && kind->average;
+}
+
+static strata_status find_kind(const char *name, const strata_strategy_kind **out_kind, strata_error *err) {
+    *out_kind = kind_of(name);
+    if (*out_kind) return STRATA_OK;
     const char *near = strata_nearest_name(name, strata_strategy_names, N_KINDS);
     if (near) return strata_fail(err, STRATA_INVALID, "there is no strategy \"%s\"; did you mean \"%s\"?", name, near);
     char names[256] = "";
     for (int i = 0; i < N_KINDS; i++)
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", kinds[i]->name);
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", strata_strategy_names[i]);
     return strata_fail(err, STRATA_INVALID, "there is no strategy \"%s\"; there are: %s", name, names);
 }
 
@@ -254,11 +272,6 @@ static strata_status check_average(const strata_strategy_kind *kind, const strat
         kind->name, option);
 }
 
-/* Whether a communicator connects the devices of several processes. */
-static bool spans_processes(const strata_strategy_kind *kind) {
-    return kind->mesh == STRATA_MESH_OF_JOB || kind->mesh == STRATA_MESH_OF_SYSTEM;
-}
-
 static strata_status check_options(const strata_strategy_kind *kind, const strata_strategy_options *opts, int n,
                                    strata_error *err) {
     const bool tasks = kind->mesh == STRATA_MESH_OF_TASK, several = spans_processes(kind);
@@ -279,8 +292,11 @@ static strata_status check_options(const strata_strategy_kind *kind, const strat
         return strata_fail(err, STRATA_INVALID, "strategy %s has no parameter servers; parameter_server has", kind->name);
     if (tasks) return strata_parameter_server_check(opts, err);
     if (!several && opts->communicator)
-        return strata_fail(err, STRATA_INVALID,
-                           "strategy %s has one worker; a communicator is multi_worker_mirrored's or tpu's", kind->name);
+        return strata_fail(
+            err, STRATA_INVALID,
+            "strategy %s trains on the devices of one process; strategies whose mesh is of a job or a system, such as "
+            "multi_worker_mirrored, take a communicator",
+            kind->name);
     if (kind->mesh != STRATA_MESH_OF_SYSTEM && opts->tpu_address)
         return strata_fail(err, STRATA_INVALID, "strategy %s has no TPU address; tpu has", kind->name);
     if (several && (opts->communicator || !kind->average) && (opts->split || opts->auto_split))

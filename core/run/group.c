@@ -239,11 +239,22 @@ static int count_members(const strata_workers *all, strata_channel channel, exch
     return n;
 }
 
+/* A gather or a scatter has a part for each device that takes part. */
+static strata_status check_parts(const strata_group *group, int index, int n_devices, strata_error *err) {
+    const strata_tensor *node = node_of(group, index);
+    if (!is_parts(node) || ((const strata_parts_attrs *)node->attrs)->n == n_devices) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "communication %d, %s: it has %lld parts and %d devices take part", index,
+                       strata_tensor_name(node), (long long)((const strata_parts_attrs *)node->attrs)->n, n_devices);
+}
+
 static strata_status find_workers(strata_group *group, int index, int *ranks, strata_error *err) {
     const strata_workers *all = group->workers;
     const strata_tensor *node = node_of(group, index);
     exchange *e = &group->exchanges[index];
-    if (!strata_exchange_spans_workers(node, all) || is_message(node)) return STRATA_OK;
+    const int64_t n_members = channel_of(node).n_members;
+    if (is_message(node)) return STRATA_OK;
+    if (!strata_exchange_spans_workers(node, all))
+        return check_parts(group, index, n_members ? (int)n_members : group->n_replicas, err);
     int *firsts = e->workers.first_replicas = calloc((size_t)all->n + 1, sizeof *firsts);
     if (!firsts) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d workers", all->n);
     const int n = count_members(all, channel_of(node), e, ranks);
@@ -253,9 +264,7 @@ static strata_status find_workers(strata_group *group, int index, int *ranks, st
             "communication %d, %s: its channel has %lld devices, of which the workers have %d; their devices are "
             "numbered 0 to %d",
             index, strata_tensor_name(node), (long long)channel_of(node).n_members, firsts[n], all->n_replicas - 1);
-    if (is_parts(node) && ((const strata_parts_attrs *)node->attrs)->n != firsts[n])
-        return strata_fail(err, STRATA_INVALID, "communication %d, %s: it has %lld parts and %d devices take part", index,
-                           strata_tensor_name(node), (long long)((const strata_parts_attrs *)node->attrs)->n, firsts[n]);
+    STRATA_TRY(check_parts(group, index, firsts[n], err));
     /* Exchanges without a device in common may be performed at the same time, so each channel has its own communicator. */
     const strata_channel channel = channel_of(node);
     strata_workers workers = *all;
@@ -271,8 +280,7 @@ static strata_status find_workers(strata_group *group, int index, int *ranks, st
 }
 
 static strata_status find_all_workers(strata_group *group, strata_error *err) {
-    if (!group->workers) return STRATA_OK;
-    int *ranks = calloc((size_t)group->workers->n, sizeof *ranks);
+    int *ranks = calloc(group->workers ? (size_t)group->workers->n : 1, sizeof *ranks);
     strata_status status = ranks ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for workers");
     for (int e = 0; e < group->n_exchanges && !status; e++) status = find_workers(group, e, ranks, err);
     free(ranks);

@@ -256,6 +256,12 @@ STRATA_API void strata_strategy_destroy(strata_strategy *strategy);
 /* NULL-terminated. */
 extern STRATA_API const char *const strata_strategy_names[];
 
+/* Whether the strategy of this name trains on the devices of several processes, which strata_strategy_options.communicator
+ * connects; and whether replicas have parameters of their own, which are averaged after every `every` updates. false: there is
+ * no such strategy. */
+STRATA_API bool strata_strategy_spans_processes(const char *name);
+STRATA_API bool strata_strategy_averages(const char *name);
+
 /* The name of the strategy; for "auto" the name of the one that it chose. */
 STRATA_API const char *strata_strategy_name(const strata_strategy *strategy);
 /* One line that says which devices were chosen, and why. */

@@ -212,9 +212,7 @@ static int choose_strategy(const strategy_flags *flags, char out_name[STRATEGY_N
     const char *task = NULL, *name = flags->name;
     int code = read_task(flags, room, sizeof room, &task);
     snprintf(out_name, STRATEGY_NAME_BYTES, "%s", name ? name : "");
-    if (code || (name && (!strcmp(name, "parameter_server") || !strcmp(name, "multi_worker_mirrored") ||
-                          !strcmp(name, "local_sgd") || !strcmp(name, "tpu"))))
-        return code;
+    if (code || (name && (!strcmp(name, "parameter_server") || strata_strategy_spans_processes(name)))) return code;
     const strata_status status =
         strata_cluster_spec_resolve(&(strata_cluster_options){.cluster = flags->cluster, .task = task}, &spec, &err);
     if (status && (flags->cluster || task)) return report(FAILING_USAGE, status, &err);
@@ -292,19 +290,17 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
     if (!*name) snprintf(name, sizeof name, "%s", device->which ? "one_device" : devices ? "mirrored" : "default");
     opened->chief = true;
     server_setup servers = {0};
-    const bool tpu = !strcmp(name, "tpu"), has_servers = !strcmp(name, "parameter_server");
+    const bool has_servers = !strcmp(name, "parameter_server");
     if (!has_servers && names_servers(flags))
         return usage_error(
             "--cluster-role, --staleness, --sync, --backup, --ps-replicas, --old-gradients and --partitioner are for "
             "--strategy parameter_server");
-    const bool averages = !strcmp(name, "local_sgd");
-    const bool has_workers = tpu || averages || !strcmp(name, "multi_worker_mirrored");
     if (has_servers) {
         const int code = set_up_servers(flags, &servers, opened);
         if (code) return code;
         opts.parameter_server = &servers.options;
-    } else if (has_workers) {
-        const int code = find_and_join_workers(flags, tpu || averages, opened, &opts);
+    } else if (strata_strategy_spans_processes(name)) {
+        const int code = find_and_join_workers(flags, strcmp(name, "multi_worker_mirrored") != 0, opened, &opts);
         if (code) return code;
     } else if (names_workers(flags)) {
         return usage_error(

@@ -497,9 +497,9 @@ static int check_model(const char *option, const char *path) {
     return check_saved_name(option, path, &err) ? usage_error("%s", err.message) : check_save(option, path);
 }
 
-/* Reads --every: the steps between averages of local_sgd, and the same as --checkpoint-every with other strategies. */
+/* Reads --every: the steps between averages, if the strategy has some, else the same as --checkpoint-every. */
 static int read_every(train_options *o) {
-    const bool averages = o->strategy.name && !strcmp(o->strategy.name, "local_sgd");
+    const bool averages = o->strategy.name && strata_strategy_averages(o->strategy.name);
     if (!o->every) return EXIT_OK;
     if (!averages && o->checkpoint_every) return usage_error("give --every or --checkpoint-every, not both");
     if (!averages) return EXIT_OK;
@@ -508,9 +508,9 @@ static int read_every(train_options *o) {
     o->strategy.every = strtoll(o->every, &end, 10);
     if (end != o->every && !*end && !errno && o->strategy.every >= 1) return EXIT_OK;
     return usage_error(
-        "--every %s: with --strategy local_sgd it is a number of steps, for example 8; --checkpoint-every says how often a "
+        "--every %s: with --strategy %s it is a number of steps, for example 8; --checkpoint-every says how often a "
         "checkpoint is written",
-        o->every);
+        o->every, o->strategy.name);
 }
 
 /* Finds whether --checkpoint names a folder, and how often a checkpoint is written to it. */

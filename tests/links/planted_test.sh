@@ -27,8 +27,8 @@ python3 - "$work" >"$work/found" <<'END'
 import pathlib, sys
 import links
 source, build = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[1]) / "build"
-defined, _ = links.symbols([build / "CMakeFiles/strata_objects.dir"])
-print("\n".join(links.reaches_inside(source, build, defined, set()) + links.is_never_used(build, defined, set())))
+defined, _ = links.symbols(source, [build / "CMakeFiles/strata_objects.dir"])
+print("\n".join(links.reaches_inside(source, build, defined, set()) + links.is_never_used(source, build, defined, set())))
 print("goes up" if links.goes_up("strata/status.h", "strata/model.h") else "is not found")
 END
 for found in "includes core/graph/graph.h" "links strata_planted" "defines strata_unused" "goes up"; do

@@ -61,16 +61,15 @@ SHORTER = [
 # What is not run here: (README or "", pattern of a command, reason). It is left out with its output.
 LEFT_OUT = [
     ("", r"^(sh|bash) (samples/quickstart|tests/|\.ci/run)|^cmake -S \. -B build ", "a stage of .ci/run, or started by hand"),
-    ("", r"^python3 tests/", "a tool of the developers, with tests of its own"),
     ("", r"^git tag", "it makes a release"),
     ("", r"^sh samples/install-packages", "it installs packages of the system"),
     ("", r"^pip install", "tests/python/python_test.sh installs the module"),
     ("", r"data fetch", "it needs a network; tests/cli/fetch_test.sh serves the files"),
-    ("", r"--hosts a:2|--cluster a:2222|--cluster C ", "it needs other hosts; tests/cli/launch_hosts tests run it on loopback"),
+    ("", r"--hosts a:2|--cluster a:2222|--cluster C ", "it needs other hosts; tests/cli/launch_test.sh runs it on loopback"),
     ("core/data/format", r"arrow|STRATA_PARQUET", "it fetches a package; tests/cli/parquet_test.sh reads what pandas wrote"),
-    ("", r"^mpirun", "tests/cluster has the tests that need an MPI"),
+    ("", r"^mpirun", "it needs an MPI; tests/threads/mpi.c"),
     ("", r"--plugin FILE|--plugin pjrt:|imdb/lstm.json", "it needs a vendor's plugin or fetched data; tests/cli has tests"),
-    ("", r"STRATA_TEST_DEVICES=", "it runs a whole suite"),
+    ("", r"^STRATA_TEST_DEVICES=", "it runs a whole suite"),
 ]
 NO_COMPARISON = [r"^strata devices", r"^strata plot", r"^strata tune", r"^strata serve"]  # machines and short runs differ
 
@@ -234,7 +233,8 @@ def main():
         sys.exit(__doc__)
     source, build = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
     listed = subprocess.run(["git", "-C", source, "ls-files"], check=True, capture_output=True, text=True).stdout.splitlines()
-    readmes = sys.argv[3:] or [f for f in listed if f.endswith(".md") and f not in ("CHANGELOG.md", "tests/bench/RESULTS.md")]
+    # What the READMEs of tests/ show are the tests themselves.
+    readmes = sys.argv[3:] or [f for f in listed if f.endswith(".md") and f != "CHANGELOG.md" and not f.startswith("tests/")]
     failed = left_out = ran = 0
     with tempfile.TemporaryDirectory() as work:
         work = pathlib.Path(work)

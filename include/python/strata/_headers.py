@@ -54,6 +54,7 @@ def _split(text, separator=","):
 
 
 def _type(text):
+    text = text.replace("unsigned char", "uint8_t")
     return re.sub(r"\s*\*\s*", "*", re.sub(r"\b(?:const|struct)\b", " ", text)).strip() \
         if "char" not in text else re.sub(r"\s*\*\s*", "*", re.sub(r"\s+", " ", text)).strip()
 
@@ -88,7 +89,7 @@ def parse(text):
     text = re.sub(r"#ifdef __cplusplus.*?#endif", " ", text, flags=re.S)
     constants = {name: int(value) for name, value in re.findall(r"#define (STRATA_\w+)\s+(\d+)\b", text)}
     text = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", "", text, flags=re.M)
-    text = re.sub(r"static inline [^{;]*\{[^}]*\}", "", text)
+    text = re.sub(r"static inline [^{;]*\{(?:[^\n]*\}\n|.*?\n\})", "", text, flags=re.S)  # formatted: } closes it alone
     text = re.sub(r"\bSTRATA_(?:API|MUST_USE)\b|\bSTRATA_PRINTF\([^)]*\)", "", text)
     table = {"constants": constants, "structs": {}, "aliases": {}, "callbacks": {}, "functions": {}, "arrays": []}
     for declaration in _split(text, ";"):
@@ -109,7 +110,7 @@ def parse(text):
             table["structs"][struct[2]] = _fields(struct[1], constants)
         elif callback:
             table["callbacks"][callback[2]] = [_type(callback[1]), [_declarator(p, constants)[0] for p in _split(callback[3])]]
-        elif declaration.startswith("typedef struct"):
+        elif declaration.startswith("typedef struct") or re.fullmatch(r"struct \w+", declaration):
             table["structs"].setdefault(declaration.split()[-1], None)
         elif declaration.startswith("typedef"):
             old, name = re.fullmatch(r"typedef (.+?)\s*(\w+)", declaration, re.S).groups()
