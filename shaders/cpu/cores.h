@@ -10,23 +10,24 @@
  *
  * Each core comes to two meetings in a collective: one before the operands are read, and one after the results were written.
  * Then every core may use its own memory again. A core that runs alone, or whose peer was lost, only uses its own operand. */
-#define LINE_OF(core)      (meeting + (1u + 3u * (core)) * 16u)
-#define CORES              meeting[0]
-#define LOST               meeting[1]
-#define COME(core)         LINE_OF(core)[0]
-#define SLEEPERS(core)     LINE_OF(core)[1]
-#define ALONE(core)        LINE_OF(core)[16]
-#define MET(core)          LINE_OF(core)[17]
-#define SPENT(core)        LINE_OF(core)[18]
-#define BEGAN(core)        LINE_OF(core)[19]
-#define IS_TIMED(core)     (COME(core) / 2u % 17u == 0u)
-#define ADDRESS_OF(core)   ((__global volatile ulong *)(LINE_OF(core) + 32))
-#define MEETING            ((__global volatile uint *)(ulong)((ulong)meeting_high << 32 | meeting_low))
+#define LINE_OF(core)       (meeting + (1u + 3u * (core)) * 16u)
+#define CORES               meeting[0]
+#define LOST                meeting[1]
+#define COME(core)          LINE_OF(core)[0]
+#define SLEEPERS(core)      LINE_OF(core)[1]
+#define ALONE(core)         LINE_OF(core)[16]
+#define MET(core)           LINE_OF(core)[17]
+#define SPENT(core)         LINE_OF(core)[18]
+#define BEGAN(core)         LINE_OF(core)[19]
+#define IS_TIMED(core)      (COME(core) / 2u % 17u == 0u)
+#define ADDRESS_OF(core)    ((__global volatile ulong *)(LINE_OF(core) + 32))
+#define MEETING             ((__global volatile uint *)(ulong)((ulong)meeting_high << 32 | meeting_low))
 #define OPERAND_OF(T, core) ((__global const T *)(ulong)ADDRESS_OF(core)[0])
-#define RESULT_OF(T, core) ((__global T *)(ulong)ADDRESS_OF(core)[1])
+#define RESULT_OF(T, core)  ((__global T *)(ulong)ADDRESS_OF(core)[1])
 
 /* A directive for the driver's compiler. */
 #define DIRECTIVE #
+/* clang-format off */
 
 /* Calls futex of the system, which OpenCL C lacks: operation 128 waits while the word has this value, for at most 10 ms, and
  * operation 129 wakes all who wait. On other systems a core spins. */
@@ -40,6 +41,7 @@ DIRECTIVE if defined(__x86_64__) && defined(__linux__)
                      : "rcx", "r10", "r11", "memory");
 DIRECTIVE endif
 }
+/* clang-format on */
 
 /* Waits until the core has come to the meeting. It spins for about 100 us, since most waits are shorter, and sleeps then: if
  * other programs share the cores, it would otherwise use up the time of the core for which it waits. Returns 0 if a core was
@@ -56,6 +58,7 @@ static uint wait_for(__global volatile uint *meeting, uint core, uint number) {
     return 1u;
 }
 
+/* clang-format off */
 /* The processor's counter in units of 16, as in backends/opencl/sequence.c; 0: it has none. */
 static uint count_now(void) {
 DIRECTIVE if defined(__x86_64__)
@@ -64,6 +67,7 @@ DIRECTIVE else
     return 0u;
 DIRECTIVE endif
 }
+/* clang-format on */
 
 /* Waits until all cores have come to this meeting. Returns 0 if a core was lost. */
 static uint meet(__global volatile uint *meeting, uint own) {

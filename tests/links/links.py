@@ -134,18 +134,20 @@ def goes_up(source, target):
 
 def symbols(source, folders):
     """(symbol -> file that defines it, file -> symbols that it needs)"""
-    defined, needed = {}, {}
+    names = {}
     for folder, path in sorted((folder, path) for folder in folders for path in folder.rglob("*.o")):
         name = str(path.relative_to(folder))[: -len(".o")]
-        if name.startswith("generated/") or not (source / name).exists():  # kernels as data; a source that was deleted
-            continue
-        needed[name] = set()
-        for line in subprocess.run(["nm", str(path)], check=True, capture_output=True, text=True).stdout.splitlines():
-            words = line.split()
-            if words[-2] == "U":
-                needed[name].add(words[-1])
-            elif words[-2] in "TDBRVC":
-                defined[words[-1]] = name
+        if not name.startswith("generated/") and (source / name).exists():  # no kernels as data, no sources that were deleted
+            names[str(path)] = name
+    defined, needed = {}, {name: set() for name in names.values()}
+    listed = subprocess.run(["nm", "-A", *names], check=True, capture_output=True, text=True).stdout if names else ""
+    for line in listed.splitlines():
+        path, _, words = line.partition(":")
+        kind, symbol = words.split()[-2:]
+        if kind == "U":
+            needed[names[path]].add(symbol)
+        elif kind in "TDBRVC":
+            defined[symbol] = names[path]
     return defined, needed
 
 
