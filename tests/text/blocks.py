@@ -55,6 +55,8 @@ SHORTER = [
     (r"strata train (?!.*--epochs)", "strata train --epochs 2 "),
     (r"strata train ", "strata train --steps-per-epoch 4 "),
     (r"--trials \d+", "--trials 2 --epochs 2"),
+    (r"--workers 3", "--workers 2"),
+    (r"strata plugin-check", "strata plugin-check --quick"),
     (r"strata bench allreduce", "strata bench allreduce --seconds 0.2"),
     (r"cmake --build (\S+)", r"cmake --build \1 -j 2"),
 ]
