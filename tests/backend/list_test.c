@@ -254,7 +254,7 @@ Test(list, tiles_of_matrix_units_are_as_their_kernels_need_them) {
                 cr_assert_leq(n, STRATA_TILES_TRIED);
                 if (units[u].m == 16 && lanes == 32 && items >= 128) cr_expect_gt(n, 0, "units %zu, %u items", u, items);
                 for (int i = 0; i < n; i++) {
-                    strata_launch launch = {0};
+                    strata_launch launch = {.n_buffers = 3};
                     const int *t = found[i].values;
                     const uint32_t m = (uint32_t)(t[0] * t[2]) * units[u].m, columns = (uint32_t)(t[1] * t[3]) * units[u].n;
                     const uint32_t steps = 2 * units[u].k, own = (uint32_t)(t[0] * t[1]) * lanes;

@@ -123,6 +123,7 @@ Test(slow_compiler, compiling_can_be_interrupted) {
         cr_assert_eq(run_softmax(device), STRATA_INTERRUPTED);
         cr_expect_gt(n_asked, 0);
         cr_expect(strstr(err.message, "interrupted while the driver compiled kernel softmax"), "%s", err.message);
+        stops = false; /* opening the next device is not interrupted, however long it takes */
         strata_device_close(device);
     }
 }
