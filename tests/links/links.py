@@ -146,7 +146,7 @@ def symbols(source, folders):
         kind, symbol = words.split()[-2:]
         if kind == "U":
             needed[names[path]].add(symbol)
-        elif kind in "TDBRVC":
+        elif kind in "TDBRVC" and not symbol.startswith("__odr_asan."):
             defined[symbol] = names[path]
     return defined, needed
 
