@@ -356,12 +356,6 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     return STRATA_OK;
 }
 
-static strata_strategy *new_strategy(void) {
-    strata_strategy *strategy = calloc(1, sizeof *strategy);
-    if (strategy) *strategy = (strata_strategy){.name = NULL};
-    return strategy;
-}
-
 strata_status strata_strategy_create(const char *name, const strata_strategy_options *opts, strata_strategy **out_strategy,
                                      strata_error *err) {
     const strata_strategy_kind *kind = NULL;
@@ -388,7 +382,7 @@ static strata_status complete(strata_strategy *strategy, const strata_strategy_k
 
 strata_status strata_strategy_of_kind(const strata_strategy_kind *kind, const strata_strategy_options *opts,
                                       strata_strategy **out_strategy, strata_error *err) {
-    strata_strategy *strategy = new_strategy();
+    strata_strategy *strategy = calloc(1, sizeof(strata_strategy));
     if (!strategy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory");
     return complete(strategy, kind, opts, out_strategy, err);
 }
@@ -396,7 +390,7 @@ strata_status strata_strategy_of_kind(const strata_strategy_kind *kind, const st
 strata_status strata_strategy_of_devices(const strata_strategy_kind *kind, strata_device *const *devices, int n_devices,
                                          const strata_strategy_options *opts, strata_strategy **out_strategy,
                                          strata_error *err) {
-    strata_strategy *strategy = n_devices > 0 ? new_strategy() : NULL;
+    strata_strategy *strategy = n_devices > 0 ? calloc(1, sizeof(strata_strategy)) : NULL;
     /* one more for a parameter device */
     if (strategy) strategy->devices = calloc((size_t)n_devices + 1, sizeof(*strategy->devices));
     if (!strategy || !strategy->devices) {

@@ -35,6 +35,13 @@ static strata_tensor *gossip(const strata_step_replica *replica, strata_tensor *
     return strata_mul(strata_add(own, theirs), strata_scalar(graph, STRATA_DTYPE_F32, 0.5));
 }
 
+/* Claims that there are two more replicas than there are. */
+static strata_tensor *row_too_many(const strata_step_replica *replica, strata_tensor *own) {
+    strata_step_replica more = *replica;
+    more.n += 2;
+    return mean_of_rows(&more, own);
+}
+
 static const strata_strategy_kind gathering = {.name = "gathering",
                                                .most_devices = -1,
                                                .update = {.own = 1},
@@ -187,7 +194,7 @@ static void try(const char *what, trial t) {
     OK(strata_model_replicas_equal(model, &equal, &err));
     cr_expect(equal || t.kind == &gossiping, "%s: the end of a fit averages", what);
     for (const strata_model_program *p = model->programs; p; p = p->next) divided |= p->divided;
-    cr_expect(divided || strata_model_accumulates(model) > 1, "%s: the step is not divided", what);
+    cr_expect(divided, "%s: the step is not divided", what);
     get_all(model, got);
     if (!t.epochs) t.epochs = 1;
     simulate(&t, strategy, &data, want);
@@ -534,6 +541,37 @@ Test(local_sgd, options_that_need_exchanged_gradients_are_refused) {
     const strata_strategy_kind both = {.name = "both", .most_devices = -1, .update = {.at = 1}, .average = mean_of_rows};
     strata_strategy *strategy = NULL;
     cr_expect_eq(strata_strategy_of_kind(&both, NULL, &strategy, &err), STRATA_INTERNAL);
+}
+
+Test(local_sgd, a_gather_has_a_part_for_each_device) {
+    const strata_strategy_kind wrong = {.name = "wrong", .most_devices = -1, .update = {.own = 1}, .average = row_too_many};
+    const trial t = {.json = dense, .kind = &wrong, .replicas = 2};
+    test_classes data = test_classes_make(EXAMPLES, FEATURES);
+    strata_strategy *strategy = open(&t);
+    strata_model *model = compile(&t, strategy, NULL);
+    cr_expect_eq(strata_model_fit(model, data.dataset, NULL, NULL, &err), STRATA_INVALID);
+    cr_expect_not_null(strstr(err.message, "4 parts and 2 devices"), "%s", err.message);
+    strata_model_destroy(model);
+    strata_strategy_destroy(strategy);
+    test_classes_free(&data);
+}
+
+Test(local_sgd, a_strategy_says_what_it_is) {
+    static const struct {
+        const char *name;
+        bool spans, averages;
+    } rows[] = {{"local_sgd", true, true},
+                {"multi_worker_mirrored", true, false},
+                {"tpu", true, false},
+                {"mirrored", false, false},
+                {"central_storage", false, false},
+                {"default", false, false},
+                {"parameter_server", false, false},
+                {"local_sg", false, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        cr_expect_eq(strata_strategy_spans_processes(rows[i].name), rows[i].spans, "%s", rows[i].name);
+        cr_expect_eq(strata_strategy_averages(rows[i].name), rows[i].averages, "%s", rows[i].name);
+    }
 }
 
 Test(local_sgd, synchronized_batch_norm_is_refused) {
