@@ -497,9 +497,16 @@ static int check_model(const char *option, const char *path) {
     return check_saved_name(option, path, &err) ? usage_error("%s", err.message) : check_save(option, path);
 }
 
+static bool is_strategy(const char *name) {
+    for (int i = 0; strata_strategy_names[i]; i++)
+        if (!strcmp(strata_strategy_names[i], name)) return true;
+    return false;
+}
+
 /* Reads --every: the steps between averages, if the strategy has some, else the same as --checkpoint-every. */
 static int read_every(train_options *o) {
-    const bool averages = o->strategy.name && strata_strategy_averages(o->strategy.name);
+    const char *name = o->strategy.name;
+    const bool averages = name && (strata_strategy_averages(name) || !is_strategy(name)); /* opening it refuses the name */
     if (!o->every) return EXIT_OK;
     if (!averages && o->checkpoint_every) return usage_error("give --every or --checkpoint-every, not both");
     if (!averages) return EXIT_OK;

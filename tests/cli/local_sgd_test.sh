@@ -25,6 +25,7 @@ expect 0 "" $train --devices host,host --every 1
 check "another number of steps trains something else" test "$(weights)" != "$whole"
 json "r['comm_bytes_per_step'] > 6 * $sent" # 60 averages instead of 8
 expect 0 "averaged after every 3 steps" ${train%%--json*} --strategy local_sgd --devices host,host --every 3
+expect 2 "there is no strategy \"gathred\"" ${train%%--json*} --strategy gathred --every 3
 
 expect 0 "" $train --devices host,host --log-device-placement
 check "the average is the only exchange" test "$(grep -c '^exchange' "$work/err")" = 1
