@@ -647,7 +647,7 @@ class Signals(unittest.TestCase):
 
         def endless():
             while True:
-                yield X[0], Y[0]
+                yield from zip(X, Y)
 
         def slow():
             yield X[0], Y[0]
