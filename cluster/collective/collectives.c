@@ -237,7 +237,6 @@ static strata_status run_as_it_is(strata_communicator *comm, const strata_collec
     if (what->kind == STRATA_ALL_GATHER) op.in = what->in;
     if (what->kind == STRATA_REDUCE_SCATTER && !what->counts) op.count *= world; /* the count of all ranks together */
     if (!peer) atomic_store_explicit(&comm->member->collective, comm->sequence++, memory_order_relaxed);
-    if (comm->transport->run && comm->world > 1) return comm->transport->run(&op, what->kind, err);
     return rows[what->kind].run(&op, err);
 }
 

@@ -50,7 +50,7 @@ struct strata_memory {
     int rank, world;
     bool shares_cores;
     int spins;
-    size_t segment, arena_bytes;
+    size_t arena_bytes;
     bell *bells;           /* [world] */
     lane *lanes;           /* [from][to] */
     unsigned char *arenas; /* [world][arena_bytes] */
@@ -100,7 +100,6 @@ strata_status strata_memory_create(void *region, int rank, int world, int ranks_
                          .world = world,
                          .shares_cores = ranks_here > strata_cores(),
                          .spins = ranks_here > strata_cores() ? YIELDS : SPINS,
-                         .segment = strata_memory_segment_bytes(world),
                          .arena_bytes = arena_bytes(world),
                          .bells = region,
                          .lanes = (lane *)(void *)(at + bells_bytes(world)),
@@ -192,14 +191,11 @@ static void take_place(strata_memory *m, int rank, int from) {
 
 static strata_status take(strata_memory *m, strata_communicator *comm, const strata_call *call, strata_receive *receive,
                           block *b, strata_error *err) {
-    if (memcmp(&b->call, call, sizeof *call) != 0)
-        return strata_communicator_mismatch(comm, call, receive->peer, &b->call, err);
-    if (b->bytes != receive->bytes || b->bytes > m->segment)
-        return strata_communicator_fail(comm, call, STRATA_INTERNAL, err, "a message of %s has %u bytes; it should have %zu",
-                                        strata_peer_text(comm, receive->peer).text, b->bytes, receive->bytes);
+    const size_t bytes = b->bytes; /* read once, since another process could change it */
+    STRATA_TRY(strata_communicator_check(comm, call, receive->peer, &b->call, bytes, receive->bytes, err));
     const char *payload = (const char *)b + STRATA_LINE_BYTES;
     if (receive->data) {
-        if (b->bytes) memcpy(receive->data, payload, b->bytes);
+        if (bytes) memcpy(receive->data, payload, bytes);
         receive->view = receive->data;
     } else {
         receive->view = payload;
@@ -223,16 +219,6 @@ static strata_status receive_all(strata_memory *m, strata_communicator *comm, co
         ++*n_taken;
     }
     return STRATA_OK;
-}
-
-static strata_status stalled(strata_communicator *comm, const strata_call *call, const strata_receive *receives, int n_receives,
-                             strata_error *err) {
-    for (int i = 0; i < n_receives; i++)
-        if (!receives[i].view)
-            return strata_communicator_fail(comm, call, STRATA_TIMEOUT, err, "no progress for %g s: %s sends nothing",
-                                            comm->stall_seconds, strata_peer_text(comm, receives[i].peer).text);
-    return strata_communicator_fail(comm, call, STRATA_TIMEOUT, err, "no progress for %g s: nobody takes what this rank sends",
-                                    comm->stall_seconds);
 }
 
 /* Returns a peer that has left although this exchange waits for it; -1: there is none. Its messages are checked once more
@@ -286,7 +272,8 @@ strata_status strata_memory_exchange(strata_memory *m, strata_communicator *comm
                                             strata_peer_text(comm, gone).text);
         const double now = strata_clock_seconds();
         if (last_progress == 0) last_progress = now;
-        if (now - last_progress > comm->stall_seconds) return stalled(comm, call, receives, n_receives, err);
+        if (now - last_progress > comm->stall_seconds)
+            return strata_communicator_stalled(comm, call, receives, n_receives, err);
         sleep_on(own, seen, sent < n_sends ? 1 : (uint32_t)(n_receives - taken));
     }
     if (atomic_load_explicit(&own->wants_room, memory_order_relaxed)) atomic_store(&own->wants_room, 0);

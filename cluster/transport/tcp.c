@@ -185,13 +185,7 @@ static strata_status check_header(exchange *x, int peer, const strata_receive *r
     if (strata_frame_decode(in->header, SEGMENT, &frame, &why) || frame.type != STRATA_FRAME_DATA || frame.number != in->count)
         return strata_communicator_fail(x->comm, x->call, STRATA_PEER_LOST, err, "what came from %s was damaged: %s",
                                         strata_peer_text(x->comm, peer).text, why.status ? why.message : "a frame is missing");
-    if (memcmp(&frame.call, x->call, sizeof frame.call) != 0)
-        return strata_communicator_mismatch(x->comm, x->call, peer, &frame.call, err);
-    if (frame.bytes != receive->bytes)
-        return strata_communicator_fail(x->comm, x->call, STRATA_INTERNAL, err,
-                                        "a message of %s has %u bytes; it should have %zu",
-                                        strata_peer_text(x->comm, peer).text, frame.bytes, receive->bytes);
-    return STRATA_OK;
+    return strata_communicator_check(x->comm, x->call, peer, &frame.call, frame.bytes, receive->bytes, err);
 }
 
 static strata_status finish_receive(exchange *x, int peer, strata_receive *receive, const void *payload, strata_error *err) {
@@ -245,22 +239,16 @@ static void wait_ready(exchange *x) {
     poll(x->tcp->fds, (nfds_t)n, TICK_MS);
 }
 
-static strata_status stalled(const exchange *x, strata_error *err) {
-    for (int r = 0; r < x->comm->world; r++)
-        if (r != x->comm->rank && x->tcp->links[r].in.index < x->n_receives)
-            return strata_communicator_fail(x->comm, x->call, STRATA_TIMEOUT, err, "no progress for %g s: %s sends nothing",
-                                            x->comm->stall_seconds, strata_peer_text(x->comm, r).text);
-    return strata_communicator_fail(x->comm, x->call, STRATA_TIMEOUT, err,
-                                    "no progress for %g s: nobody takes what this rank sends", x->comm->stall_seconds);
-}
-
 static void begin(exchange *x) {
     for (int i = 0; i < x->n_sends; i++) {
         if (x->tcp->checks) x->tcp->send_crcs[i] = strata_crc32c(0, x->sends[i].data, x->sends[i].bytes);
         x->unsent += x->sends[i].peer == STRATA_ALL_PEERS ? x->comm->world - 1 : 1;
     }
     x->missing = x->n_receives;
-    for (int i = 0; i < x->n_receives; i++) x->missing_bytes += x->receives[i].bytes;
+    for (int i = 0; i < x->n_receives; i++) {
+        x->receives[i].view = NULL;
+        x->missing_bytes += x->receives[i].bytes;
+    }
     for (int r = 0; r < x->comm->world; r++) {
         if (r == x->comm->rank) continue;
         peer_link *l = &x->tcp->links[r];
@@ -294,7 +282,7 @@ static strata_status run_exchange(strata_communicator *comm, const strata_call *
         if (idle_since == 0) idle_since = now;
         if (x.tcp->spins && now - idle_since < SPIN_SECONDS) continue;
         if (strata_seat_failed(comm->seat)) return strata_seat_verdict(comm->seat, err);
-        if (now - idle_since > comm->stall_seconds) return stalled(&x, err);
+        if (now - idle_since > comm->stall_seconds) return strata_communicator_stalled(comm, call, receives, n_receives, err);
         wait_ready(&x);
     }
     return STRATA_OK;
