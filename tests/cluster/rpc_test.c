@@ -248,10 +248,9 @@ Test(rpc, damage_loss_and_repetition_of_bytes_are_noticed, .timeout = 300) {
 
 /* Receives a frame with these fields and a correct checksum, and returns the status. */
 static strata_status say(strata_frame frame, strata_error *err) {
-    unsigned char bytes[STRATA_FRAME_BYTES];
     int ended;
-    strata_frame_encode(&frame, bytes);
-    return replay(bytes, sizeof bytes, &ended, err);
+    strata_frame_seal(&frame);
+    return replay((const unsigned char *)&frame, sizeof frame, &ended, err);
 }
 
 Test(rpc, lengths_and_kinds_that_are_lies_are_refused) {
@@ -289,12 +288,12 @@ Test(rpc, lengths_and_kinds_that_are_lies_are_refused) {
 /* Receives a frame that a client wrote to the shared memory, after the bits of one of its bytes were flipped there. Returns
  * the status. */
 static strata_status say_shared(const strata_frame *frame, size_t at, unsigned char bits, strata_error *err) {
-    unsigned char bytes[STRATA_FRAME_BYTES];
-    const struct iovec part = {bytes, sizeof bytes};
+    strata_frame sealed = *frame;
+    const struct iovec part = {&sealed, sizeof sealed};
     ends e;
     open_ends(&e, true);
-    strata_frame_encode(frame, bytes);
-    cr_assert_eq(strata_pipes_send(&e.out.pipes, &part, 1), (ssize_t)sizeof bytes);
+    strata_frame_seal(&sealed);
+    cr_assert_eq(strata_pipes_send(&e.out.pipes, &part, 1), (ssize_t)sizeof sealed);
     e.out.area->shared.memory[4096 + at] ^= bits; /* in the client's pipe */
     const strata_status status = strata_connection_receive(&e.in, &e.receiver, INT_MAX, err);
     close_ends(&e);
