@@ -13,7 +13,6 @@
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/table.h"
 #include "cluster/communicator.h"
-#include "cluster/store/remote.h"
 #include "cluster/wire/socket.h"
 #include "core/base/clock.h"
 

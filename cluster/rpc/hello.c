@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "cluster/rpc/rpc.h"
-#include "cluster/wire/bytes.h"
 
 size_t strata_rpc_hello_encode(const char *task, uint64_t incarnation, double heartbeat, const char *area, unsigned char *out) {
     const uint32_t ms = heartbeat > 4e6 ? 4000000000u : (uint32_t)(heartbeat * 1000);
     const size_t n = strlen(task);
-    strata_put(strata_put(out, incarnation, 8), ms, 4);
+    memcpy(out, &incarnation, 8);
+    memcpy(out + 8, &ms, 4);
     memcpy(out + 12, task, n);
     if (!area || !*area) return 12 + n;
     const size_t n_area = strlen(area);
@@ -24,9 +24,10 @@ strata_status strata_rpc_hello_decode(const unsigned char *in, size_t n_bytes, c
     const size_t end = space ? (size_t)(space - in) : n_bytes, n_area = space ? n_bytes - end - 1 : 0;
     if (end < 12 || end - 12 >= most_task_bytes || n_area >= STRATA_SHARED_NAME || memchr(in + 12, 0, n_bytes - 12))
         return strata_fail(err, STRATA_DATA, "a task's greeting of %zu bytes does not contain what it says", n_bytes);
-    const unsigned char *at = in;
-    *out_incarnation = strata_get(&at, 8);
-    *out_heartbeat = (double)strata_get(&at, 4) / 1000;
+    uint32_t ms;
+    memcpy(out_incarnation, in, 8);
+    memcpy(&ms, in + 8, 4);
+    *out_heartbeat = ms / 1000.0;
     memcpy(out_task, in + 12, end - 12);
     out_task[end - 12] = 0;
     if (n_area) memcpy(out_area, space + 1, n_area);

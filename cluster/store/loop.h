@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-#include "cluster/store/remote.h"
+#include "cluster/store/member.h"
 #include "cluster/wire/connection.h"
 #include "cluster/wire/handshake.h"
 #include "cluster/wire/pulse.h"
@@ -47,6 +47,7 @@ typedef struct strata_accepted {
 /* A connection between a rank and rank 0, for requests to the store, heartbeats and events. */
 typedef struct strata_control {
     strata_source source; /* must be the first field */
+    strata_loop *loop;
     strata_connection connection;
     /* Sending has failed. The other side may have left a moment ago, so its last messages are read before it counts as lost:
      * the connection is closed when reading from it fails too. */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The loop's thread, and the member that uses it. */
-#include "cluster/store/remote.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,7 +120,7 @@ static void destroy(strata_member *member) {
     strata_links_destroy(loop);
     if (loop->epoll >= 0) close(loop->epoll);
     if (loop->wake >= 0) close(loop->wake);
-    strata_board_destroy(loop->board);
+    strata_board_release(loop->board);
     pthread_cond_destroy(&loop->changed);
     pthread_mutex_destroy(&loop->lock);
     free(loop->sessions);
