@@ -123,18 +123,19 @@ static strata_status run_barrier(const strata_operation *op, strata_error *err) 
     return STRATA_OK;
 }
 
+static strata_status run_message(const strata_operation *op, bool sends, strata_error *err) {
+    strata_span *peers = new_spans(op, err);
+    if (!peers) return STRATA_OUT_OF_MEMORY;
+    peers[op->root] = (strata_span){sends ? op->in : op->out, op->count * op->element_bytes, true};
+    return strata_move(op, NULL, sends ? peers : NULL, sends ? NULL : peers, err);
+}
+
 static strata_status run_send(const strata_operation *op, strata_error *err) {
-    strata_span *to = new_spans(op, err);
-    if (!to) return STRATA_OUT_OF_MEMORY;
-    to[op->root] = (strata_span){op->in, op->count * op->element_bytes, true};
-    return strata_move(op, NULL, to, NULL, err);
+    return run_message(op, true, err);
 }
 
 static strata_status run_recv(const strata_operation *op, strata_error *err) {
-    strata_span *from = new_spans(op, err);
-    if (!from) return STRATA_OUT_OF_MEMORY;
-    from[op->root] = (strata_span){op->out, op->count * op->element_bytes, true};
-    return strata_move(op, NULL, NULL, from, err);
+    return run_message(op, false, err);
 }
 
 /* ---- arguments ---- */

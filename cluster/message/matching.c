@@ -191,6 +191,16 @@ void strata_arrival_finish(strata_arrival *arrival) {
     free(arrival);
 }
 
+strata_status strata_seat_deliver(strata_seat *seat, int rank, strata_transfer *transfer, strata_error *err) {
+    strata_arrival *arrival = strata_seat_begin_arrival(seat, rank, transfer->tag, transfer->bytes);
+    if (!arrival) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a message of %zu bytes", transfer->bytes);
+    if (transfer->bytes) memcpy(arrival->data, transfer->data, transfer->bytes);
+    arrival->n_came = transfer->bytes;
+    strata_arrival_finish(arrival);
+    strata_transfer_end(transfer, STRATA_OK, "");
+    return STRATA_OK;
+}
+
 void strata_arrival_drop(strata_arrival *arrival) {
     strata_seat *seat = arrival->seat;
     strata_transfer *receive = arrival->receive;

@@ -299,11 +299,6 @@ strata_status strata_rpc_client_create(const strata_rpc_client_options *opts, st
     return status;
 }
 
-static strata_status refuse_to_wait(void *user, short events, strata_error *err) {
-    (void)user, (void)events;
-    return strata_fail(err, STRATA_UNAVAILABLE, "the socket is full");
-}
-
 void strata_rpc_client_destroy(strata_rpc_client *c) {
     static const strata_packet leave = {.type = STRATA_FRAME_LEAVE};
     if (!c) return;
@@ -314,7 +309,7 @@ void strata_rpc_client_destroy(strata_rpc_client *c) {
     strata_rpc_client_wake_keeper(c); /* it does not wait in a pipe, as there is no request */
     pthread_join(c->keeper, NULL);
     /* if this cannot be sent, the server sees that the connection closes */
-    if (c->connected && strata_connection_send(&c->channel, &leave, NULL, 0, refuse_to_wait, NULL, NULL)) c->connected = false;
+    if (c->connected && strata_connection_send(&c->channel, &leave, NULL, 0, NULL, NULL, NULL)) c->connected = false;
     free_client(c);
 }
 

@@ -255,19 +255,13 @@ static void begin_connection(strata_rpc_server *s, int fd) {
     s->connections = c;
 }
 
-/* The wait function for a message that must not block. */
-static strata_status refuse_to_wait(void *user, short events, strata_error *err) {
-    (void)user, (void)events;
-    return strata_fail(err, STRATA_TIMEOUT, "the socket is full");
-}
-
 static void send_beat(strata_rpc_connection *c, double now) {
     static const strata_packet beat = {.type = STRATA_FRAME_BEAT};
     if (now - atomic_load(&c->channel.sent) < c->server->heartbeat || pthread_mutex_trylock(&c->sending)) return;
     /* Sent only if all before was received, so that it does not block; unsent bytes serve as a heartbeat, too. If the peer has
      * closed the connection, the thread that receives sees that itself, after what the peer had sent before. */
     if (!strata_connection_unsent(&c->channel) &&
-        strata_connection_send(&c->channel, &beat, NULL, 0, refuse_to_wait, c, NULL) == STRATA_TIMEOUT)
+        strata_connection_send(&c->channel, &beat, NULL, 0, NULL, NULL, NULL) == STRATA_TIMEOUT)
         end_connection(c, "a sign of life could not be sent");
     pthread_mutex_unlock(&c->sending);
 }

@@ -26,21 +26,11 @@ static strata_status report(strata_member *member, strata_seat *seat, strata_sta
 static strata_status send_message(strata_member *member, strata_transfer *transfer, const char *address, double seconds,
                                   strata_error *err) {
     const strata_seat *from = transfer->seat;
-    strata_status status = STRATA_OK;
     (void)address, (void)seconds;
     pthread_mutex_lock(&member->roster->lock);
     strata_seat *to = strata_roster_find_seat(member->roster, from->communicator, transfer->peer);
-    strata_arrival *arrival = to ? strata_seat_begin_arrival(to, from->rank, transfer->tag, transfer->bytes) : NULL;
-    if (!to) {
-        status = strata_fail(err, STRATA_PEER_LOST, "rank %d destroyed its communicator", transfer->peer);
-    } else if (!arrival) {
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a message of %zu bytes", transfer->bytes);
-    } else {
-        if (transfer->bytes) memcpy(arrival->data, transfer->data, transfer->bytes);
-        arrival->n_came = transfer->bytes;
-        strata_arrival_finish(arrival);
-        strata_transfer_end(transfer, STRATA_OK, "");
-    }
+    const strata_status status = to ? strata_seat_deliver(to, from->rank, transfer, err)
+                                    : strata_fail(err, STRATA_PEER_LOST, "rank %d destroyed its communicator", transfer->peer);
     pthread_mutex_unlock(&member->roster->lock);
     return status;
 }

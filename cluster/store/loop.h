@@ -14,7 +14,7 @@
 #include "cluster/wire/pulse.h"
 #include "cluster/wire/socket.h"
 
-struct strata_links;
+struct strata_link;
 
 /* The most handshakes at a time. */
 enum { STRATA_MOST_PENDING = 64 };
@@ -91,7 +91,8 @@ struct strata_loop {
     strata_source wake_source, listener_source;
     /* Rank 0 stores the job's keys in it. The other ranks use only its roster. */
     strata_board *board;
-    struct strata_links *links;
+    /* [world] */
+    struct strata_link *links;
     /* Some connection with messages is not read at the moment, because too many bytes of its messages are stored unreceived. */
     atomic_bool paused;
     strata_credentials credentials;

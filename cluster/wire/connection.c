@@ -491,6 +491,7 @@ strata_status strata_connection_send(strata_connection *c, const strata_packet *
     for (bool done = false;;) {
         STRATA_TRY(push(c, &s, &done, err));
         if (done) return STRATA_OK;
+        if (!wait) return strata_fail(err, STRATA_TIMEOUT, "the socket is full");
         STRATA_TRY(wait(user, strata_connection_events(c, POLLOUT), err));
     }
 }

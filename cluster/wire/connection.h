@@ -167,7 +167,8 @@ size_t strata_connection_unread(strata_connection *c, bool *out_full);
 size_t strata_connection_unsent(strata_connection *c);
 
 /* Sends a message whose head and body are the parts. `wait` is called when the socket is full, with the events to poll for. If
- * it fails, sending is given up, and the connection cannot be used any more. Fails: UNAVAILABLE when the connection ended. */
+ * it fails, sending is given up, and the connection cannot be used any more; NULL: it fails with TIMEOUT. Fails: UNAVAILABLE
+ * when the connection ended. */
 typedef strata_status (*strata_wait_ready)(void *user, short events, strata_error *err);
 STRATA_MUST_USE strata_status strata_connection_send(strata_connection *c, const strata_packet *message,
                                                      const struct iovec *parts, int n_parts, strata_wait_ready wait, void *user,
