@@ -54,7 +54,7 @@ void strata_seat_receive(strata_seat *seat, strata_transfer *transfer);
  * continues. */
 bool strata_seat_withdraw_receive(strata_transfer *transfer);
 /* The first message that has begun to arrive and matches such a receive; NULL: none. */
-const strata_arrival *strata_seat_find_arrival(const strata_seat *seat, int peer, int64_t tag);
+strata_arrival *strata_seat_find_arrival(const strata_seat *seat, int peer, int64_t tag);
 /* Why no further message can arrive from this peer (STRATA_ANY: from any rank): the communicator ended, or the peer was lost or
  * left. NULL: one can. */
 const char *strata_seat_unreachable(const strata_seat *seat, int peer);

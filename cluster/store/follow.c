@@ -26,7 +26,7 @@ static void mark_store_lost(strata_loop *loop, const char *how) {
 
 /* Sends a heartbeat, which contains the interval until the next one and whether this process still needs the store. */
 static void send_heartbeat(strata_loop *loop, double now) {
-    const strata_beat beat = {strata_milliseconds(loop->heartbeat), strata_roster_has_active_seat(strata_loop_roster(loop))};
+    const strata_beat beat = {strata_milliseconds(loop->heartbeat), strata_roster_has_active_seat(loop->member.roster)};
     loop->rank0.last_sent = now;
     strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_BEAT, STRATA_OK, atomic_load(&loop->member.collective), &beat,
                         sizeof beat);

@@ -37,7 +37,7 @@ typedef struct strata_pending {
     strata_shaking shaking;
 } strata_pending;
 
-/* An authenticated connection for a link of a communicator, until strata_loop_accept_link returns it. */
+/* An authenticated connection for a link of a communicator, until strata_member_accept_link returns it. */
 typedef struct strata_accepted {
     struct strata_accepted *next;
     strata_stream stream;
@@ -143,18 +143,12 @@ void strata_loop_want_output(strata_loop *loop, int fd, strata_source *source, b
  * whether the event was new. */
 bool strata_loop_take_event(strata_loop *loop, strata_event_kind kind, uint32_t subject, strata_status status,
                             const char *text);
-/* The roster of this process. */
-static inline strata_roster *strata_loop_roster(strata_loop *loop) {
-    return loop->member.roster;
-}
 
 /* accept.c */
 void strata_loop_accept(strata_loop *loop, strata_source *listener);
 void strata_loop_drop_late(strata_loop *loop, double now);
 void strata_loop_finish_accepting(strata_loop *loop);
 void strata_loop_count_refused(strata_loop *loop, const char *from, const char *why); /* counts a refused rank */
-strata_status strata_loop_accept_link(strata_member *member, const strata_seat *seat, int job_rank, double seconds,
-                                      strata_stream *out_stream, strata_error *err);
 
 /* control.c. open takes the stream, also on failure. */
 strata_status strata_control_open(strata_loop *loop, strata_control *control, strata_stream stream, strata_error *err);

@@ -57,7 +57,7 @@ static void send_new_events(strata_loop *loop) {
     strata_event event;
     for (int r = 1; r < loop->member.world; r++) {
         strata_session *s = &loop->sessions[r];
-        while (s->connected && strata_roster_event(strata_loop_roster(loop), s->n_events_sent, &event)) {
+        while (s->connected && strata_roster_event(loop->member.roster, s->n_events_sent, &event)) {
             s->n_events_sent++; /* before sending, which may detect that this rank is lost and call this function again */
             strata_control_send(loop, &s->control, types[event.kind], event.error.status, event.subject, event.error.message,
                                 strlen(event.error.message));
@@ -247,7 +247,7 @@ static int n_ranks_to_notify(const strata_loop *loop) {
 
 static bool has_failures(strata_loop *loop) {
     strata_event event;
-    for (int i = 0; strata_roster_event(strata_loop_roster(loop), i, &event); i++)
+    for (int i = 0; strata_roster_event(loop->member.roster, i, &event); i++)
         if (event.kind != STRATA_EVENT_LEFT) return true;
     return false;
 }

@@ -53,9 +53,11 @@ static strata_status connect_link(strata_communicator *comm, int peer, strata_er
     strata_member *member = comm->member;
     strata_stream stream;
     if (peer > comm->rank)
-        STRATA_TRY(member->accept_link(member, comm->seat, comm->peers[peer].job_rank, comm->connect_seconds, &stream, err));
+        STRATA_TRY(
+            strata_member_accept_link(member, comm->seat, comm->peers[peer].job_rank, comm->connect_seconds, &stream, err));
     else
-        STRATA_TRY(member->connect_link(member, comm->id, comm->peers[peer].address, comm->connect_seconds, &stream, err));
+        STRATA_TRY(
+            strata_member_connect_link(member, comm->id, comm->peers[peer].address, comm->connect_seconds, &stream, err));
     return strata_connection_init(&((tcp *)comm->link)->links[peer].connection, stream, err);
 }
 
