@@ -5,9 +5,10 @@
  * MPI_LOCAL*, which only Hydra sets.
  *
  * Rank 0 of torchrun is at MASTER_ADDR and MASTER_PORT, or one port above it, if torchrun's agent listens there itself
- * (TORCHELASTIC_USE_AGENT_STORE=True). An mpirun passes no address. If all ranks are on this host, they connect on the loopback,
- * at a port that is derived from the job: Open MPI's name of it (PMIX_NAMESPACE), or the process id of Hydra's proxy, the parent
- * of all ranks, which created the socket PMI_FD. Otherwise the user sets STRATA_RENDEZVOUS (`mpirun -x` of Open MPI). */
+ * (TORCHELASTIC_USE_AGENT_STORE=True). An mpirun passes no address. If all ranks are on this host, they connect on the
+ * loopback, at a port that is derived from the job: Open MPI's name of it (PMIX_NAMESPACE), or the process id of Hydra's proxy,
+ * the parent of all ranks, which created the socket PMI_FD. Otherwise the user sets STRATA_RENDEZVOUS (`mpirun -x` of Open
+ * MPI). */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 #include "strata/cluster_spec.h"
 
 /* Sets jobs, task_type and task_index; local_rank and local_size if they are known (else -1); and rendezvous if it is not rank
- * 0's address. spec->source is the resolver's name. resolver.c computes the ranks and the chief and makes all checks. The caller
- * frees what this allocated, also on failure. */
+ * 0's address. spec->source is the resolver's name. resolver.c computes the ranks and the chief and makes all checks. The
+ * caller frees what this allocated, also on failure. */
 typedef strata_status strata_resolve(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err);
 
 typedef struct strata_resolver {

@@ -68,15 +68,16 @@ static inline void strata_member_release(strata_member *member) { /* NULL is fin
 /* Creates the members of all ranks as threads of this process, out_members[0 .. world), with one board. */
 STRATA_MUST_USE strata_status strata_member_create_local(int world, strata_member **out_members, strata_error *err);
 
-/* For members of processes. Waits at most `seconds` for the authenticated connection that a rank of the job opens to this one for
- * the seat's communicator, and returns it; opens such a connection to a rank's address. */
+/* For members of processes. Waits at most `seconds` for the authenticated connection that a rank of the job opens to this one
+ * for the seat's communicator, and returns it; opens such a connection to a rank's address. */
 STRATA_MUST_USE strata_status strata_member_accept_link(strata_member *member, const strata_seat *seat, int job_rank,
                                                         double seconds, strata_stream *out_stream, strata_error *err);
 STRATA_MUST_USE strata_status strata_member_connect_link(strata_member *member, uint32_t communicator, const char *address,
                                                          double seconds, strata_stream *out_stream, strata_error *err);
 
-/* Creates the member of a rank that is a process. Rank 0 listens at opts->store, the others connect to it; all listen for links. opts->store and the numbers were checked.
- * *out_address: the address at which this process accepts links; for rank 0 the address of the store. */
+/* Creates the member of a rank that is a process. Rank 0 listens at opts->store, the others connect to it; all listen for
+ * links. opts->store and the numbers were checked. *out_address: the address at which this process accepts links; for rank 0
+ * the address of the store. */
 STRATA_MUST_USE strata_status strata_member_create_remote(const strata_communicator_options *opts, strata_member **out_member,
                                                           char out_address[STRATA_ADDRESS_BYTES], strata_error *err);
 
