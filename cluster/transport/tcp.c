@@ -82,7 +82,7 @@ static strata_status open_links(strata_communicator *comm, strata_error *err) {
     if (status)
         close_links(comm);
     else
-        t->spins = strata_communicator_ranks_here(comm) <= strata_cores();
+        t->spins = !strata_communicator_shares_cores(comm);
     return status;
 }
 
