@@ -18,7 +18,7 @@
 size_t strata_memory_region_bytes(int world);
 size_t strata_memory_segment_bytes(int world);
 
-/* Sets the communicator's link and segment_bytes. `region` is borrowed until close, and `owner` with it. Fails: OUT_OF_MEMORY. */
+/* Sets the communicator's link and segment_bytes. `region` and `owner` are borrowed until close. Fails: OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_memory_open(strata_communicator *comm, void *region, void *owner, strata_error *err);
 void *strata_memory_owner(const strata_communicator *comm);
 /* The other ranks see that this rank has left; they can still receive the messages that it sent before. Returns the owner. */
