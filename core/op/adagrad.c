@@ -2,11 +2,9 @@
  *
  * One step of Adagrad over flat ranges, in place: formulas in strata/ops.h. */
 #include <math.h>
-#include <stddef.h>
 
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/update.h"
-#include "strata/ops.h"
 
 enum { PARAMETERS, SQUARES, GRADIENTS, STEP };
 
@@ -22,10 +20,8 @@ static void element(const void *attrs, const float *step, double g, double *p, d
     *p -= (double)step[STRATA_STEP_LEARNING_RATE] * g / sqrt(slots[0] + ((const strata_adagrad_attrs *)attrs)->epsilon);
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     strata_update_reference(call, 1, element);
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -48,8 +44,8 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_adagrad = {
     .name = "adagrad",
-    .min_inputs = 4,
-    .max_inputs = 5,
+    .n_inputs = 4,
+    .optional_inputs = 1,
     .flags = STRATA_OP_UPDATE,
     .attrs_bytes = sizeof(strata_adagrad_attrs),
     .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(strata_adagrad_attrs, epsilon)},

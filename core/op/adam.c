@@ -3,11 +3,9 @@
  * One step of Adam or AdamW over flat ranges, in place: formulas in strata/ops.h. The bias corrections are included in the
  * step's learning rate, so nothing here depends on the number of the step. */
 #include <math.h>
-#include <stddef.h>
 
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/update.h"
-#include "strata/ops.h"
 
 enum { PARAMETERS, M, V, GRADIENTS, STEP };
 
@@ -34,10 +32,8 @@ void strata_adam_element(const void *attributes, const float *step, double g, do
     *p -= (double)step[STRATA_STEP_LEARNING_RATE] * slots[0] / (sqrt(slots[1]) + attrs->epsilon);
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     strata_update_reference(call, 2, strata_adam_element);
-    return STRATA_OK;
 }
 
 strata_status strata_adam_lower(const strata_tensor *node, int64_t first, int64_t n, strata_lowering *lowering,
@@ -85,8 +81,8 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_adam = {
     .name = "adam",
-    .min_inputs = 5,
-    .max_inputs = 6,
+    .n_inputs = 5,
+    .optional_inputs = 1,
     .flags = STRATA_OP_UPDATE,
     .attrs_bytes = sizeof(strata_adam_attrs),
     .attrs = {{"beta1", STRATA_ATTR_FLOAT, offsetof(strata_adam_attrs, beta1)},

@@ -6,9 +6,8 @@
  * op: other devices run gather_grad and then Adam. */
 #include "core/op/adam_gather.h"
 
+#include "core/op/define.h"
 #include "core/op/ops.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
 
 enum { DY = STRATA_ADAM_GATHER_DY, INDICES = STRATA_ADAM_GATHER_INDICES };
 
@@ -38,19 +37,16 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return strata_adam_part_check(node, "table", s.axis, s.inner, err);
 }
 
-static strata_status compute_grad(const strata_op_call *call, float *part, strata_error *err) {
+static void compute_grad(strata_op_call *call, float *part) {
     strata_gather_grad_attrs attrs;
     strata_tensor grad = grad_of(call->node, &attrs);
-    STRATA_TRY(strata_op_gather_grad.shape(&grad, err));
-    strata_op_call inner = *call;
-    inner.node = &grad;
-    inner.inputs = call->inputs + DY;
-    inner.output = part;
-    return strata_op_gather_grad.reference(&inner, err);
+    call->status = strata_op_gather_grad.shape(&grad, call->err);
+    const strata_op_call inner = {.node = &grad, .inputs = call->inputs + DY, .output = part};
+    if (!call->status) call->status = strata_reference(inner, call->err);
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    return strata_adam_part_reference(call, compute_grad, err);
+static void reference(strata_op_call *call) {
+    strata_adam_part_reference(call, compute_grad);
 }
 
 static strata_tensor *compose(strata_tensor *node) {
@@ -63,8 +59,7 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_adam_gather = {
     .name = "adam_gather",
-    .min_inputs = STRATA_ADAM_PRODUCT_INPUTS,
-    .max_inputs = STRATA_ADAM_PRODUCT_INPUTS,
+    .n_inputs = STRATA_ADAM_PRODUCT_INPUTS,
     .flags = STRATA_OP_UPDATE,
     .attrs_bytes = sizeof(strata_adam_gather_attrs),
     .attrs = {{"beta1", STRATA_ATTR_FLOAT, offsetof(strata_adam_gather_attrs, update.adam.beta1)},

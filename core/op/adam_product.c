@@ -6,12 +6,10 @@
  * and then Adam. */
 #include "core/op/adam_product.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 enum { PARAMETERS, M, V };
 static const int GRADIENTS = STRATA_ADAM_PRODUCT_GRADIENTS, A = STRATA_ADAM_PRODUCT_A, B = STRATA_ADAM_PRODUCT_B;
@@ -37,23 +35,20 @@ strata_status strata_adam_part_check(strata_tensor *node, const char *what, int6
                        what, m, n, attrs->offset, strata_shape_text(gradients->shape).text);
 }
 
-strata_status strata_adam_part_reference(const strata_op_call *call, strata_adam_part_compute *compute, strata_error *err) {
+void strata_adam_part_reference(strata_op_call *call, strata_adam_part_compute *compute) {
     const strata_adam_product_attrs *attrs = call->node->attrs;
     const int64_t n = strata_shape_elements(call->node->inputs[GRADIENTS]->shape);
-    float *gradients = malloc(((size_t)n + 1) * sizeof *gradients);
-    if (!gradients) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " gradients", n);
+    float *gradients = strata_call_alloc(call, n, sizeof *gradients);
+    const void *inputs[STRATA_ADAM_PRODUCT_INPUTS];
+    if (!gradients) return;
     if (n) memcpy(gradients, call->inputs[GRADIENTS], (size_t)n * sizeof *gradients);
-    const strata_status status = compute(call, gradients + attrs->offset, err);
-    if (!status) {
-        const void *inputs[STRATA_ADAM_PRODUCT_INPUTS];
-        memcpy(inputs, call->inputs, sizeof inputs);
-        inputs[GRADIENTS] = gradients;
-        strata_op_call update = *call;
-        update.inputs = inputs;
-        strata_update_reference(&update, 2, strata_adam_element);
-    }
+    compute(call, gradients + attrs->offset);
+    memcpy(inputs, call->inputs, sizeof inputs);
+    inputs[GRADIENTS] = gradients;
+    strata_op_call update = *call;
+    update.inputs = inputs;
+    if (!call->status) strata_update_reference(&update, 2, strata_adam_element);
     free(gradients);
-    return status;
 }
 
 strata_tensor *strata_adam_part_compose(strata_tensor *node, strata_tensor *part) {
@@ -82,23 +77,21 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
 }
 
 /* Accumulates in double, one row of the product at a time. */
-static strata_status compute_product(const strata_op_call *call, float *part, strata_error *err) {
+static void compute_product(strata_op_call *call, float *part) {
     const strata_adam_product_sizes s = strata_adam_product_sizes_of(call->node);
     const float *a = call->inputs[A], *b = call->inputs[B];
-    double *row = malloc(((size_t)s.n + 1) * sizeof *row);
-    if (!row) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " sums", s.n);
-    for (int64_t i = 0; i < s.m; i++) {
+    double *row = strata_call_alloc(call, s.n, sizeof *row);
+    for (int64_t i = 0; row && i < s.m; i++) {
         for (int64_t j = 0; j < s.n; j++) row[j] = 0;
         for (int64_t k = 0; k < s.k; k++)
             for (int64_t j = 0; j < s.n; j++) row[j] += (double)a[k * s.m + i] * (double)b[k * s.n + j];
         for (int64_t j = 0; j < s.n; j++) part[i * s.n + j] = (float)row[j];
     }
     free(row);
-    return STRATA_OK;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    return strata_adam_part_reference(call, compute_product, err);
+static void reference(strata_op_call *call) {
+    strata_adam_part_reference(call, compute_product);
 }
 
 static strata_tensor *compose(strata_tensor *node) {
@@ -114,8 +107,7 @@ static double flops(const strata_tensor *node) {
 
 const strata_op strata_op_adam_product = {
     .name = "adam_product",
-    .min_inputs = STRATA_ADAM_PRODUCT_INPUTS,
-    .max_inputs = STRATA_ADAM_PRODUCT_INPUTS,
+    .n_inputs = STRATA_ADAM_PRODUCT_INPUTS,
     .flags = STRATA_OP_UPDATE,
     .attrs_bytes = sizeof(strata_adam_product_attrs),
     .attrs = {{"beta1", STRATA_ATTR_FLOAT, offsetof(strata_adam_product_attrs, adam.beta1)},

@@ -37,10 +37,9 @@ strata_adam_product_sizes strata_adam_product_sizes_of(const strata_tensor *node
 STRATA_MUST_USE strata_status strata_adam_part_check(strata_tensor *node, const char *what, int64_t m, int64_t n,
                                                      strata_error *err);
 /* Computes all elements of the part, and writes them to `part`. */
-typedef strata_status strata_adam_part_compute(const strata_op_call *call, float *part, strata_error *err);
+typedef void strata_adam_part_compute(strata_op_call *call, float *part);
 /* The reference: computes the part with `compute`, inserts it into the gradients, and runs Adam. */
-STRATA_MUST_USE strata_status strata_adam_part_reference(const strata_op_call *call, strata_adam_part_compute *compute,
-                                                         strata_error *err);
+void strata_adam_part_reference(strata_op_call *call, strata_adam_part_compute *compute);
 /* The composition: an Adam node in whose gradients the elements from attrs->offset on are replaced by `part`, which is
  * flat and not empty. */
 strata_tensor *strata_adam_part_compose(strata_tensor *node, strata_tensor *part);

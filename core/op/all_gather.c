@@ -43,8 +43,7 @@ static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx)
 
 const strata_op strata_op_all_gather = {
     .name = "all_gather",
-    .min_inputs = 1,
-    .max_inputs = 1,
+    .n_inputs = 1,
     .flags = STRATA_OP_COMMUNICATION,
     .attrs_bytes = sizeof(strata_parts_attrs),
     .attrs = {STRATA_COMMUNICATION_ATTRS(strata_parts_attrs),

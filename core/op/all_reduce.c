@@ -23,8 +23,7 @@ static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx)
 
 const strata_op strata_op_all_reduce = {
     .name = "all_reduce",
-    .min_inputs = 0,
-    .max_inputs = 1,
+    .optional_inputs = 1,
     .flags = STRATA_OP_COMMUNICATION,
     .attrs_bytes = sizeof(strata_all_reduce_attrs),
     .attrs = {STRATA_COMMUNICATION_ATTRS(strata_all_reduce_attrs),

@@ -4,11 +4,7 @@
  * the node is the variable's new value. No gradient passes through a variable that changes. */
 #include <string.h>
 
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_read;
 
@@ -43,11 +39,9 @@ static strata_status assign_shape(strata_tensor *node, strata_error *err) {
     return update_shape(node, STRATA_ANY_DTYPE, err);
 }
 
-static strata_status assign_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void assign_reference(strata_op_call *call) {
     size_t bytes = (size_t)strata_shape_elements(call->node->shape) * strata_dtype_bytes(call->node->dtype);
     if (bytes) memmove(call->output, call->inputs[1], bytes);
-    return STRATA_OK;
 }
 
 static strata_status assign_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -59,8 +53,7 @@ static strata_status assign_add_shape(strata_tensor *node, strata_error *err) {
     return update_shape(node, 1 << STRATA_DTYPE_F32 | STRATA_INDICES, err);
 }
 
-static strata_status assign_add_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void assign_add_reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const int64_t n = strata_shape_elements(call->node->shape);
     const void *value = call->inputs[1];
@@ -73,7 +66,6 @@ static strata_status assign_add_reference(const strata_op_call *call, strata_err
             strata_integer_set(dtype, call->output, i, (int64_t)sum);
         }
     }
-    return STRATA_OK;
 }
 
 /* Uses shaders/binary.kernel with the op add. The variable is both an operand and the result. */
@@ -100,8 +92,7 @@ static strata_tensor *assign_add_compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_assign = {.name = "assign",
-                                    .min_inputs = 2,
-                                    .max_inputs = 2,
+                                    .n_inputs = 2,
                                     .flags = STRATA_OP_UPDATE,
                                     .dims = "...->...",
                                     .linearity = STRATA_LINEAR_JOINTLY,
@@ -111,8 +102,7 @@ const strata_op strata_op_assign = {.name = "assign",
                                     .lower = assign_lower};
 
 const strata_op strata_op_assign_add = {.name = "assign_add",
-                                        .min_inputs = 2,
-                                        .max_inputs = 2,
+                                        .n_inputs = 2,
                                         .flags = STRATA_OP_UPDATE,
                                         .dims = "...->...",
                                         .linearity = STRATA_LINEAR_JOINTLY,

@@ -2,13 +2,8 @@
  *
  * avg_pool2d: y[n,oh,ow,c] = the mean of the x[n,h,w,c] of a window; padding is not counted, as in TensorFlow. gradient:
  * avg_pool2d_grad(dy) distributes each dy evenly over its window; the gradient of avg_pool2d_grad is avg_pool2d. */
-#include <stddef.h>
-
-#include "core/graph/placement.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/pool2d.h"
-#include "core/op/rules.h"
 
 extern const strata_op strata_op_avg_pool2d_grad, strata_op_avg_pool2d;
 
@@ -76,8 +71,7 @@ static double count_of(patch p) {
     return (double)((p.end_h - p.first_h) * (p.end_w - p.first_w));
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const strata_pool2d_sizes s = sizes_from(call->node->inputs[0]->shape, call->node->shape);
     const int64_t elements = strata_shape_elements(call->node->shape);
@@ -90,7 +84,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
                 sum += strata_element_get(dtype, call->inputs[0], ((n * s.in_h + h) * s.in_w + w) * s.c + c);
         strata_element_set(dtype, call->output, i, sum / count_of(p));
     }
-    return STRATA_OK;
 }
 
 /* The gradient of one element of x: each output whose window contains the element contributes its dy, divided by the
@@ -107,15 +100,13 @@ static double shares(const strata_op_call *call, const strata_pool2d_sizes *s, i
     return sum;
 }
 
-static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void grad_reference(strata_op_call *call) {
     const strata_pool2d_sizes s = sizes_from(call->node->shape, call->node->inputs[0]->shape);
     const int64_t elements = strata_shape_elements(call->node->shape);
     for (int64_t i = 0; i < elements; i++) {
         const int64_t c = i % s.c, w = i / s.c % s.in_w, h = i / s.c / s.in_w % s.in_h, n = i / s.c / s.in_w / s.in_h;
         strata_element_set(call->node->dtype, call->output, i, shares(call, &s, n, h, w, c));
     }
-    return STRATA_OK;
 }
 
 /* ---- compositions ---- */
@@ -188,8 +179,7 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
 
 const strata_op strata_op_avg_pool2d = {
     .name = "avg_pool2d",
-    .min_inputs = 1,
-    .max_inputs = 1,
+    .n_inputs = 1,
     .attrs_bytes = sizeof(strata_pool2d_attrs),
     .attrs = {STRATA_WINDOW_ATTRS(strata_pool2d_attrs)},
     .dims = "nHWc->nHWc",
@@ -203,8 +193,7 @@ const strata_op strata_op_avg_pool2d = {
 
 const strata_op strata_op_avg_pool2d_grad = {
     .name = "avg_pool2d_grad",
-    .min_inputs = 1,
-    .max_inputs = 1,
+    .n_inputs = 1,
     .attrs_bytes = sizeof(strata_pool2d_attrs),
     .attrs = {STRATA_WINDOW_ATTRS(strata_pool2d_attrs),
               {"input_size", STRATA_ATTR_PAIR, offsetof(strata_pool2d_attrs, input_size)}},

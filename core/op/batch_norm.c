@@ -8,14 +8,10 @@
  *   dx = scale r (dy - (s0 + n s1) / rows), dmean and dvariance none.
  * The two ops of the gradient are not differentiated again. */
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 
 #include "core/op/channels.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_batch_norm_sums, strata_op_batch_norm_grad;
 
@@ -92,8 +88,7 @@ static double factor_of(const strata_op_call *call, int64_t k) {
     return (double)((const float *)call->inputs[SCALE])[k] * inverse_deviation(call->node, call->inputs[VARIANCE], k);
 }
 
-static strata_status batch_norm_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void batch_norm_reference(strata_op_call *call) {
     const strata_channels c = strata_channels_of(call->node->shape);
     for (int64_t e = 0; call->elements && e < call->n_elements; e++) {
         const int64_t k = call->elements[e] % c.channels;
@@ -103,7 +98,6 @@ static strata_status batch_norm_reference(const strata_op_call *call, strata_err
         const double factor = factor_of(call, k);
         for (int64_t r = 0; r < c.rows; r++) normalize_element(call, r * c.channels + k, k, factor);
     }
-    return STRATA_OK;
 }
 
 static strata_status batch_norm_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -135,8 +129,7 @@ static strata_tensor *batch_norm_compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_batch_norm = {.name = "batch_norm",
-                                        .min_inputs = 5,
-                                        .max_inputs = 5,
+                                        .n_inputs = 5,
                                         .flags = STRATA_OP_ELEMENTWISE | STRATA_OP_SAMPLES,
                                         .attrs_bytes = sizeof(batch_norm_attrs),
                                         .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(batch_norm_attrs, epsilon)},
@@ -176,14 +169,16 @@ static strata_status sums_shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status sums_reference(const strata_op_call *call, strata_error *err) {
+/* Adds each row to the sums of all wanted channels. A sum after the other would read all of x from memory for each. */
+static void sums_reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->inputs[X]->dtype;
     const strata_channels c = strata_channels_of(call->node->inputs[X]->shape);
     const float *mean = call->inputs[MEAN];
     const int64_t n = strata_call_count(call, c.channels);
     float *y = call->output;
-    double *sums, *products;
-    STRATA_TRY(strata_sums_create(n, &sums, &products, err));
+    double *sums = strata_call_alloc(call, 2 * n, sizeof *sums);
+    if (!sums) return;
+    double *products = sums + n;
     for (int64_t row = 0; row < c.rows; row++)
         for (int64_t e = 0; e < n; e++) {
             const int64_t k = strata_call_element(call, e) % c.channels, i = row * c.channels + k;
@@ -197,7 +192,6 @@ static strata_status sums_reference(const strata_op_call *call, strata_error *er
         y[c.channels + k] = c.rows ? (float)(products[e] * inverse_deviation(call->node, call->inputs[VARIANCE], k)) : 0;
     }
     free(sums);
-    return STRATA_OK;
 }
 
 static strata_status sums_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -217,8 +211,7 @@ static strata_tensor *sums_compose(strata_tensor *node) {
 static const char once[] = "the gradient of batch_norm is not differentiated again";
 
 const strata_op strata_op_batch_norm_sums = {.name = "batch_norm_sums",
-                                             .min_inputs = 4,
-                                             .max_inputs = 4,
+                                             .n_inputs = 4,
                                              .flags = STRATA_OP_SAMPLES,
                                              .attrs_bytes = sizeof(batch_norm_attrs),
                                              .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(batch_norm_attrs, epsilon)}},
@@ -263,8 +256,7 @@ static void grad_element(const strata_op_call *call, const strata_channels *c, d
                        (double)scale[k] * r * (strata_element_get(dtype, call->inputs[DY], i) - common));
 }
 
-static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void grad_reference(strata_op_call *call) {
     const strata_channels c = strata_channels_of(call->node->shape);
     const double inverse = inverse_rows(call->node);
     for (int64_t e = 0; call->elements && e < call->n_elements; e++) {
@@ -275,7 +267,6 @@ static strata_status grad_reference(const strata_op_call *call, strata_error *er
         const double r = inverse_deviation(call->node, call->inputs[VARIANCE], k);
         for (int64_t i = k; i < c.rows * c.channels; i += c.channels) grad_element(call, &c, inverse, i, k, r);
     }
-    return STRATA_OK;
 }
 
 static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -304,8 +295,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_batch_norm_grad = {.name = "batch_norm_grad",
-                                             .min_inputs = 6,
-                                             .max_inputs = 6,
+                                             .n_inputs = 6,
                                              .flags = STRATA_OP_ELEMENTWISE | STRATA_OP_SAMPLES,
                                              .whole = 1u << SUMS,
                                              .attrs_bytes = sizeof(batch_norm_attrs),

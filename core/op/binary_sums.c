@@ -4,11 +4,7 @@
  * rows of each row's fraction of correct outputs.
  *   losses (B), outputs (B, K), labels (B, K) f32 -> (2) f32: sum_b losses_b, sum_b mean_k [(outputs_bk > threshold) =
  *   (labels_bk > 1/2)] */
-#include <stddef.h>
-
-#include "core/op/axes.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 enum { LOSSES, OUTPUTS, LABELS };
 
@@ -30,8 +26,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const binary_sums_attrs *attrs = call->node->attrs;
     const strata_shape outputs = call->node->inputs[OUTPUTS]->shape;
     const float *losses = call->inputs[LOSSES], *x = call->inputs[OUTPUTS], *y = call->inputs[LABELS];
@@ -41,7 +36,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
     for (int64_t i = 0; i < strata_shape_elements(outputs); i++) right += ((double)x[i] > attrs->threshold) == (y[i] > 0.5f);
     ((float *)call->output)[0] = (float)sum;
     ((float *)call->output)[1] = (float)((double)right / (double)outputs.dims[1]);
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -79,8 +73,7 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_binary_sums = {
     .name = "binary_sums",
-    .min_inputs = 3,
-    .max_inputs = 3,
+    .n_inputs = 3,
     .attrs_bytes = sizeof(binary_sums_attrs),
     .attrs = {{"threshold", STRATA_ATTR_FLOAT, offsetof(binary_sums_attrs, threshold)}},
     .dims = "b,bC,bC->S",

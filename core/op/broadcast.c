@@ -12,8 +12,7 @@ static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx)
 
 const strata_op strata_op_broadcast = {
     .name = "broadcast",
-    .min_inputs = 0,
-    .max_inputs = 1,
+    .optional_inputs = 1,
     .flags = STRATA_OP_COMMUNICATION,
     .attrs_bytes = sizeof(strata_communication_attrs),
     .attrs = {{"channel", STRATA_ATTR_INT, offsetof(strata_communication_attrs, channel.id)},

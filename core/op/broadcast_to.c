@@ -4,14 +4,7 @@
  * which x has size 1.   x: any shape that broadcasts to y's.
  * gradient: dy summed over the broadcast axes.
  * The broadcasting rule and this sum, which other ops use too, are also in this file. */
-#include <inttypes.h>
-
-#include "core/graph/placement.h"
-#include "core/op/broadcast.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 strata_status strata_broadcast_shape(strata_shape a, const char *a_name, strata_shape b, const char *b_name,
                                      strata_shape *out_shape, strata_error *err) {
@@ -68,11 +61,9 @@ static strata_copy describe(const strata_tensor *node) {
     return copy;
 }
 
-static strata_status broadcast_to_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void broadcast_to_reference(strata_op_call *call) {
     strata_copy copy = describe(call->node);
     strata_copy_reference(&copy, call->inputs[0], call->output);
-    return STRATA_OK;
 }
 
 static strata_status broadcast_to_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -90,8 +81,7 @@ static strata_tensor *broadcast_to_compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_broadcast_to = {.name = "broadcast_to",
-                                          .min_inputs = 1,
-                                          .max_inputs = 1,
+                                          .n_inputs = 1,
                                           .attrs_bytes = sizeof(strata_broadcast_to_attrs),
                                           .attrs = {{"shape", STRATA_ATTR_SHAPE, offsetof(strata_broadcast_to_attrs, shape)}},
                                           .dims = "...->...",

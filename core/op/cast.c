@@ -3,11 +3,7 @@
  * cast: x in another dtype. Float to integer truncates toward zero and saturates, NaN gives 0; integer to integer saturates;
  * anything to bool is x != 0; to a float rounds to nearest even (integers by way of f32).
  * gradient: dy cast back, between floats only. */
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct cast_attrs {
     int64_t dtype; /* strata_dtype */
@@ -34,8 +30,7 @@ static int64_t saturated(strata_dtype dtype, int64_t value) {
     return value < least ? least : value > most ? most : value;
 }
 
-static strata_status cast_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void cast_reference(strata_op_call *call) {
     const strata_dtype from = call->node->inputs[0]->dtype, to = call->node->dtype;
     const void *x = call->inputs[0];
     const int64_t n = strata_shape_elements(call->node->shape);
@@ -47,7 +42,6 @@ static strata_status cast_reference(const strata_op_call *call, strata_error *er
         else
             strata_integer_set(to, call->output, i, saturated(to, strata_integer_get(from, x, i)));
     }
-    return STRATA_OK;
 }
 
 static strata_status cast_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -80,8 +74,7 @@ static void cast_factors(const strata_tensor *node, strata_factors *factors) {
 }
 
 const strata_op strata_op_cast = {.name = "cast",
-                                  .min_inputs = 1,
-                                  .max_inputs = 1,
+                                  .n_inputs = 1,
                                   .flags = STRATA_OP_ELEMENTWISE,
                                   .attrs_bytes = sizeof(cast_attrs),
                                   .attrs = {{"dtype", STRATA_ATTR_INT, offsetof(cast_attrs, dtype)}},

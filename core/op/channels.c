@@ -3,13 +3,10 @@
  * Shape rules and kernel launches of the ops that treat each channel separately (channels.h). */
 #include "core/op/channels.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/op/axes.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
+#include "core/op/define.h"
 
 strata_channels strata_channels_of(strata_shape shape) {
     strata_channels c = {.rows = 1, .channels = shape.dims[shape.rank - 1]};
@@ -32,13 +29,6 @@ strata_status strata_check_channels(const strata_tensor *node, int x, unsigned b
                                strata_shape_text(main->shape).text, names[i], strata_shape_text(node->inputs[i]->shape).text,
                                strata_shape_text(want).text);
     }
-    return STRATA_OK;
-}
-
-strata_status strata_sums_create(int64_t n, double **out_sums, double **out_others, strata_error *err) {
-    *out_sums = calloc(2 * (size_t)n + 1, sizeof **out_sums);
-    if (!*out_sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for 2 x %" PRId64 " sums", n);
-    *out_others = *out_sums + n;
     return STRATA_OK;
 }
 

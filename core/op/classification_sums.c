@@ -6,8 +6,7 @@
  *   label_b) */
 #include <math.h>
 
-#include "core/op/axes.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 enum { LOSSES, LOGITS, LABELS };
 
@@ -28,8 +27,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const strata_tensor *logits = call->node->inputs[LOGITS], *labels = call->node->inputs[LABELS];
     const float *losses = call->inputs[LOSSES], *x = call->inputs[LOGITS];
     int64_t rows = logits->shape.dims[0], classes = logits->shape.dims[1], right = 0;
@@ -43,7 +41,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
     }
     ((float *)call->output)[0] = (float)sum;
     ((float *)call->output)[1] = (float)right;
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -77,8 +74,7 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_classification_sums = {
     .name = "classification_sums",
-    .min_inputs = 3,
-    .max_inputs = 3,
+    .n_inputs = 3,
     .dims = "b,bC,b->S",
     .shape = shape,
     .no_gradient = "it is a metric; take the gradient of the losses",

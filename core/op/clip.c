@@ -3,13 +3,9 @@
  * clip: y = min(max(x, low), high); NaN stays NaN.   gradient: dy where low <= x <= high, that is where y is x.
  * The op takes floats and i32. For i64, the builder makes max and min nodes with constants instead, because kernels
  * receive the bounds as 32-bit words. */
-#include <inttypes.h>
 #include <math.h>
 
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct clip_attrs {
     double low, high;
@@ -44,8 +40,7 @@ static int32_t whole_bound(double bound) {
     return whole;
 }
 
-static strata_status clip_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void clip_reference(strata_op_call *call) {
     const clip_attrs *attrs = call->node->attrs;
     const strata_dtype dtype = call->node->dtype;
     const int64_t n = strata_shape_elements(call->node->shape);
@@ -53,7 +48,6 @@ static strata_status clip_reference(const strata_op_call *call, strata_error *er
         double x = strata_element_get(dtype, call->inputs[0], i); /* a double represents every i32 exactly */
         strata_element_set(dtype, call->output, i, x < attrs->low ? attrs->low : x > attrs->high ? attrs->high : x);
     }
-    return STRATA_OK;
 }
 
 static strata_status clip_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -88,8 +82,7 @@ static strata_tensor *clip_compose(strata_tensor *node) {
 
 const strata_op strata_op_clip = {
     .name = "clip",
-    .min_inputs = 1,
-    .max_inputs = 1,
+    .n_inputs = 1,
     .flags = STRATA_OP_ELEMENTWISE,
     .attrs_bytes = sizeof(clip_attrs),
     .attrs = {{"low", STRATA_ATTR_FLOAT, offsetof(clip_attrs, low)}, {"high", STRATA_ATTR_FLOAT, offsetof(clip_attrs, high)}},

@@ -52,12 +52,10 @@ strata_status strata_communication_shape(strata_tensor *node, strata_error *err)
     return STRATA_OK;
 }
 
-strata_status strata_communication_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+void strata_communication_reference(strata_op_call *call) {
     const size_t bytes = (size_t)strata_shape_elements(call->node->shape) * strata_dtype_bytes(call->node->dtype);
     if (bytes && call->node->n_inputs)
         memcpy(call->output, call->inputs[0], bytes);
     else if (bytes)
         memset(call->output, 0, bytes);
-    return STRATA_OK;
 }

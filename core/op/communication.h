@@ -153,7 +153,7 @@ const int64_t *strata_parts_copy(strata_graph *graph, const int64_t *lengths, in
 /* The shape rule: sets the output's dtype and shape from the common attributes. */
 strata_status strata_communication_shape(strata_tensor *node, strata_error *err);
 /* The reference for a group of one device: the result is the input, or zeros if there is no input. */
-strata_status strata_communication_reference(const strata_op_call *call, strata_error *err);
+void strata_communication_reference(strata_op_call *call);
 /* strata_op.words of the ops that have the attribute "reduction". */
 extern const strata_attr_words strata_reduction_words[];
 /* Rows of the attribute table that every communication op has; `type` has the common attributes first. */

@@ -7,13 +7,7 @@
  * copy of the windows. */
 #include "core/op/conv2d.h"
 
-#include <inttypes.h>
-#include <stddef.h>
-
-#include "core/graph/placement.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_conv2d_input_grad, strata_op_conv2d_filter_grad, strata_op_conv2d;
 
@@ -236,15 +230,13 @@ static double forward_sum(const strata_op_call *call, const strata_conv2d_sizes 
     return sum;
 }
 
-static strata_status conv2d_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void conv2d_reference(strata_op_call *call) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(call->node);
     for (int64_t i = 0; i < strata_call_count(call, s.n * s.out_h * s.out_w * s.out_c); i++) {
         const int64_t at = strata_call_element(call, i), f = at % s.out_c, ow = at / s.out_c % s.out_w;
         const int64_t row = at / s.out_c / s.out_w;
         strata_epilogue_store(call, at, f, forward_sum(call, &s, row / s.out_h, row % s.out_h, ow, f));
     }
-    return STRATA_OK;
 }
 
 /* The output whose tap k is at position `at` of the input; -1: there is none. */
@@ -274,14 +266,12 @@ static double backward_sum(const strata_op_call *call, const strata_conv2d_sizes
     return sum;
 }
 
-static strata_status conv2d_input_grad_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void conv2d_input_grad_reference(strata_op_call *call) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(call->node);
     for (int64_t i = 0; i < strata_call_count(call, s.n * s.in_h * s.in_w * s.in_c); i++) {
         const int64_t at = strata_call_element(call, i), c = at % s.in_c, w = at / s.in_c % s.in_w, row = at / s.in_c / s.in_w;
         strata_epilogue_store(call, at, c, backward_sum(call, &s, row / s.in_h, row % s.in_h, w, c));
     }
-    return STRATA_OK;
 }
 
 double strata_conv2d_flops(const strata_tensor *node) {
@@ -382,8 +372,8 @@ static void conv2d_input_grad_factors(const strata_tensor *node, strata_factors 
 #define PRODUCT(which)                                                                         \
     const strata_op strata_op_##which = {                                                      \
         .name = #which,                                                                        \
-        .min_inputs = 2,                                                                       \
-        .max_inputs = 4,                                                                       \
+        .n_inputs = 2,                                                                         \
+        .optional_inputs = 2,                                                                  \
         .flags = STRATA_OP_SAMPLES,                                                            \
         .attrs_bytes = sizeof(strata_conv2d_attrs),                                            \
         .attrs = {STRATA_WINDOW_ATTRS(strata_conv2d_attrs),                                    \

@@ -4,13 +4,10 @@
  *
  * The result is small and the sum is long, so the sum is divided into parts. Their sums are written to scratch memory and added
  * by the reduce kernel. The division depends only on the shape, since it determines the bits. */
-#include <inttypes.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include "core/graph/placement.h"
 #include "core/op/conv2d.h"
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/reduce.h"
 
 extern const strata_op strata_op_conv2d_input_grad, strata_op_conv2d;
@@ -75,18 +72,17 @@ static void add_row(const strata_op_call *call, const strata_conv2d_sizes *s, in
 }
 
 /* Adds each row to the sums of all wanted elements. A sum after the other would read all of x and dy from memory for each. */
-static strata_status reference(const strata_op_call *call, strata_error *err) {
+static void reference(strata_op_call *call) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(call->node);
     const int64_t n_sums = strata_call_count(call, s.kernel_h * s.kernel_w * s.group_in * s.out_c);
-    double *sums = calloc((size_t)n_sums + 1, sizeof *sums);
-    if (!sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " sums", n_sums);
+    double *sums = strata_call_alloc(call, n_sums, sizeof *sums);
+    if (!sums) return;
     for (int64_t row = 0; row < s.n * s.out_h; row++)
         for (int64_t i = 0; i < n_sums; i++)
             add_row(call, &s, row / s.out_h, row % s.out_h, strata_call_element(call, i), &sums[i]);
     for (int64_t i = 0; i < n_sums; i++)
         strata_element_set(call->node->dtype, call->output, strata_call_element(call, i), sums[i]);
     free(sums);
-    return STRATA_OK;
 }
 
 /* ---- lower ---- */
@@ -204,8 +200,7 @@ static void factors(const strata_tensor *node, strata_factors *factors) {
 
 const strata_op strata_op_conv2d_filter_grad = {
     .name = "conv2d_filter_grad",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .n_inputs = 2,
     .flags = STRATA_OP_SAMPLES,
     .attrs_bytes = sizeof(strata_conv2d_attrs),
     .attrs = {STRATA_WINDOW_ATTRS(strata_conv2d_attrs), {"groups", STRATA_ATTR_INT, offsetof(strata_conv2d_attrs, groups)}},

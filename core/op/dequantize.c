@@ -2,9 +2,7 @@
  *
  * dequantize: y = float(x) * scale, bytes to f32, rounded once. It does on the device what a dataset otherwise does on the
  * host. No gradient passes, because x is data. */
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct dequantize_attrs {
     double scale;
@@ -17,13 +15,11 @@ static strata_status dequantize_shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status dequantize_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void dequantize_reference(strata_op_call *call) {
     const uint8_t *x = call->inputs[0];
     float *y = call->output;
     const float scale = (float)((const dequantize_attrs *)call->node->attrs)->scale;
     for (int64_t i = 0, n = strata_shape_elements(call->node->shape); i < n; i++) y[i] = (float)x[i] * scale;
-    return STRATA_OK;
 }
 
 static strata_status dequantize_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -42,8 +38,7 @@ static strata_tensor *dequantize_compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_dequantize = {.name = "dequantize",
-                                        .min_inputs = 1,
-                                        .max_inputs = 1,
+                                        .n_inputs = 1,
                                         .flags = STRATA_OP_ELEMENTWISE,
                                         .attrs_bytes = sizeof(dequantize_attrs),
                                         .attrs = {{"scale", STRATA_ATTR_FLOAT, offsetof(dequantize_attrs, scale)}},

@@ -2,13 +2,8 @@
  *
  * Dropout: y = u >= rate ? x / (1 - rate) : 0, where u is the result of random_uniform for the same state and stream. The mask
  * is not stored: the gradient is the same op applied to dy. */
-#include <stddef.h>
-
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/random.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
 
 extern const strata_op strata_op_dropout;
 
@@ -40,8 +35,7 @@ static float scale_of(const strata_tensor *node) {
     return (float)(1 / (1 - ((const dropout_attrs *)node->attrs)->rate));
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const strata_tensor *node = call->node;
     const int64_t stream = ((const dropout_attrs *)node->attrs)->stream;
     strata_random_sequence sequence = strata_random_sequence_of(call->inputs[1], stream, node->shape);
@@ -52,7 +46,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
         strata_element_set(node->dtype, call->output, i,
                            kept ? strata_element_get(node->dtype, call->inputs[0], i) * scale : 0);
     }
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -91,8 +84,7 @@ static strata_tensor *part_of(const strata_node_part *part) {
 
 const strata_op strata_op_dropout = {
     .name = "dropout",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .n_inputs = 2,
     .attrs_bytes = sizeof(dropout_attrs),
     .attrs = {{"stream", STRATA_ATTR_INT, offsetof(dropout_attrs, stream)},
               {"rate", STRATA_ATTR_FLOAT, offsetof(dropout_attrs, rate)}},

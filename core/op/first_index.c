@@ -3,16 +3,10 @@
  * first_index: the first position of each number.   x (...) integers -> y (n) i32: y[r] = 1 + the least j with x[j] = r,
  * in row-major order; 0 if no element of x is r. Elements outside 0 .. n - 1 are ignored. No gradient. It lets
  * strata_unique work without sorting. */
-#include <inttypes.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct first_index_attrs {
     int64_t n;
@@ -30,8 +24,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const int64_t n = call->node->shape.dims[0];
     const strata_tensor *x = call->node->inputs[0];
     int32_t *y = call->output;
@@ -40,7 +33,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
         const int64_t r = strata_integer_get(x->dtype, call->inputs[0], j);
         if (r >= 0 && r < n) y[r] = (int32_t)(j + 1);
     }
-    return STRATA_OK;
 }
 
 enum {
@@ -93,8 +85,7 @@ static strata_tensor *compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_first_index = {.name = "first_index",
-                                         .min_inputs = 1,
-                                         .max_inputs = 1,
+                                         .n_inputs = 1,
                                          .attrs_bytes = sizeof(first_index_attrs),
                                          .attrs = {{"n", STRATA_ATTR_INT, offsetof(first_index_attrs, n)}},
                                          .shape = shape,

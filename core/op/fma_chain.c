@@ -5,12 +5,9 @@
  * multiply-add units. `strata bench` compares the speed of products with this rate. It has no gradient. */
 #include "core/op/fma_chain.h"
 
-#include <inttypes.h>
 #include <math.h>
 
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 enum {
     CHAINS = 8,        /* elements that a work-item of shaders/fma_chain.kernel computes */
@@ -28,8 +25,7 @@ static strata_status fma_chain_shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status fma_chain_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void fma_chain_reference(strata_op_call *call) {
     const strata_fma_chain_attrs *attrs = call->node->attrs;
     const int64_t n = strata_shape_elements(call->node->shape);
     const float *x = call->inputs[0];
@@ -39,7 +35,6 @@ static strata_status fma_chain_reference(const strata_op_call *call, strata_erro
         for (int64_t s = 0; s < attrs->steps; s++) value = fmaf(value, STRATA_FMA_CHAIN_FACTOR, STRATA_FMA_CHAIN_TERM);
         y[i] = value;
     }
-    return STRATA_OK;
 }
 
 static strata_status fma_chain_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -59,8 +54,7 @@ static strata_status fma_chain_lower(const strata_tensor *node, strata_lowering 
 }
 
 const strata_op strata_op_fma_chain = {.name = "fma_chain",
-                                       .min_inputs = 1,
-                                       .max_inputs = 1,
+                                       .n_inputs = 1,
                                        .flags = STRATA_OP_ELEMENTWISE,
                                        .attrs_bytes = sizeof(strata_fma_chain_attrs),
                                        .attrs = {{"steps", STRATA_ATTR_INT, offsetof(strata_fma_chain_attrs, steps)}},

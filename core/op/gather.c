@@ -8,17 +8,10 @@
  * is. The gradient of gather_grad is gather; in that form it is then summed along this axis. */
 #include "core/op/gather.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/graph/placement.h"
-#include "core/op/axes.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_gather_grad, strata_op_broadcast_to;
 
@@ -104,12 +97,11 @@ static void gather_gradient(strata_tensor *node, strata_tensor *dy, strata_tenso
     dx[0] = strata_node(NULL, &strata_op_gather_grad, 2, (strata_tensor *[]){dy, node->inputs[1]}, &attrs);
 }
 
-static strata_status gather_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void gather_reference(strata_op_call *call) {
     const strata_tensor *x = call->node->inputs[0], *indices = call->node->inputs[1];
     const gather_sizes s = sizes_of(x->shape, gather_axis(call->node), indices->shape);
     const size_t row = (size_t)s.inner * strata_dtype_bytes(x->dtype);
-    if (row == 0) return STRATA_OK;
+    if (row == 0) return;
     for (int64_t o = 0; o < s.outer; o++) {
         for (int64_t j = 0, run; j < s.n_indices; j += run) {
             const int64_t index = strata_integer_get(indices->dtype, call->inputs[1], j);
@@ -125,7 +117,6 @@ static strata_status gather_reference(const strata_op_call *call, strata_error *
             memcpy(target, (const char *)call->inputs[0] + (size_t)(o * s.axis + index) * row, (size_t)run * row);
         }
     }
-    return STRATA_OK;
 }
 
 static strata_status gather_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -167,8 +158,7 @@ static void gather_factors(const strata_tensor *node, strata_factors *factors) {
 }
 
 const strata_op strata_op_gather = {.name = "gather",
-                                    .min_inputs = 2,
-                                    .max_inputs = 2,
+                                    .n_inputs = 2,
                                     .attrs_bytes = sizeof(gather_attrs),
                                     .attrs = {{"axis", STRATA_ATTR_INT, offsetof(gather_attrs, axis)}},
                                     .factors = gather_factors,
@@ -240,15 +230,13 @@ strata_gather_grad_sizes strata_gather_grad_sizes_of(const strata_tensor *node) 
 }
 
 /* Accumulates in double, one outer index at a time. */
-static strata_status gather_grad_reference(const strata_op_call *call, strata_error *err) {
+static void gather_grad_reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const strata_tensor *indices = call->node->inputs[1];
     const gather_sizes s = gather_grad_sizes(call->node);
     const int64_t slab = s.axis * s.inner, repeats = repeats_of(call->node);
-    if (slab == 0 || s.outer == 0) return STRATA_OK;
-    double *sums = malloc((size_t)slab * sizeof *sums);
-    if (!sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " sums", slab);
-    for (int64_t o = 0; o < s.outer; o++) {
+    double *sums = strata_call_alloc(call, slab, sizeof *sums);
+    for (int64_t o = 0; sums && o < s.outer; o++) {
         for (int64_t i = 0; i < slab; i++) sums[i] = 0;
         for (int64_t j = 0; j < s.n_indices; j++) {
             const int64_t row = strata_integer_get(indices->dtype, call->inputs[1], j);
@@ -260,7 +248,6 @@ static strata_status gather_grad_reference(const strata_op_call *call, strata_er
         for (int64_t i = 0; i < slab; i++) strata_element_set(dtype, call->output, o * slab + i, sums[i]);
     }
     free(sums);
-    return STRATA_OK;
 }
 
 enum {
@@ -349,8 +336,7 @@ static void gather_grad_factors(const strata_tensor *node, strata_factors *facto
 }
 
 const strata_op strata_op_gather_grad = {.name = "gather_grad",
-                                         .min_inputs = 2,
-                                         .max_inputs = 2,
+                                         .n_inputs = 2,
                                          .attrs_bytes = sizeof(gather_grad_attrs),
                                          .attrs = {{"axis", STRATA_ATTR_INT, offsetof(gather_grad_attrs, axis)},
                                                    {"size", STRATA_ATTR_INT, offsetof(gather_grad_attrs, size)}},

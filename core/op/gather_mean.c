@@ -5,12 +5,9 @@
  * have kernels for this op: other devices run gather and reduce_mean. */
 #include "core/op/gather_mean.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
-#include "core/op/element.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_gather_mean, strata_op_gather, strata_op_reduce_mean;
 
@@ -40,11 +37,10 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
+static void reference(strata_op_call *call) {
     const strata_tensor *node = call->node, *indices = node->inputs[1];
     const strata_gather_mean_sizes s = strata_gather_mean_sizes_of(node);
     const strata_axes a = s.order.axes;
-    (void)err;
     for (int64_t o = 0; o < a.outer; o++)
         for (int64_t c = 0; c < a.inner; c++) {
             double sum = 0;
@@ -54,7 +50,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
             }
             strata_element_set(node->dtype, call->output, o * a.inner + c, sum / (double)a.n);
         }
-    return STRATA_OK;
 }
 
 static strata_tensor *compose(strata_tensor *node) {
@@ -63,8 +58,7 @@ static strata_tensor *compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_gather_mean = {.name = "gather_mean",
-                                         .min_inputs = 2,
-                                         .max_inputs = 2,
+                                         .n_inputs = 2,
                                          .shape = shape,
                                          .no_gradient = "it is made of others when a graph is compiled",
                                          .reference = reference,

@@ -30,12 +30,13 @@ static void add_attribute(strata_text *text, const strata_op *op, const strata_a
 
 static void add_op(strata_text *text, const strata_op *op) {
     if (op->flags & (STRATA_OP_LEAF | STRATA_OP_VIEW)) return;
-    if (op->max_inputs < 0)
-        strata_text_add(text, "  %-32s %d inputs or more", op->name, op->min_inputs);
-    else if (op->min_inputs == op->max_inputs)
-        strata_text_add(text, "  %-32s %d input%s", op->name, op->min_inputs, op->min_inputs == 1 ? "" : "s");
+    const int n = op->n_inputs, more = op->optional_inputs;
+    if (more < 0)
+        strata_text_add(text, "  %-32s %d inputs or more", op->name, n);
+    else if (!more)
+        strata_text_add(text, "  %-32s %d input%s", op->name, n, n == 1 ? "" : "s");
     else
-        strata_text_add(text, "  %-32s %d to %d inputs", op->name, op->min_inputs, op->max_inputs);
+        strata_text_add(text, "  %-32s %d to %d inputs", op->name, n, n + more);
     strata_text_add(text, "%s%s%s%s\n", op->flags & STRATA_OP_UPDATE ? ", writes input 0 in place" : "",
                     op->also_writes ? ", and its slots" : "", op->flags & STRATA_OP_COMMUNICATION ? ", between devices" : "",
                     op->compose ? ", has a composition" : "");

@@ -3,11 +3,9 @@
  * The first half of a step of LAMB over flat ranges: the direction of the step. Its length is computed afterwards from the
  * norms of each parameter. Formulas in strata/ops.h. */
 #include <math.h>
-#include <stddef.h>
 
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/update.h"
-#include "strata/ops.h"
 
 enum { DIRECTION, M, V, PARAMETERS, GRADIENTS, STEP };
 
@@ -30,10 +28,8 @@ static void element(const void *attributes, const float *step, double g, double 
 }
 
 /* The reference passes the parameters as a third slot. They are written back unchanged. */
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     strata_update_reference(call, 3, element);
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -66,8 +62,8 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_lamb = {
     .name = "lamb",
-    .min_inputs = 6,
-    .max_inputs = 7,
+    .n_inputs = 6,
+    .optional_inputs = 1,
     .flags = STRATA_OP_UPDATE,
     .attrs_bytes = sizeof(strata_lamb_attrs),
     .attrs = {{"beta1", STRATA_ATTR_FLOAT, offsetof(strata_lamb_attrs, beta1)},

@@ -5,15 +5,9 @@
  * gradient: dshift = sum of dy, dscale = sum of dy n over the rows; dx by layer_norm_grad, with g = dy scale:
  *   dx = r (g - mean of g - n mean of g n), which is not differentiated again. */
 #include <math.h>
-#include <stddef.h>
 
-#include "core/op/axes.h"
-#include "core/op/broadcast.h"
 #include "core/op/channels.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_layer_norm_grad;
 
@@ -82,8 +76,7 @@ static void layer_norm_gradient(strata_tensor *node, strata_tensor *dy, strata_t
     dx[SHIFT] = strata_sum_to(wide, scale->shape);
 }
 
-static strata_status layer_norm_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void layer_norm_reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const strata_channels c = strata_channels_of(call->node->shape);
     const float *scale = call->inputs[SCALE], *shift = call->inputs[SHIFT];
@@ -96,7 +89,6 @@ static strata_status layer_norm_reference(const strata_op_call *call, strata_err
             strata_element_set(dtype, call->output, i, n * (double)scale[k] + (double)shift[k]);
         }
     }
-    return STRATA_OK;
 }
 
 static strata_status layer_norm_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -123,8 +115,7 @@ static strata_tensor *layer_norm_compose(strata_tensor *node) {
 
 const strata_op strata_op_layer_norm = {
     .name = "layer_norm",
-    .min_inputs = 3,
-    .max_inputs = 3,
+    .n_inputs = 3,
     .attrs_bytes = sizeof(layer_norm_attrs),
     .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(layer_norm_attrs, epsilon)}},
     .dims = "...C,C,C->...C",
@@ -151,8 +142,7 @@ static strata_status grad_shape(strata_tensor *node, strata_error *err) {
                        strata_shape_text(node->inputs[DY]->shape).text);
 }
 
-static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void grad_reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const strata_channels c = strata_channels_of(call->node->shape);
     const float *scale = call->inputs[SCALE];
@@ -171,7 +161,6 @@ static strata_status grad_reference(const strata_op_call *call, strata_error *er
             strata_element_set(dtype, call->output, start + k, r * (g - slopes - n * products));
         }
     }
-    return STRATA_OK;
 }
 
 static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -186,8 +175,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
 
 const strata_op strata_op_layer_norm_grad = {
     .name = "layer_norm_grad",
-    .min_inputs = 3,
-    .max_inputs = 3,
+    .n_inputs = 3,
     .attrs_bytes = sizeof(layer_norm_attrs),
     .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(layer_norm_attrs, epsilon)}},
     .dims = "...C,C,...C->...C",

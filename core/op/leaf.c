@@ -4,9 +4,8 @@
  * executable fills it. Their builders set dtype and shape, since there are no operands from which these follow. */
 #include <string.h>
 
-#include "core/graph/graph.h"
 #include "core/graph/variable.h"
-#include "core/op/rules.h"
+#include "core/op/define.h"
 
 static strata_status leaf_shape(strata_tensor *node, strata_error *err) {
     (void)node;

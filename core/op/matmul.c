@@ -4,12 +4,7 @@
  * kernel, but the order of addition over K is fixed (shaders/matmul.kernel). */
 #include "core/op/matmul.h"
 
-#include <inttypes.h>
-#include <stddef.h>
-
-#include "core/graph/launch.h"
-#include "core/graph/placement.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 static const strata_matmul_attrs *attrs_of(const strata_tensor *node) {
     return node->attrs;
@@ -157,11 +152,10 @@ static void compute_elements(const strata_op_call *call, const strata_matmul_siz
     }
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     strata_matmul_sizes s = strata_matmul_sizes_of(call->node);
     if (call->elements) compute_elements(call, &s);
-    if (call->elements) return STRATA_OK;
+    if (call->elements) return;
     for (int64_t batch = 0; batch < s.n_batch; batch++) {
         for (int64_t m = 0; m < s.m; m += BLOCK_M) {
             for (int64_t n = 0; n < s.n; n += BLOCK_N) {
@@ -171,7 +165,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
             }
         }
     }
-    return STRATA_OK;
 }
 
 /* ---- lower ---- */
@@ -243,8 +236,8 @@ static void factors(const strata_tensor *node, strata_factors *factors) {
 
 const strata_op strata_op_matmul = {
     .name = "matmul",
-    .min_inputs = 2,
-    .max_inputs = 4,
+    .n_inputs = 2,
+    .optional_inputs = 2,
     .flags = STRATA_OP_SAMPLES,
     .attrs_bytes = sizeof(strata_matmul_attrs),
     .attrs = {{"transpose_a", STRATA_ATTR_INT, offsetof(strata_matmul_attrs, transpose_a)},

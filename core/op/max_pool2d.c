@@ -6,12 +6,9 @@
  * max_pool2d_grad with respect to dy is max_pool2d(x, g). If a relu_grad of the same x follows, the fusion pass makes
  * max_pool2d_grad `rectified`: its result is then 0 where x is not above 0. */
 #include <math.h>
-#include <stddef.h>
 
-#include "core/op/compose.h"
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/pool2d.h"
-#include "core/op/rules.h"
 
 extern const strata_op strata_op_max_pool2d_grad, strata_op_max_pool2d, strata_op_relu_grad;
 
@@ -109,10 +106,8 @@ static void take(const strata_op_call *call, int64_t y_at, int64_t x_at) {
                        strata_element_get(node->dtype, call->inputs[node->n_inputs - 1], x_at));
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     each_output(call, take);
-    return STRATA_OK;
 }
 
 static void add(const strata_op_call *call, int64_t y_at, int64_t x_at) {
@@ -122,12 +117,10 @@ static void add(const strata_op_call *call, int64_t y_at, int64_t x_at) {
                        strata_element_get(dtype, call->output, x_at) + strata_element_get(dtype, call->inputs[1], y_at));
 }
 
-static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void grad_reference(strata_op_call *call) {
     const int64_t n = strata_shape_elements(call->node->shape);
     for (int64_t i = 0; i < n; i++) strata_element_set(call->node->dtype, call->output, i, 0);
     each_output(call, add);
-    return STRATA_OK;
 }
 
 /* ---- compositions: over the taps, in their order. Padding is -infinity ---- */
@@ -254,8 +247,8 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
 
 const strata_op strata_op_max_pool2d = {
     .name = "max_pool2d",
-    .min_inputs = 1,
-    .max_inputs = 2,
+    .n_inputs = 1,
+    .optional_inputs = 1,
     .attrs_bytes = sizeof(strata_pool2d_attrs),
     .attrs = {STRATA_WINDOW_ATTRS(strata_pool2d_attrs)},
     .dims = "nHWc->nHWc",
@@ -268,8 +261,7 @@ const strata_op strata_op_max_pool2d = {
 
 const strata_op strata_op_max_pool2d_grad = {
     .name = "max_pool2d_grad",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .n_inputs = 2,
     .attrs_bytes = sizeof(strata_pool2d_attrs),
     .attrs = {STRATA_WINDOW_ATTRS(strata_pool2d_attrs),
               {"rectified", STRATA_ATTR_INT, offsetof(strata_pool2d_attrs, rectified)}},

@@ -6,8 +6,7 @@
 
 const strata_op strata_op_merge = {
     .name = "merge",
-    .min_inputs = 1,
-    .max_inputs = 1,
+    .n_inputs = 1,
     .flags = STRATA_OP_COMMUNICATION,
     .attrs_bytes = sizeof(strata_merge_attrs),
     .attrs = {STRATA_COMMUNICATION_ATTRS(strata_merge_attrs),

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * one_hot: y[..., d] = 1 where indices[...] is d, else 0; an index not in 0..depth-1 gives a row of zeros. No gradient. */
-#include <inttypes.h>
-
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct one_hot_attrs {
     int64_t depth;
@@ -31,15 +25,13 @@ static strata_status one_hot_shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status one_hot_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void one_hot_reference(strata_op_call *call) {
     const one_hot_attrs *attrs = call->node->attrs;
     const int64_t n = strata_shape_elements(call->node->shape);
     for (int64_t i = 0; i < n; i++) {
         int64_t index = strata_integer_get(call->node->inputs[0]->dtype, call->inputs[0], i / attrs->depth);
         strata_element_set(call->node->dtype, call->output, i, index == i % attrs->depth);
     }
-    return STRATA_OK;
 }
 
 static strata_status one_hot_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -71,8 +63,7 @@ static strata_tensor *one_hot_compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_one_hot = {.name = "one_hot",
-                                     .min_inputs = 1,
-                                     .max_inputs = 1,
+                                     .n_inputs = 1,
                                      .attrs_bytes = sizeof(one_hot_attrs),
                                      .attrs = {{"depth", STRATA_ATTR_INT, offsetof(one_hot_attrs, depth)},
                                                {"dtype", STRATA_ATTR_INT, offsetof(one_hot_attrs, dtype)}},

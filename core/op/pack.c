@@ -7,15 +7,10 @@
  * gradient: the slices of dy. */
 #include "core/op/pack.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/graph/placement.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 static strata_status pack_shape(strata_tensor *node, strata_error *err) {
     const strata_pack_attrs *attrs = node->attrs;
@@ -47,8 +42,7 @@ static void pack_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor 
     }
 }
 
-static strata_status pack_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void pack_reference(strata_op_call *call) {
     const strata_pack_attrs *attrs = call->node->attrs;
     float *target = call->output;
     int64_t end = 0;
@@ -61,7 +55,6 @@ static strata_status pack_reference(const strata_op_call *call, strata_error *er
         end = first + elements;
     }
     for (; end < attrs->size; end++) target[end] = 0;
-    return STRATA_OK;
 }
 
 static strata_status pack_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -95,8 +88,8 @@ static strata_tensor *compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_pack = {.name = "pack",
-                                  .min_inputs = 1,
-                                  .max_inputs = -1,
+                                  .n_inputs = 1,
+                                  .optional_inputs = -1,
                                   .flags = STRATA_OP_SLICES,
                                   .attrs_bytes = sizeof(strata_pack_attrs),
                                   .attrs = {{"offsets", STRATA_ATTR_LIST, offsetof(strata_pack_attrs, offsets)},

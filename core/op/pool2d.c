@@ -3,10 +3,7 @@
  * The common part of max and average pooling (pool2d.h). */
 #include "core/op/pool2d.h"
 
-#include <inttypes.h>
-
-#include "core/op/copy.h"
-#include "core/op/rules.h"
+#include "core/op/define.h"
 
 strata_status strata_pool2d_check(const strata_window *window, const strata_tensor *x, strata_shape x_shape, const char *name,
                                   strata_shape *out_shape, strata_error *err) {

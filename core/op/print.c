@@ -26,16 +26,13 @@ static void print_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor
     dx[0] = dy;
 }
 
-static strata_status print_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void print_reference(strata_op_call *call) {
     const size_t bytes = (size_t)strata_shape_elements(call->node->shape) * strata_dtype_bytes(call->node->dtype);
     if (bytes && call->output != call->inputs[0]) memcpy(call->output, call->inputs[0], bytes);
-    return STRATA_OK;
 }
 
 const strata_op strata_op_print = {.name = "print",
-                                   .min_inputs = 1,
-                                   .max_inputs = 1,
+                                   .n_inputs = 1,
                                    .flags = STRATA_OP_VIEW,
                                    .attrs_bytes = sizeof(strata_print_attrs),
                                    .attrs = {{"every", STRATA_ATTR_INT, offsetof(strata_print_attrs, every)},

@@ -4,14 +4,9 @@
  * shaders/README.md defines which word of which counter an element uses; dropout.c draws from the same sequences. */
 #include "core/op/random.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stddef.h>
 
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_random_uniform, strata_op_random_normal;
 
@@ -89,13 +84,11 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return strata_check_random(node->inputs[0], attrs->stream, err);
 }
 
-static strata_status uniform_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void uniform_reference(strata_op_call *call) {
     const random_attrs *attrs = call->node->attrs;
     strata_random_sequence sequence = strata_random_sequence_of(call->inputs[0], attrs->stream, attrs->shape);
     int64_t n = strata_shape_elements(attrs->shape);
     for (int64_t i = 0; i < n; i++) ((float *)call->output)[i] = (float)strata_random_uniform_at(&sequence, i);
-    return STRATA_OK;
 }
 
 /* Box-Muller method: from each pair of a block's words, (0, 1) and (2, 3), follow a radius and an angle, and from these
@@ -110,13 +103,11 @@ static double normal_at(const strata_random_sequence *sequence, int64_t index) {
     return radius * (element % 2 ? sin(angle) : cos(angle));
 }
 
-static strata_status normal_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void normal_reference(strata_op_call *call) {
     const random_attrs *attrs = call->node->attrs;
     strata_random_sequence sequence = strata_random_sequence_of(call->inputs[0], attrs->stream, attrs->shape);
     int64_t n = strata_shape_elements(attrs->shape);
     for (int64_t i = 0; i < n; i++) ((float *)call->output)[i] = (float)normal_at(&sequence, i);
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -130,8 +121,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
 #define RANDOM(which)                                                           \
     const strata_op strata_op_random_##which = {                                \
         .name = "random_" #which,                                               \
-        .min_inputs = 1,                                                        \
-        .max_inputs = 1,                                                        \
+        .n_inputs = 1,                                                          \
         .attrs_bytes = sizeof(random_attrs),                                    \
         .attrs = {{"stream", STRATA_ATTR_INT, offsetof(random_attrs, stream)},  \
                   {"shape", STRATA_ATTR_SHAPE, offsetof(random_attrs, shape)}}, \

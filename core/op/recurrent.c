@@ -8,19 +8,11 @@
  * that the gradient does not compute the products a second time. */
 #include "core/op/recurrent.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include "core/graph/placement.h"
-#include "core/op/axes.h"
-#include "core/op/broadcast.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/epilogue.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
 
 extern const strata_op strata_op_recurrent, strata_op_recurrent_grad;
 
@@ -321,17 +313,13 @@ static void run_example_back(const strata_op_call *call, const strata_recurrent_
     }
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
+static void reference(strata_op_call *call) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(call->node);
     const bool forward = call->node->op == &strata_op_recurrent;
     /* Scratch in rows of U doubles. Forward: h of all steps, then the 4 rows of c. Backward: dh, dc and da. */
     const int64_t rows = forward ? s.t + 4 : 2 + DA;
-    double *memory = s.n && s.t ? malloc((size_t)(rows * s.units) * sizeof *memory) : NULL;
-    if (!s.n || !s.t) return STRATA_OK;
-    if (!memory)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " steps of %" PRId64 " units", s.t,
-                           s.units);
-    for (int64_t n = 0; n < s.n; n++) {
+    double *memory = strata_call_alloc(call, rows * s.units, sizeof *memory);
+    for (int64_t n = 0; memory && n < s.n && s.t; n++) {
         for (int64_t i = 0; i < rows * s.units; i++) memory[i] = 0;
         if (forward)
             run_example(call, &s, n, memory, memory + s.t * s.units);
@@ -339,7 +327,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
             run_example_back(call, &s, n, memory, memory + s.units, memory + 2 * s.units);
     }
     free(memory);
-    return STRATA_OK;
 }
 
 /* ---- lower: a launch for each step ---- */
@@ -638,8 +625,8 @@ static void factors(const strata_tensor *node, strata_factors *factors) {
 
 const strata_op strata_op_recurrent = {
     .name = "recurrent",
-    .min_inputs = 3,
-    .max_inputs = 4,
+    .n_inputs = 3,
+    .optional_inputs = 1,
     ATTRS,
     .factors = factors,
     .shape = shape,
@@ -652,8 +639,8 @@ const strata_op strata_op_recurrent = {
 
 const strata_op strata_op_recurrent_grad = {
     .name = "recurrent_grad",
-    .min_inputs = 3,
-    .max_inputs = 4,
+    .n_inputs = 3,
+    .optional_inputs = 1,
     ATTRS,
     .factors = factors,
     .shape = grad_shape,

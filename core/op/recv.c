@@ -6,8 +6,6 @@
 
 const strata_op strata_op_recv = {
     .name = "recv",
-    .min_inputs = 0,
-    .max_inputs = 0,
     .flags = STRATA_OP_COMMUNICATION,
     .attrs_bytes = sizeof(strata_point_attrs),
     .attrs = {STRATA_COMMUNICATION_ATTRS(strata_point_attrs),

@@ -27,16 +27,18 @@ static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx)
         dx[0] = strata_div(dx[0], strata_scalar(node->graph, node->dtype, (double)attrs->n));
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    const strata_parts_attrs *attrs = call->node->attrs;
-    if (attrs->n == 1) return strata_communication_reference(call, err);
-    return strata_fail(err, STRATA_INVALID, "reduce_scatter of %lld parts needs as many replicas", (long long)attrs->n);
+static void reference(strata_op_call *call) {
+    const int64_t n = ((const strata_parts_attrs *)call->node->attrs)->n;
+    if (n == 1)
+        strata_communication_reference(call);
+    else
+        call->status =
+            strata_fail(call->err, STRATA_INVALID, "reduce_scatter of %lld parts needs as many replicas", (long long)n);
 }
 
 const strata_op strata_op_reduce_scatter = {
     .name = "reduce_scatter",
-    .min_inputs = 0,
-    .max_inputs = 1,
+    .optional_inputs = 1,
     .flags = STRATA_OP_COMMUNICATION,
     .attrs_bytes = sizeof(strata_parts_attrs),
     .attrs = {STRATA_COMMUNICATION_ATTRS(strata_parts_attrs),

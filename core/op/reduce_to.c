@@ -17,8 +17,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
 
 const strata_op strata_op_reduce_to = {
     .name = "reduce_to",
-    .min_inputs = 0,
-    .max_inputs = 1,
+    .optional_inputs = 1,
     .flags = STRATA_OP_COMMUNICATION,
     .attrs_bytes = sizeof(strata_all_reduce_attrs),
     .attrs = {STRATA_COMMUNICATION_ATTRS(strata_all_reduce_attrs),

@@ -2,11 +2,9 @@
  *
  * One step of RMSprop over flat ranges, in place: formulas in strata/ops.h. */
 #include <math.h>
-#include <stddef.h>
 
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/update.h"
-#include "strata/ops.h"
 
 enum { PARAMETERS, SQUARES, MEAN, VELOCITY, GRADIENTS, STEP };
 
@@ -34,10 +32,8 @@ static void element(const void *attributes, const float *step, double g, double 
     *p -= change;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     strata_update_reference(call, 3, element);
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -76,8 +72,8 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_rmsprop = {
     .name = "rmsprop",
-    .min_inputs = 6,
-    .max_inputs = 7,
+    .n_inputs = 6,
+    .optional_inputs = 1,
     .flags = STRATA_OP_UPDATE,
     .attrs_bytes = sizeof(strata_rmsprop_attrs),
     .attrs = {{"rho", STRATA_ATTR_FLOAT, offsetof(strata_rmsprop_attrs, rho)},

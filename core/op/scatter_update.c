@@ -8,16 +8,10 @@
  * the gathered rows instead of the variables (strata_check_update allows this), and scatter_update writes each range
  * back. The result of the update is the new value of its first range. If `rows` is another range that the update has
  * changed, `update` is the node of the update. */
-#include <inttypes.h>
-#include <stddef.h>
 #include <string.h>
 
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
+#include "core/op/define.h"
 #include "core/op/update.h"
-#include "strata/ops.h"
 
 enum { VARIABLE, INDICES, ROWS, UPDATE };
 
@@ -58,8 +52,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const strata_scatter_update_attrs *attrs = call->node->attrs;
     const strata_tensor *indices = call->node->inputs[INDICES];
     const size_t element = strata_dtype_bytes(call->node->dtype), row = (size_t)inner_of(call->node) * element;
@@ -74,7 +67,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
             run++;
         memcpy(rows + (size_t)r * row, (const char *)call->inputs[ROWS] + (size_t)j * row, (size_t)run * row);
     }
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -122,8 +114,8 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_scatter_update = {
     .name = "scatter_update",
-    .min_inputs = 3,
-    .max_inputs = 4,
+    .n_inputs = 3,
+    .optional_inputs = 1,
     .flags = STRATA_OP_UPDATE,
     .attrs_bytes = sizeof(strata_scatter_update_attrs),
     .attrs = {{"first", STRATA_ATTR_INT, offsetof(strata_scatter_update_attrs, first)},

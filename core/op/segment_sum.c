@@ -2,11 +2,7 @@
  *
  * segment_sum: sums of neighbouring elements, one for each segment: y_s = x_e(s-1) + ... + x_(e(s) - 1), where e(s) is
  * the end of segment s. The optimizers use it to compute the norm of each parameter in a flat range. */
-#include "core/op/axes.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 enum { X, ENDS };
 
@@ -24,8 +20,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
 
 /* The ends are known only at run time. They are limited to the size of x, and a segment that ends before it begins is
  * empty. */
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const float *x = call->inputs[X];
     const int32_t *ends = call->inputs[ENDS];
     int64_t n = strata_shape_elements(call->node->inputs[X]->shape);
@@ -35,7 +30,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
         for (int64_t i = first; i < end; i++) sum += (double)x[i];
         ((float *)call->output)[s] = (float)sum;
     }
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -79,8 +73,7 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_segment_sum = {
     .name = "segment_sum",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .n_inputs = 2,
     .shape = shape,
     .no_gradient = "it serves optimizers",
     .reference = reference,

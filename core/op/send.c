@@ -7,8 +7,7 @@
 
 const strata_op strata_op_send = {
     .name = "send",
-    .min_inputs = 1,
-    .max_inputs = 1,
+    .n_inputs = 1,
     .flags = STRATA_OP_COMMUNICATION,
     .attrs_bytes = sizeof(strata_point_attrs),
     .attrs = {STRATA_COMMUNICATION_ATTRS(strata_point_attrs),

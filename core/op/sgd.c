@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One step of stochastic gradient descent over flat ranges, in place: formulas in strata/ops.h. */
-#include <stddef.h>
-
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/update.h"
-#include "strata/ops.h"
 
 enum { PARAMETERS, VELOCITY, GRADIENTS, STEP };
 
@@ -31,10 +28,8 @@ static void element(const void *attributes, const float *step, double g, double 
     *p -= (double)step[STRATA_STEP_LEARNING_RATE] * change;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     strata_update_reference(call, 1, element);
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -63,8 +58,8 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_sgd = {
     .name = "sgd",
-    .min_inputs = 4,
-    .max_inputs = 5,
+    .n_inputs = 4,
+    .optional_inputs = 1,
     .flags = STRATA_OP_UPDATE,
     .attrs_bytes = sizeof(strata_sgd_attrs),
     .attrs = {{"momentum", STRATA_ATTR_FLOAT, offsetof(strata_sgd_attrs, momentum)},

@@ -3,11 +3,7 @@
  * slice: y = x[begin[i] : begin[i] + size[i]] along each axis i.   gradient: dy padded with zeros to x's shape. */
 #include "core/op/slice.h"
 
-#include <inttypes.h>
-
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 static strata_status slice_shape(strata_tensor *node, strata_error *err) {
     const strata_slice_attrs *attrs = node->attrs;
@@ -54,11 +50,9 @@ bool strata_slice_is_view(const strata_tensor *node, int64_t *out_first_element)
     return true;
 }
 
-static strata_status slice_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void slice_reference(strata_op_call *call) {
     strata_copy copy = describe(call->node);
     strata_copy_reference(&copy, call->inputs[0], call->output);
-    return STRATA_OK;
 }
 
 static strata_status slice_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -80,8 +74,7 @@ static strata_tensor *slice_part(const strata_node_part *part) {
 }
 
 const strata_op strata_op_slice = {.name = "slice",
-                                   .min_inputs = 1,
-                                   .max_inputs = 1,
+                                   .n_inputs = 1,
                                    .attrs_bytes = sizeof(strata_slice_attrs),
                                    .attrs = {{"begin", STRATA_ATTR_INTS, offsetof(strata_slice_attrs, begin)},
                                              {"size", STRATA_ATTR_INTS, offsetof(strata_slice_attrs, size)}},

@@ -3,12 +3,9 @@
  * softmax and log_softmax over the last axis, their gradients as separate ops, and helpers for related ops (softmax.h). */
 #include "core/op/softmax.h"
 
-#include <inttypes.h>
 #include <math.h>
 
-#include "core/op/axes.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_softmax, strata_op_log_softmax, strata_op_softmax_grad, strata_op_log_softmax_grad;
 
@@ -91,8 +88,7 @@ static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx)
     dx[0] = grad_of(is_log(node) ? &strata_op_log_softmax_grad : &strata_op_softmax_grad, node, dy);
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const strata_rows rows = strata_rows_of(call->node->shape);
     const strata_dtype dtype = call->node->dtype;
     const bool log_of = is_log(call->node);
@@ -103,7 +99,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
             strata_element_set(dtype, call->output, i, log_of ? y : exp(y));
         }
     }
-    return STRATA_OK;
 }
 
 /* Both ops use one kernel, and both gradients use another one. */
@@ -132,8 +127,7 @@ static strata_tensor *compose(strata_tensor *node) {
 #define SOFTMAX(op_name)                    \
     const strata_op strata_op_##op_name = { \
         .name = #op_name,                   \
-        .min_inputs = 1,                    \
-        .max_inputs = 1,                    \
+        .n_inputs = 1,                      \
         .dims = "...C->...C",               \
         .shape = shape,                     \
         .gradient = gradient,               \
@@ -166,8 +160,7 @@ static void log_grad_gradient(strata_tensor *node, strata_tensor *g, strata_tens
     dx[1] = strata_sub(g, strata_sum_of_rows(weighted));
 }
 
-static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void grad_reference(strata_op_call *call) {
     const strata_rows rows = strata_rows_of(call->node->shape);
     const strata_dtype dtype = call->node->dtype;
     const void *y = call->inputs[0], *dy = call->inputs[1];
@@ -182,7 +175,6 @@ static strata_status grad_reference(const strata_op_call *call, strata_error *er
             strata_element_set(dtype, call->output, i, log_of ? d - exp(own) * sum : own * (d - sum));
         }
     }
-    return STRATA_OK;
 }
 
 static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -198,8 +190,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
 #define SOFTMAX_GRAD(op_name, gradient_of)  \
     const strata_op strata_op_##op_name = { \
         .name = #op_name,                   \
-        .min_inputs = 2,                    \
-        .max_inputs = 2,                    \
+        .n_inputs = 2,                      \
         .dims = "...C->...C",               \
         .shape = grad_shape,                \
         .gradient = gradient_of,            \

@@ -2,14 +2,10 @@
  *
  * Softmax cross-entropy with dense labels: loss = -sum_c labels log softmax(logits), which is sum_c labels (L - logits) with
  * L = log sum exp logits. Integer labels: sparse_softmax_cross_entropy.c. */
-#include <inttypes.h>
 #include <math.h>
-#include <stddef.h>
 
-#include "core/op/axes.h"
-#include "core/op/rules.h"
+#include "core/op/define.h"
 #include "core/op/softmax.h"
-#include "strata/ops.h"
 
 extern const strata_op strata_op_softmax_cross_entropy_grad;
 
@@ -39,8 +35,7 @@ static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx)
     dx[LABELS] = grad(node, dy, OF_LABELS);
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const void *logits = call->inputs[LOGITS], *labels = call->inputs[LABELS];
     strata_rows rows = strata_rows_of(call->node->inputs[LOGITS]->shape);
@@ -50,7 +45,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
             loss += strata_element_get(dtype, labels, i) * (log_sum - strata_element_get(dtype, logits, i));
         strata_element_set(dtype, call->output, row, loss);
     }
-    return STRATA_OK;
 }
 
 static strata_status launch_of(const strata_tensor *node, int of, strata_lowering *lowering, strata_error *err) {
@@ -79,8 +73,7 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_softmax_cross_entropy = {
     .name = "softmax_cross_entropy",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .n_inputs = 2,
     .dims = "...C,...C->...",
     .shape = shape,
     .gradient = gradient,
@@ -103,8 +96,7 @@ static strata_status grad_shape(strata_tensor *node, strata_error *err) {
     return strata_check_per_row(node->inputs[DY], "dy", node->inputs[LOGITS], err);
 }
 
-static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void grad_reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const void *logits = call->inputs[LOGITS], *labels = call->inputs[LABELS];
     const bool of_logits = ((const grad_attrs *)call->node->attrs)->of == OF_LOGITS;
@@ -120,7 +112,6 @@ static strata_status grad_reference(const strata_op_call *call, strata_error *er
             strata_element_set(dtype, call->output, i, dy * slope);
         }
     }
-    return STRATA_OK;
 }
 
 static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -143,8 +134,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
 
 const strata_op strata_op_softmax_cross_entropy_grad = {
     .name = "softmax_cross_entropy_grad",
-    .min_inputs = 3,
-    .max_inputs = 3,
+    .n_inputs = 3,
     .attrs_bytes = sizeof(grad_attrs),
     .attrs = {{"of", STRATA_ATTR_INT, offsetof(grad_attrs, of)}},
     .words = (const strata_attr_words[]){{"of", (const char *const[]){"loss", "logits", "labels", NULL}}, {NULL, NULL}},

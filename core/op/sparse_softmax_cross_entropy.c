@@ -4,11 +4,8 @@
  * range makes the row's loss and gradient NaN, so that the error is noticed. Dense labels: softmax_cross_entropy.c. */
 #include <math.h>
 
-#include "core/op/axes.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
+#include "core/op/define.h"
 #include "core/op/softmax.h"
-#include "strata/ops.h"
 
 extern const strata_op strata_op_sparse_softmax_cross_entropy_grad;
 
@@ -39,8 +36,7 @@ static int64_t label_of(const strata_op_call *call, int64_t row, int64_t c) {
     return label >= 0 && label < c ? label : -1;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const void *logits = call->inputs[LOGITS];
     strata_rows rows = strata_rows_of(call->node->inputs[LOGITS]->shape);
@@ -51,7 +47,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
             loss = strata_row_log_sum_exp(dtype, logits, row, rows.c) - strata_element_get(dtype, logits, row * rows.c + label);
         strata_element_set(dtype, call->output, row, loss);
     }
-    return STRATA_OK;
 }
 
 /* The kernel's variant, named after the dtypes of logits and labels: "f32_i64". */
@@ -106,8 +101,7 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_sparse_softmax_cross_entropy = {
     .name = "sparse_softmax_cross_entropy",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .n_inputs = 2,
     .dims = "...C,...->...",
     .shape = shape,
     .gradient = gradient,
@@ -129,8 +123,7 @@ static strata_status grad_shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void grad_reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     strata_rows rows = strata_rows_of(call->node->shape);
     for (int64_t row = 0; row < rows.n; row++) {
@@ -142,7 +135,6 @@ static strata_status grad_reference(const strata_op_call *call, strata_error *er
             strata_element_set(dtype, call->output, row * rows.c + i, dy * (p - (i == label)));
         }
     }
-    return STRATA_OK;
 }
 
 static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -159,8 +151,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
 
 const strata_op strata_op_sparse_softmax_cross_entropy_grad = {
     .name = "sparse_softmax_cross_entropy_grad",
-    .min_inputs = 3,
-    .max_inputs = 3,
+    .n_inputs = 3,
     .dims = "...C,...,...->...C",
     .shape = grad_shape,
     .no_gradient = "for second derivatives build the loss from strata_log_softmax",

@@ -2,11 +2,7 @@
  *
  * split: equal parts of x along an axis. The parts are slices, so contiguous parts are views of x, and the gradient is
  * that of slice. */
-#include <inttypes.h>
-
-#include "core/graph/graph.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 void strata_split(strata_tensor *x, int n_parts, int axis, strata_tensor **out_parts) {
     strata_error err = {0};

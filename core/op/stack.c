@@ -2,12 +2,9 @@
  *
  * stack: concatenates tensors of one shape along a new axis. It is a concat of reshapes, which are views, and has concat's
  * gradient. */
-#include <inttypes.h>
 #include <stdlib.h>
 
-#include "core/graph/graph.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 /* x's shape with an axis of size 1 at `axis`. */
 static strata_shape with_axis(strata_shape shape, int axis) {

@@ -3,10 +3,7 @@
  * tile: x repeated along each axis. For one axis it is a broadcast of (outer, 1, inner) to (outer, times, inner) between two
  * reshapes; axes are processed from the last to the first, so that the copies of inner axes are read contiguously. The
  * gradient is that of broadcast_to: the sum over all copies. */
-#include <inttypes.h>
-
-#include "core/graph/graph.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 static strata_tensor *repeat(strata_tensor *x, int axis, int64_t times) {
     int64_t outer = 1, inner = 1, size;

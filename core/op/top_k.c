@@ -3,14 +3,9 @@
  * top_k: the indices (i32) of the k largest of each row, largest first, the lower index first among equals, NaN above all.
  *   x (..., C) -> y (..., k).   No gradient. The values of strata_top_k are gathered from x by these indices, so their gradient
  *   is that of gather. */
-#include <inttypes.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include "core/op/axes.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct top_k_attrs {
     int64_t k;
@@ -41,8 +36,7 @@ static bool behind(strata_dtype dtype, const void *x, int64_t b, int64_t a) {
     return strata_element_above(dtype, x, a, b) || (b > a && !strata_element_above(dtype, x, b, a));
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const strata_axes axes = axes_of(call->node);
     const int64_t k = ((const top_k_attrs *)call->node->attrs)->k;
     const strata_dtype dtype = call->node->inputs[0]->dtype;
@@ -58,7 +52,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
             last = best;
         }
     }
-    return STRATA_OK;
 }
 
 /* A launch finds several ranks, one after the other, as long as a work-item's loops stay short (shaders/README.md); the next
@@ -85,8 +78,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
 
 const strata_op strata_op_top_k = {
     .name = "top_k",
-    .min_inputs = 1,
-    .max_inputs = 1,
+    .n_inputs = 1,
     .attrs_bytes = sizeof(top_k_attrs),
     .attrs = {{"k", STRATA_ATTR_INT, offsetof(top_k_attrs, k)}},
     .dims = "...C->...K",

@@ -4,12 +4,8 @@
  * which shaders/unary.kernel reads too; gradients are below. clip and cast have attributes and files of their own. */
 #include <math.h>
 
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
+#include "core/op/define.h"
 #include "core/op/ops.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
 
 /* ---- the formulas, in double ---- */
 
@@ -71,7 +67,7 @@ static strata_status unary_shape(strata_tensor *node, unsigned allowed, strata_e
     return strata_check_dtype(x, "x", allowed, err);
 }
 
-static strata_status unary_reference(const strata_op_call *call, double (*real)(double), integer_function *integer) {
+static void unary_reference(const strata_op_call *call, double (*real)(double), integer_function *integer) {
     const strata_dtype dtype = call->node->dtype;
     const int64_t n = strata_shape_elements(call->node->shape);
     const void *x = call->inputs[0];
@@ -81,7 +77,6 @@ static strata_status unary_reference(const strata_op_call *call, double (*real)(
         else
             strata_integer_set(dtype, call->output, i, integer(strata_integer_get(dtype, x, i)));
     }
-    return STRATA_OK;
 }
 
 static strata_status unary_lower(const strata_tensor *node, int code, strata_lowering *lowering, strata_error *err) {
@@ -225,16 +220,14 @@ static strata_tensor *softplus_compose(strata_tensor *y) {
     static strata_status op##_shape(strata_tensor *node, strata_error *err) {                                  \
         return unary_shape(node, allowed, err);                                                                \
     }                                                                                                          \
-    static strata_status op##_reference(const strata_op_call *call, strata_error *err) {                       \
-        (void)err;                                                                                             \
-        return unary_reference(call, op##_value, integer);                                                     \
+    static void op##_reference(strata_op_call *call) {                                                         \
+        unary_reference(call, op##_value, integer);                                                            \
     }                                                                                                          \
     static strata_status op##_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) { \
         return unary_lower(node, op##_code, lowering, err);                                                    \
     }                                                                                                          \
     const strata_op strata_op_##op = {.name = #op,                                                             \
-                                      .min_inputs = 1,                                                         \
-                                      .max_inputs = 1,                                                         \
+                                      .n_inputs = 1,                                                           \
                                       .flags = STRATA_OP_ELEMENTWISE,                                          \
                                       .linearity = linear,                                                     \
                                       .shape = op##_shape,                                                     \

@@ -3,13 +3,9 @@
  * Helpers of the optimizers' ops (update.h). */
 #include "core/op/update.h"
 
-#include <inttypes.h>
 #include <math.h>
 
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_read, strata_op_gather, strata_op_slice;
 
@@ -71,9 +67,9 @@ strata_status strata_check_update(strata_tensor *node, unsigned variables, int n
 }
 
 void strata_update_factors(const strata_tensor *node, strata_factors *factors) {
-    if (!strata_shape_equal(node->inputs[node->op->min_inputs - 2]->shape, node->shape)) return; /* fewer gradients */
+    if (!strata_shape_equal(node->inputs[node->op->n_inputs - 2]->shape, node->shape)) return; /* fewer gradients */
     for (int i = 0; i <= node->n_inputs; i++) {
-        const bool is_range = i < node->op->min_inputs - 1 || i == node->n_inputs;
+        const bool is_range = i < node->op->n_inputs - 1 || i == node->n_inputs;
         const strata_tensor *range = i < node->n_inputs ? node->inputs[i] : node;
         for (int d = 0; d < node->shape.rank && is_range && strata_shape_equal(range->shape, node->shape); d++)
             strata_factors_set(factors, node, i, d, d);

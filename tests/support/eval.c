@@ -89,10 +89,10 @@ static strata_status step(walk *w, const strata_tensor *node, strata_error *err)
     const void *inputs[MAX_INPUTS];
     for (int i = 0; i < node->n_inputs; i++) inputs[i] = w->values[node->inputs[i]->id].data;
     strata_op_call call = {.node = node, .inputs = inputs, .output = value->data};
-    if (!(node->op->flags & STRATA_OP_UPDATE)) return node->op->reference(&call, err);
+    if (!(node->op->flags & STRATA_OP_UPDATE)) return strata_reference(call, err);
     STRATA_TRY(bind_updated(w, node, inputs, err));
     call.output = (void *)inputs[0];
-    STRATA_TRY(node->op->reference(&call, err));
+    STRATA_TRY(strata_reference(call, err));
     if (bytes) memcpy(value->data, call.output, bytes);
     return STRATA_OK;
 }
