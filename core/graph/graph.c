@@ -141,6 +141,12 @@ static strata_graph *inputs_graph(strata_graph *graph, const strata_op *op, int 
     return graph;
 }
 
+strata_status strata_infer(strata_tensor *node, strata_error *err) {
+    if (node->n_inputs) node->dtype = node->inputs[0]->dtype;
+    if (node->n_inputs) node->shape = node->inputs[0]->shape;
+    return node->op->shape ? node->op->shape(node, err) : STRATA_OK;
+}
+
 strata_tensor *strata_node(strata_graph *graph, const strata_op *op, int n_inputs, strata_tensor *const *inputs,
                            const void *attrs) {
     graph = inputs_graph(graph, op, n_inputs, inputs);
@@ -160,7 +166,7 @@ strata_tensor *strata_node(strata_graph *graph, const strata_op *op, int n_input
         .graph = graph, .op = op, .id = graph->n_nodes, .n_inputs = n_inputs, .inputs = own_inputs, .attrs = own_attrs};
 
     strata_error err = {0};
-    strata_status status = op->shape(node, &err);
+    strata_status status = strata_infer(node, &err);
     if (!status) status = strata_shape_check(node->shape, &err);
     if (status) return strata_graph_poison(graph, op, status, "%s", err.message);
     graph->nodes[graph->n_nodes++] = node;
@@ -176,8 +182,7 @@ strata_status strata_reference(strata_op_call call, strata_error *err) {
 
 void *strata_call_alloc(strata_op_call *call, int64_t n, size_t bytes) {
     void *memory = calloc((size_t)n + 1, bytes);
-    if (!memory)
-        call->status = strata_fail(call->err, STRATA_OUT_OF_MEMORY, "no host memory for %lld numbers", (long long)n);
+    if (!memory) call->status = strata_fail(call->err, STRATA_OUT_OF_MEMORY, "no host memory for %lld numbers", (long long)n);
     return memory;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 strata_status strata_lowering_add(strata_lowering *lowering, const strata_launch *launch, strata_error *err) {
+    if (!launch->global[0]) return STRATA_OK;
     if (lowering->n == lowering->capacity) {
         int capacity = lowering->capacity ? 2 * lowering->capacity : 8;
         strata_launch *launches = realloc(lowering->launches, (size_t)capacity * sizeof *launches);

@@ -78,7 +78,7 @@ struct strata_lowering {
     int64_t scratch_bytes;
 };
 
-/* Appends a copy of the launch. */
+/* Appends a copy of the launch, unless it has no work-items. */
 strata_status strata_lowering_add(strata_lowering *lowering, const strata_launch *launch, strata_error *err);
 /* Reserves a scratch buffer of at least `bytes` for the launches of this node. Its elements have 4 bytes; its initial contents
  * are undefined. */

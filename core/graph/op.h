@@ -110,7 +110,8 @@ struct strata_op {
     unsigned also_writes;
 
     /* The shape rule: sets node->dtype and node->shape from node->inputs and node->attrs, or fails with a message that has the
-     * wrong values (the caller puts the op's name before it). Must not allocate. */
+     * wrong values (the caller puts the op's name before it). At first they are those of input 0. Must not allocate. NULL: they
+     * stay so; a leaf's are set by its builder. */
     strata_status (*shape)(strata_tensor *node, strata_error *err);
 
     /* Sets dx[i] to the gradient with respect to input i, built from other ops, with the shape and dtype of input i; a dx[i]

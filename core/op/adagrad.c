@@ -27,7 +27,7 @@ static void reference(strata_op_call *call) {
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     strata_launch launch;
     STRATA_TRY(strata_update_launch(node, "adagrad", 1, &launch, err));
-    strata_launch_word(&launch)->f32 = (float)((const strata_adagrad_attrs *)node->attrs)->epsilon;
+    STRATA_LAUNCH_FLOATS(&launch, ((const strata_adagrad_attrs *)node->attrs)->epsilon);
     return strata_lowering_add(lowering, &launch, err);
 }
 

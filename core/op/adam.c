@@ -49,10 +49,7 @@ strata_status strata_adam_lower(const strata_tensor *node, int64_t first, int64_
         launch.extents[i] = n;
     }
     strata_launch_constant_add(&launch, "DECAY", attrs->decay != 0);
-    strata_launch_word(&launch)->f32 = (float)(1 - attrs->beta1);
-    strata_launch_word(&launch)->f32 = (float)(1 - attrs->beta2);
-    strata_launch_word(&launch)->f32 = (float)attrs->epsilon;
-    strata_launch_word(&launch)->f32 = (float)attrs->decay;
+    STRATA_LAUNCH_FLOATS(&launch, 1 - attrs->beta1, 1 - attrs->beta2, attrs->epsilon, attrs->decay);
     return strata_lowering_add(lowering, &launch, err);
 }
 

@@ -24,7 +24,7 @@ static strata_tensor grad_of(const strata_tensor *node, strata_gather_grad_attrs
 strata_gather_grad_sizes strata_adam_gather_sizes_of(const strata_tensor *node) {
     strata_gather_grad_attrs attrs;
     strata_tensor grad = grad_of(node, &attrs);
-    const bool fits = !strata_op_gather_grad.shape(&grad, NULL); /* the shape rule accepted it when the node was made */
+    const bool fits = !strata_infer(&grad, NULL); /* the shape rule accepted it when the node was made */
     return fits ? strata_gather_grad_sizes_of(&grad) : (strata_gather_grad_sizes){0};
 }
 
@@ -32,7 +32,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     strata_gather_grad_attrs attrs;
     strata_tensor grad = grad_of(node, &attrs);
     STRATA_TRY(strata_check_dtype(node->inputs[DY], "dy", 1u << STRATA_DTYPE_F32, err));
-    STRATA_TRY(strata_op_gather_grad.shape(&grad, err));
+    STRATA_TRY(strata_infer(&grad, err));
     const strata_gather_grad_sizes s = strata_gather_grad_sizes_of(&grad);
     return strata_adam_part_check(node, "table", s.axis, s.inner, err);
 }
@@ -40,7 +40,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
 static void compute_grad(strata_op_call *call, float *part) {
     strata_gather_grad_attrs attrs;
     strata_tensor grad = grad_of(call->node, &attrs);
-    call->status = strata_op_gather_grad.shape(&grad, call->err);
+    call->status = strata_infer(&grad, call->err);
     const strata_op_call inner = {.node = &grad, .inputs = call->inputs + DY, .output = part};
     if (!call->status) call->status = strata_reference(inner, call->err);
 }

@@ -56,11 +56,7 @@ static strata_tensor *compose(strata_tensor *node) {
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     strata_axes axes = axes_of(node);
-    strata_launch launch = {.kernel = "argmax",
-                            .variant = strata_dtype_name(node->inputs[0]->dtype),
-                            .n_buffers = 2,
-                            .buffers = {node->inputs[0], node},
-                            .writes = 1u << 1};
+    strata_launch launch = strata_launch_of(node, "argmax", strata_dtype_name(node->inputs[0]->dtype));
     STRATA_TRY(strata_launch_rows(&launch, axes.outer * axes.inner, axes.n, axes.inner, 1, err));
     strata_launch_word(&launch)->u32 = (uint32_t)axes.inner;
     return strata_lowering_add(lowering, &launch, err);

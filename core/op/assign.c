@@ -30,8 +30,6 @@ static strata_status update_shape(strata_tensor *node, unsigned allowed, strata_
     if (!strata_shape_equal(variable->shape, value->shape))
         return strata_fail(err, STRATA_INVALID, "%s is %s, the value is %s; they must be equal", strata_tensor_name(variable),
                            strata_shape_text(variable->shape).text, strata_shape_text(value->shape).text);
-    node->dtype = variable->dtype;
-    node->shape = variable->shape;
     return STRATA_OK;
 }
 

@@ -18,7 +18,6 @@ static strata_pool2d_sizes sizes_from(strata_shape x, strata_shape y) {
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
     const strata_tensor *x = node->inputs[0];
-    node->dtype = x->dtype;
     return strata_pool2d_check(&attrs_of(node)->window, x, x->shape, "x", &node->shape, err);
 }
 
@@ -33,7 +32,6 @@ static strata_status grad_shape(strata_tensor *node, strata_error *err) {
     if (!strata_shape_equal(dy->shape, y))
         return strata_fail(err, STRATA_INVALID, "dy is %s; the pool's result is %s", strata_shape_text(dy->shape).text,
                            strata_shape_text(y).text);
-    node->dtype = dy->dtype;
     node->shape = x;
     return STRATA_OK;
 }

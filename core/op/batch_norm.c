@@ -47,10 +47,7 @@ enum { X, MEAN, VARIANCE, SCALE, SHIFT };
 static strata_status batch_norm_shape(strata_tensor *node, strata_error *err) {
     static const char *const names[] = {"x", "mean", "variance", "scale", "shift"};
     STRATA_TRY(check_epsilon(node, err));
-    STRATA_TRY(strata_check_channels(node, X, 1 << MEAN | 1 << VARIANCE | 1 << SCALE | 1 << SHIFT, names, err));
-    node->dtype = node->inputs[X]->dtype;
-    node->shape = node->inputs[X]->shape;
-    return STRATA_OK;
+    return strata_check_channels(node, X, 1 << MEAN | 1 << VARIANCE | 1 << SCALE | 1 << SHIFT, names, err);
 }
 
 static strata_tensor *row(strata_tensor *sums, int64_t index) {
@@ -101,15 +98,9 @@ static void batch_norm_reference(strata_op_call *call) {
 }
 
 static strata_status batch_norm_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    strata_tensor *const *in = node->inputs;
-    strata_launch launch = {.kernel = "batch_norm",
-                            .variant = strata_channels_variant(node->dtype),
-                            .n_buffers = 6,
-                            .buffers = {in[X], in[MEAN], in[VARIANCE], in[SCALE], in[SHIFT], node},
-                            .writes = 1 << 5};
+    strata_launch launch = strata_launch_of(node, "batch_norm", strata_channels_variant(node->dtype));
     STRATA_TRY(strata_launch_blocks(&launch, strata_channels_of(node->shape), err));
-    if (!launch.global[0]) return STRATA_OK;
-    strata_launch_word(&launch)->f32 = (float)((const batch_norm_attrs *)node->attrs)->epsilon;
+    STRATA_LAUNCH_FLOATS(&launch, ((const batch_norm_attrs *)node->attrs)->epsilon);
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -236,8 +227,6 @@ static strata_status grad_shape(strata_tensor *node, strata_error *err) {
     if (!strata_shape_equal(sums->shape, STRATA_SHAPE(2, strata_channels_of(x->shape).channels)))
         return strata_fail(err, STRATA_INVALID, "x is %s, sums are %s; they must be (2, channels)",
                            strata_shape_text(x->shape).text, strata_shape_text(sums->shape).text);
-    node->dtype = x->dtype;
-    node->shape = x->shape;
     return STRATA_OK;
 }
 
@@ -270,16 +259,9 @@ static void grad_reference(strata_op_call *call) {
 }
 
 static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    strata_tensor *const *in = node->inputs;
-    strata_launch launch = {.kernel = "batch_norm_grad",
-                            .variant = strata_channels_variant(node->dtype),
-                            .n_buffers = 7,
-                            .buffers = {in[X], in[MEAN], in[VARIANCE], in[SCALE], in[SUMS], in[DY], node},
-                            .writes = 1 << 6};
+    strata_launch launch = strata_launch_of(node, "batch_norm_grad", strata_channels_variant(node->dtype));
     STRATA_TRY(strata_launch_blocks(&launch, strata_channels_of(node->shape), err));
-    if (!launch.global[0]) return STRATA_OK;
-    strata_launch_word(&launch)->f32 = (float)((const batch_norm_attrs *)node->attrs)->epsilon;
-    strata_launch_word(&launch)->f32 = (float)inverse_rows(node);
+    STRATA_LAUNCH_FLOATS(&launch, ((const batch_norm_attrs *)node->attrs)->epsilon, inverse_rows(node));
     return strata_lowering_add(lowering, &launch, err);
 }
 

@@ -81,7 +81,6 @@ static strata_status binary_shape(strata_tensor *node, unsigned allowed, strata_
     const strata_tensor *a = node->inputs[0], *b = node->inputs[1];
     STRATA_TRY(strata_check_dtype(a, "a", allowed, err));
     STRATA_TRY(strata_check_same_dtype(a, "a", b, "b", err));
-    node->dtype = a->dtype;
     return strata_broadcast_shape(a->shape, "a", b->shape, "b", &node->shape, err);
 }
 
@@ -142,11 +141,7 @@ typedef struct emission {
 
 static strata_status emit_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
     const emission *e = user;
-    strata_launch launch = {.kernel = e->kernel,
-                            .variant = strata_dtype_name(e->node->inputs[0]->dtype),
-                            .n_buffers = 3,
-                            .buffers = {e->node->inputs[0], e->node->inputs[1], e->node},
-                            .writes = 1 << 2};
+    strata_launch launch = strata_launch_of(e->node, e->kernel, strata_dtype_name(e->node->inputs[0]->dtype));
     strata_launch_constant_add(&launch, "OP", e->code);
     for (int t = 0; t < 3; t++) {
         launch.offsets[t] = offsets[t];

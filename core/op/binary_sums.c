@@ -45,17 +45,11 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     if (strata_shape_elements(outputs->shape) > INT32_MAX)
         return strata_fail(err, STRATA_UNSUPPORTED, "outputs are %s; kernels take at most 2^31 elements at a time",
                            strata_shape_text(outputs->shape).text);
-    strata_launch launch = {
-        .kernel = "binary_sums",
-        .variant = "f32",
-        .n_buffers = 4,
-        .buffers = {node->inputs[LOSSES], outputs, node->inputs[LABELS], node},
-        .writes = 1u << 3,
-        .n_words = 3,
-        .words = {{(uint32_t)outputs->shape.dims[0]}, {(uint32_t)outputs->shape.dims[1]}, {.f32 = (float)attrs->threshold}},
-        .global = {LOCAL, 0},
-        .grid_stride = true,
-    };
+    strata_launch launch = strata_launch_of(node, "binary_sums", "f32");
+    STRATA_LAUNCH_INTS(&launch, outputs->shape.dims[0], outputs->shape.dims[1]);
+    STRATA_LAUNCH_FLOATS(&launch, attrs->threshold);
+    launch.global[0] = LOCAL;
+    launch.grid_stride = true;
     strata_launch_turns(&launch, strata_lane_turns(outputs->shape.dims[0]) * (double)(outputs->shape.dims[1] + 1));
     return strata_lowering_add(lowering, &launch, err);
 }

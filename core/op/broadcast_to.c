@@ -45,7 +45,6 @@ static strata_status broadcast_to_shape(strata_tensor *node, strata_error *err) 
     if (!strata_shape_equal(together, attrs->shape))
         return strata_fail(err, STRATA_INVALID, "x is %s, the shape wanted is %s; only axes of size 1 can be repeated",
                            strata_shape_text(x->shape).text, strata_shape_text(attrs->shape).text);
-    node->dtype = x->dtype;
     node->shape = attrs->shape;
     return STRATA_OK;
 }

@@ -14,7 +14,6 @@ static strata_status cast_shape(strata_tensor *node, strata_error *err) {
     if (attrs->dtype < 0 || attrs->dtype >= STRATA_DTYPE_COUNT)
         return strata_fail(err, STRATA_INVALID, "dtype %d is not known", (int)attrs->dtype);
     node->dtype = (strata_dtype)attrs->dtype;
-    node->shape = node->inputs[0]->shape;
     return STRATA_OK;
 }
 
@@ -55,13 +54,11 @@ static strata_status cast_lower(const strata_tensor *node, strata_lowering *lowe
         {"bool_f32", "bool_f16", "bool_bf16", "bool_i32", "bool_i64", "bool_u8", NULL}};
     const strata_tensor *x = node->inputs[0];
     const int64_t n = strata_shape_elements(node->shape);
-    if (n == 0) return STRATA_OK;
     if (x->dtype == node->dtype) {
         strata_copy copy = strata_copy_flat(x, node, 0);
         return strata_copy_lower(&copy, lowering, err);
     }
-    strata_launch launch = {
-        .kernel = "cast", .variant = variants[x->dtype][node->dtype], .n_buffers = 2, .buffers = {x, node}, .writes = 1 << 1};
+    strata_launch launch = strata_launch_of(node, "cast", variants[x->dtype][node->dtype]);
     STRATA_TRY(strata_launch_flat(&launch, n, err));
     return strata_lowering_add(lowering, &launch, err);
 }

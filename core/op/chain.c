@@ -72,7 +72,7 @@ static strata_status check_step(const strata_tensor *node, int s, strata_tensor 
     }
     strata_tensor *step = &values[STRATA_CHAIN_OPERANDS + s];
     *step = (strata_tensor){.op = op, .n_inputs = op->n_inputs, .inputs = inputs};
-    strata_status status = op->shape(step, err);
+    strata_status status = strata_infer(step, err);
     step->inputs = NULL;
     return status ? strata_fail_in(err, status, "step %d, %s", s, op->name) : STRATA_OK;
 }

@@ -51,9 +51,7 @@ strata_status strata_launch_blocks(strata_launch *launch, strata_channels c, str
     STRATA_TRY(check_size(c, err));
     if (c.rows == 0 || c.channels == 0) return STRATA_OK; /* nothing is launched */
     const int64_t block = ELEMENTS / width;
-    strata_launch_word(launch)->u32 = (uint32_t)c.rows;
-    strata_launch_word(launch)->u32 = (uint32_t)c.channels;
-    strata_launch_word(launch)->u32 = (uint32_t)block;
+    STRATA_LAUNCH_INTS(launch, c.rows, c.channels, block);
     launch->global[0] = ((c.rows - 1) / block + 1) * ((c.channels - 1) / WIDTH + 1) * ITEMS;
     launch->grid_stride = true;
     return STRATA_OK;
@@ -86,11 +84,8 @@ strata_status strata_channel_sums_lower(const strata_tensor *node, const strata_
                            .global = {parts * groups * STRATA_RUN_ITEMS},
                            .grid_stride = true};
     strata_launch_constant_add(&first, "GRADIENT", dy != NULL);
-    strata_launch_word(&first)->u32 = (uint32_t)c.rows;
-    strata_launch_word(&first)->u32 = (uint32_t)c.channels;
-    strata_launch_word(&first)->u32 = (uint32_t)part;
-    strata_launch_word(&first)->u32 = (uint32_t)parts;
-    strata_launch_word(&first)->f32 = (float)epsilon;
+    STRATA_LAUNCH_INTS(&first, c.rows, c.channels, part, parts);
+    STRATA_LAUNCH_FLOATS(&first, epsilon);
     STRATA_TRY(strata_lowering_add(lowering, &first, err));
     strata_launch second = {.kernel = "channel_fold",
                             .variant = "f32",
@@ -100,9 +95,6 @@ strata_status strata_channel_sums_lower(const strata_tensor *node, const strata_
                             .global = {groups * STRATA_RUN_ITEMS},
                             .grid_stride = true};
     strata_launch_constant_add(&second, "GRADIENT", dy != NULL);
-    strata_launch_word(&second)->u32 = (uint32_t)c.channels;
-    strata_launch_word(&second)->u32 = (uint32_t)c.rows;
-    strata_launch_word(&second)->u32 = (uint32_t)part;
-    strata_launch_word(&second)->u32 = (uint32_t)parts;
+    STRATA_LAUNCH_INTS(&second, c.channels, c.rows, part, parts);
     return strata_lowering_add(lowering, &second, err);
 }

@@ -49,17 +49,11 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     if (strata_shape_elements(logits->shape) > INT32_MAX)
         return strata_fail(err, STRATA_UNSUPPORTED, "logits are %s; kernels take at most 2^31 elements at a time",
                            strata_shape_text(logits->shape).text);
-    strata_launch launch = {
-        .kernel = "classification_sums",
-        .variant = node->inputs[LABELS]->dtype == STRATA_DTYPE_I64 ? "f32_i64" : "f32_i32",
-        .n_buffers = 4,
-        .buffers = {node->inputs[LOSSES], logits, node->inputs[LABELS], node},
-        .writes = 1u << 3,
-        .n_words = 2,
-        .words = {{(uint32_t)logits->shape.dims[0]}, {(uint32_t)logits->shape.dims[1]}},
-        .global = {LOCAL, 0},
-        .grid_stride = true,
-    };
+    const char *variant = node->inputs[LABELS]->dtype == STRATA_DTYPE_I64 ? "f32_i64" : "f32_i32";
+    strata_launch launch = strata_launch_of(node, "classification_sums", variant);
+    STRATA_LAUNCH_INTS(&launch, logits->shape.dims[0], logits->shape.dims[1]);
+    launch.global[0] = LOCAL;
+    launch.grid_stride = true;
     strata_launch_turns(&launch, strata_lane_turns(logits->shape.dims[0]) * (double)(logits->shape.dims[1] + 1));
     return strata_lowering_add(lowering, &launch, err);
 }

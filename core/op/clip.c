@@ -22,10 +22,7 @@ static strata_status clip_shape(strata_tensor *node, strata_error *err) {
     const clip_attrs *attrs = node->attrs;
     const strata_tensor *x = node->inputs[0];
     STRATA_TRY(strata_check_dtype(x, "x", STRATA_FLOATS | 1 << STRATA_DTYPE_I32, err));
-    STRATA_TRY(check_bounds(x->dtype, attrs->low, attrs->high, err));
-    node->dtype = x->dtype;
-    node->shape = x->shape;
-    return STRATA_OK;
+    return check_bounds(x->dtype, attrs->low, attrs->high, err);
 }
 
 static void clip_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
@@ -52,22 +49,12 @@ static void clip_reference(strata_op_call *call) {
 
 static strata_status clip_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const clip_attrs *attrs = node->attrs;
-    const int64_t n = strata_shape_elements(node->shape);
-    strata_launch launch = {.kernel = "clip",
-                            .variant = strata_dtype_name(node->dtype),
-                            .n_buffers = 2,
-                            .buffers = {node->inputs[0], node},
-                            .writes = 1 << 1};
-    if (n == 0) return STRATA_OK;
-    STRATA_TRY(strata_launch_flat(&launch, n, err));
-    strata_word *low = strata_launch_word(&launch), *high = strata_launch_word(&launch);
-    if (strata_dtype_is_float(node->dtype)) {
-        low->f32 = (float)attrs->low;
-        high->f32 = (float)attrs->high;
-    } else {
-        low->i32 = whole_bound(attrs->low);
-        high->i32 = whole_bound(attrs->high);
-    }
+    strata_launch launch = strata_launch_of(node, "clip", strata_dtype_name(node->dtype));
+    STRATA_TRY(strata_launch_flat(&launch, strata_shape_elements(node->shape), err));
+    if (strata_dtype_is_float(node->dtype))
+        STRATA_LAUNCH_FLOATS(&launch, attrs->low, attrs->high);
+    else
+        STRATA_LAUNCH_INTS(&launch, whole_bound(attrs->low), whole_bound(attrs->high));
     return strata_lowering_add(lowering, &launch, err);
 }
 

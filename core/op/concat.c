@@ -26,8 +26,6 @@ static strata_status concat_shape(strata_tensor *node, strata_error *err) {
     const strata_tensor *first = node->inputs[0];
     int axis;
     STRATA_TRY(strata_check_axis(attrs->axis, first->shape.rank, &axis, err));
-    node->dtype = first->dtype;
-    node->shape = first->shape;
     for (int i = 1; i < node->n_inputs; i++) {
         const strata_tensor *x = node->inputs[i];
         if (x->dtype != first->dtype)

@@ -89,7 +89,6 @@ static strata_status conv2d_shape(strata_tensor *node, strata_error *err) {
                            " a group, which must equal the filter's %" PRId64,
                            strata_shape_text(x).text, strata_shape_text(f).text, x.dims[3], attrs->groups,
                            x.dims[3] / attrs->groups, f.dims[2]);
-    node->dtype = node->inputs[0]->dtype;
     node->shape = STRATA_SHAPE(x.dims[0], out[0], out[1], f.dims[3]);
     return strata_epilogue_check(node, err);
 }
@@ -109,7 +108,6 @@ static strata_status conv2d_input_grad_shape(strata_tensor *node, strata_error *
     if (!strata_shape_equal(dy, y))
         return strata_fail(err, STRATA_INVALID, "dy is %s; the convolution's result is %s", strata_shape_text(dy).text,
                            strata_shape_text(y).text);
-    node->dtype = node->inputs[0]->dtype;
     node->shape = x;
     return strata_epilogue_check(node, err);
 }
@@ -289,22 +287,8 @@ static int64_t ceil_div(int64_t a, int64_t b) {
 strata_status strata_conv2d_launch(const strata_tensor *node, strata_launch *out_launch, strata_error *err) {
     const bool transposed = node->op == &strata_op_conv2d_input_grad;
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
-    const uint32_t words[] = {(uint32_t)s.n,
-                              (uint32_t)(transposed ? s.in_h : s.out_h),
-                              (uint32_t)(transposed ? s.in_w : s.out_w),
-                              (uint32_t)(transposed ? s.out_h : s.in_h),
-                              (uint32_t)(transposed ? s.out_w : s.in_w),
-                              (uint32_t)s.kernel_h,
-                              (uint32_t)s.kernel_w,
-                              (uint32_t)s.stride[0],
-                              (uint32_t)s.stride[1],
-                              (uint32_t)s.dilation[0],
-                              (uint32_t)s.dilation[1],
-                              (uint32_t)s.top,
-                              (uint32_t)s.left,
-                              (uint32_t)s.groups,
-                              (uint32_t)(transposed ? s.group_in : s.group_out),
-                              (uint32_t)(transposed ? s.group_out : s.group_in)};
+    const int64_t to[] = {s.out_h, s.out_w, s.group_out}, from[] = {s.in_h, s.in_w, s.group_in};
+    const int64_t *made = transposed ? from : to, *read = transposed ? to : from;
     for (int i = 0; i < 2; i++) STRATA_TRY(strata_check_countable(node->inputs[i], err));
     STRATA_TRY(strata_check_countable(node, err));
     *out_launch = (strata_launch){
@@ -314,7 +298,8 @@ strata_status strata_conv2d_launch(const strata_tensor *node, strata_launch *out
         .writes = 1u << 4,
         .n_constants = 1,
         .constants = {{"TRANSPOSED", transposed}}};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(out_launch)->u32 = words[i];
+    STRATA_LAUNCH_INTS(out_launch, s.n, made[0], made[1], read[0], read[1], s.kernel_h, s.kernel_w, s.stride[0], s.stride[1]);
+    STRATA_LAUNCH_INTS(out_launch, s.dilation[0], s.dilation[1], s.top, s.left, s.groups, made[2], read[2]);
     strata_epilogue_constants(out_launch, node);
     return STRATA_OK;
 }

@@ -42,7 +42,6 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
                            "x is %s, dy is %s; their %" PRId64 " and %" PRId64 " channels can't be divided among %" PRId64
                            " groups",
                            strata_shape_text(x).text, strata_shape_text(dy).text, x.dims[3], dy.dims[3], attrs->groups);
-    node->dtype = node->inputs[0]->dtype;
     node->shape = STRATA_SHAPE(attrs->window.size[0], attrs->window.size[1], x.dims[3] / attrs->groups, dy.dims[3]);
     return STRATA_OK;
 }
@@ -108,11 +107,6 @@ strata_status strata_conv2d_filter_grad_launch(const strata_tensor *node, int64_
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const int64_t rows = s.n * s.out_h * s.out_w, parts = rows ? ceil_div(rows, part) : 1;
     const int64_t elements = strata_shape_elements(node->shape);
-    const uint32_t words[] = {(uint32_t)rows,        (uint32_t)s.out_h,       (uint32_t)s.out_w,       (uint32_t)s.in_h,
-                              (uint32_t)s.in_w,      (uint32_t)s.kernel_h,    (uint32_t)s.kernel_w,    (uint32_t)s.stride[0],
-                              (uint32_t)s.stride[1], (uint32_t)s.dilation[0], (uint32_t)s.dilation[1], (uint32_t)s.top,
-                              (uint32_t)s.left,      (uint32_t)s.groups,      (uint32_t)s.group_in,    (uint32_t)s.group_out,
-                              (uint32_t)parts,       (uint32_t)part};
     for (int i = 0; i < 2; i++) STRATA_TRY(strata_check_countable(node->inputs[i], err));
     STRATA_TRY(strata_check_countable(node, err));
     if (parts * elements > INT64_C(1) << 31)
@@ -124,7 +118,8 @@ strata_status strata_conv2d_filter_grad_launch(const strata_tensor *node, int64_
     launch->buffers[1] = node->inputs[1];
     launch->buffers[2] = parts > 1 ? NULL : node;
     launch->writes = 1u << 2;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(launch)->u32 = words[i];
+    STRATA_LAUNCH_INTS(launch, rows, s.out_h, s.out_w, s.in_h, s.in_w, s.kernel_h, s.kernel_w, s.stride[0], s.stride[1]);
+    STRATA_LAUNCH_INTS(launch, s.dilation[0], s.dilation[1], s.top, s.left, s.groups, s.group_in, s.group_out, parts, part);
     return STRATA_OK;
 }
 

@@ -19,6 +19,22 @@ strata_word *strata_launch_word(strata_launch *launch) {
     return &launch->words[launch->n_words++];
 }
 
+void strata_launch_ints(strata_launch *launch, const int64_t *values, size_t n) {
+    for (size_t i = 0; i < n; i++) strata_launch_word(launch)->u32 = (uint32_t)values[i];
+}
+
+void strata_launch_floats(strata_launch *launch, const double *values, size_t n) {
+    for (size_t i = 0; i < n; i++) strata_launch_word(launch)->f32 = (float)values[i];
+}
+
+strata_launch strata_launch_of(const strata_tensor *node, const char *kernel, const char *variant) {
+    strata_launch launch = {
+        .kernel = kernel, .variant = variant, .n_buffers = node->n_inputs + 1, .writes = 1u << node->n_inputs};
+    for (int i = 0; i < node->n_inputs; i++) launch.buffers[i] = node->inputs[i];
+    launch.buffers[node->n_inputs] = node;
+    return launch;
+}
+
 void strata_launch_constant_add(strata_launch *launch, const char *name, int32_t value) {
     launch->constants[launch->n_constants++] = (strata_launch_constant){name, value};
 }
@@ -84,7 +100,6 @@ void strata_bits_words(strata_launch *launch, strata_dtype dtype, double value) 
 strata_status strata_fill_lower(const strata_tensor *node, double value, strata_lowering *lowering, strata_error *err) {
     strata_launch launch = {
         .kernel = "fill", .variant = strata_bits_variant(node->dtype), .n_buffers = 1, .buffers = {node}, .writes = 1 << 0};
-    if (strata_shape_elements(node->shape) == 0) return STRATA_OK;
     STRATA_TRY(strata_launch_flat(&launch, strata_shape_elements(node->shape), err));
     strata_bits_words(&launch, node->dtype, value);
     return strata_lowering_add(lowering, &launch, err);

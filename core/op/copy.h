@@ -29,6 +29,16 @@ STRATA_MUST_USE strata_status strata_copy_lower(const strata_copy *copy, strata_
 STRATA_MUST_USE strata_status strata_fill_lower(const strata_tensor *node, double value, strata_lowering *lowering,
                                                 strata_error *err);
 
+/* A launch of the kernel whose buffers are the node's inputs, in order, and the node, which it writes. */
+strata_launch strata_launch_of(const strata_tensor *node, const char *kernel, const char *variant);
+/* Append words: integers, which fit in 32 bits, or f32 numbers. */
+void strata_launch_ints(strata_launch *launch, const int64_t *values, size_t n);
+void strata_launch_floats(strata_launch *launch, const double *values, size_t n);
+#define STRATA_LAUNCH_INTS(launch, ...) \
+    strata_launch_ints(launch, (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+#define STRATA_LAUNCH_FLOATS(launch, ...) \
+    strata_launch_floats(launch, (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
+
 /* A launch over an index space: the words that every strided kernel begins with (n, size_0..size_3), RANK, and the grid. */
 STRATA_MUST_USE strata_status strata_launch_over(strata_launch *launch, const strata_strided *inner, strata_error *err);
 /* Appends the 4 stride words of tensor t of the space. */

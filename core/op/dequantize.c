@@ -11,7 +11,6 @@ typedef struct dequantize_attrs {
 static strata_status dequantize_shape(strata_tensor *node, strata_error *err) {
     STRATA_TRY(strata_check_dtype(node->inputs[0], "x", 1 << STRATA_DTYPE_U8, err));
     node->dtype = STRATA_DTYPE_F32;
-    node->shape = node->inputs[0]->shape;
     return STRATA_OK;
 }
 
@@ -23,12 +22,9 @@ static void dequantize_reference(strata_op_call *call) {
 }
 
 static strata_status dequantize_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    strata_launch launch = {
-        .kernel = "dequantize", .variant = "u8_f32", .n_buffers = 2, .buffers = {node->inputs[0], node}, .writes = 1 << 1};
-    const int64_t n = strata_shape_elements(node->shape);
-    if (n == 0) return STRATA_OK;
-    STRATA_TRY(strata_launch_flat(&launch, n, err));
-    strata_launch_word(&launch)->f32 = (float)((const dequantize_attrs *)node->attrs)->scale;
+    strata_launch launch = strata_launch_of(node, "dequantize", "u8_f32");
+    STRATA_TRY(strata_launch_flat(&launch, strata_shape_elements(node->shape), err));
+    STRATA_LAUNCH_FLOATS(&launch, ((const dequantize_attrs *)node->attrs)->scale);
     return strata_lowering_add(lowering, &launch, err);
 }
 

@@ -17,8 +17,6 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     STRATA_TRY(strata_check_dtype(node->inputs[0], "x", STRATA_FLOATS, err));
     if (!(attrs->rate >= 0 && attrs->rate < 1))
         return strata_fail(err, STRATA_INVALID, "rate is %g; it must be at least 0 and below 1", attrs->rate);
-    node->dtype = node->inputs[0]->dtype;
-    node->shape = node->inputs[0]->shape;
     return strata_check_random(node->inputs[1], attrs->stream, err);
 }
 
@@ -50,14 +48,9 @@ static void reference(strata_op_call *call) {
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const dropout_attrs *attrs = node->attrs;
-    strata_launch launch = {.kernel = "dropout",
-                            .variant = strata_dtype_name(node->dtype),
-                            .n_buffers = 3,
-                            .buffers = {node->inputs[0], node->inputs[1], node},
-                            .writes = 4};
+    strata_launch launch = strata_launch_of(node, "dropout", strata_dtype_name(node->dtype));
     STRATA_TRY(strata_random_grid(&launch, node->shape, attrs->stream, err));
-    strata_launch_word(&launch)->f32 = rate_of(node);
-    strata_launch_word(&launch)->f32 = scale_of(node);
+    STRATA_LAUNCH_FLOATS(&launch, rate_of(node), scale_of(node));
     return strata_lowering_add(lowering, &launch, err);
 }
 

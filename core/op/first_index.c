@@ -47,23 +47,15 @@ enum {
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_tensor *x = node->inputs[0];
     const int64_t n = node->shape.dims[0], all = strata_shape_elements(x->shape);
-    if (n == 0) return STRATA_OK;
     STRATA_TRY(strata_fill_lower(node, 0, lowering, err));
     for (int64_t end = all; end > 0; end -= MOST_TURNS) {
         const int64_t first = end > MOST_TURNS ? end - MOST_TURNS : 0;
-        strata_launch launch = {.kernel = "first_index",
-                                .variant = strata_dtype_name(x->dtype),
-                                .n_buffers = 2,
-                                .buffers = {x, node},
-                                .offsets = {first},
-                                .extents = {end - first},
-                                .writes = 1u << 1,
-                                .global = {n < MOST_ITEMS ? n : MOST_ITEMS},
-                                .grid_stride = true,
-                                .few_groups = true};
-        strata_launch_word(&launch)->u32 = (uint32_t)(end - first);
-        strata_launch_word(&launch)->u32 = (uint32_t)n;
-        strata_launch_word(&launch)->u32 = (uint32_t)first;
+        strata_launch launch = strata_launch_of(node, "first_index", strata_dtype_name(x->dtype));
+        launch.offsets[0] = first;
+        launch.extents[0] = end - first;
+        launch.global[0] = n < MOST_ITEMS ? n : MOST_ITEMS;
+        launch.grid_stride = launch.few_groups = true;
+        STRATA_LAUNCH_INTS(&launch, end - first, n, first);
         STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     }
     return STRATA_OK;

@@ -20,8 +20,6 @@ static strata_status fma_chain_shape(strata_tensor *node, strata_error *err) {
     STRATA_TRY(strata_check_dtype(x, "x", 1 << STRATA_DTYPE_F32, err));
     if (attrs->steps < 0 || attrs->steps > MOST_STEPS)
         return strata_fail(err, STRATA_INVALID, "steps is %" PRId64 "; it must be from 0 to %d", attrs->steps, MOST_STEPS);
-    node->dtype = x->dtype;
-    node->shape = x->shape;
     return STRATA_OK;
 }
 
@@ -40,14 +38,9 @@ static void fma_chain_reference(strata_op_call *call) {
 static strata_status fma_chain_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_fma_chain_attrs *attrs = node->attrs;
     const int64_t n = strata_shape_elements(node->shape);
-    if (n == 0) return STRATA_OK;
-    strata_launch launch = {.kernel = "fma_chain",
-                            .variant = strata_dtype_name(node->dtype),
-                            .n_buffers = 2,
-                            .buffers = {node->inputs[0], node},
-                            .writes = 1 << 1};
+    strata_launch launch = strata_launch_of(node, "fma_chain", strata_dtype_name(node->dtype));
     STRATA_TRY(strata_launch_flat(&launch, n, err));
-    strata_launch_word(&launch)->u32 = (uint32_t)attrs->steps;
+    STRATA_LAUNCH_INTS(&launch, attrs->steps);
     launch.global[0] = (n + CHAINS - 1) / CHAINS;
     launch.turns = 0;
     return strata_lowering_add(lowering, &launch, err);

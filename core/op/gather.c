@@ -61,20 +61,14 @@ static strata_status check_kernel_axis(int64_t size, strata_error *err) {
 static strata_status lower_rows(const strata_tensor *node, const char *kernel, const char *variant, gather_sizes sizes,
                                 int64_t repeats, strata_lowering *lowering, strata_error *err) {
     const int64_t n = strata_shape_elements(node->shape);
-    strata_launch launch = {.kernel = kernel,
-                            .variant = variant,
-                            .n_buffers = 3,
-                            .buffers = {node->inputs[0], node->inputs[1], node},
-                            .writes = 1 << 2};
+    strata_launch launch = strata_launch_of(node, kernel, variant);
     if (n == 0) return STRATA_OK;
     STRATA_TRY(check_kernel_axis(sizes.axis, err));
     STRATA_TRY(check_kernel_axis(sizes.n_indices, err));
     STRATA_TRY(strata_launch_flat(&launch, n, err));
-    strata_launch_word(&launch)->u32 = (uint32_t)sizes.axis;
-    strata_launch_word(&launch)->u32 = (uint32_t)sizes.inner;
-    strata_launch_word(&launch)->u32 = (uint32_t)sizes.n_indices;
+    STRATA_LAUNCH_INTS(&launch, sizes.axis, sizes.inner, sizes.n_indices);
     if (node->op == &strata_op_gather_grad) {
-        strata_launch_word(&launch)->u32 = (uint32_t)repeats;
+        STRATA_LAUNCH_INTS(&launch, repeats);
         strata_launch_turns(&launch, (double)sizes.n_indices + 2);
     }
     return strata_lowering_add(lowering, &launch, err);
@@ -87,7 +81,6 @@ static strata_status gather_shape(strata_tensor *node, strata_error *err) {
     int axis;
     STRATA_TRY(strata_check_dtype(indices, "indices", STRATA_INDICES, err));
     STRATA_TRY(strata_check_axis(((const gather_attrs *)node->attrs)->axis, x->shape.rank, &axis, err));
-    node->dtype = x->dtype;
     return replace_axes(x->shape, axis, 1, indices->shape, &node->shape, err);
 }
 
@@ -208,7 +201,6 @@ static strata_status gather_grad_shape(strata_tensor *node, strata_error *err) {
     if (!fits)
         return strata_fail(err, STRATA_INVALID, "dy is %s; it does not have the indices' shape %s from axis %" PRId64 " on",
                            strata_shape_text(dy->shape).text, strata_shape_text(indices->shape).text, attrs->axis);
-    node->dtype = dy->dtype;
     return replace_axes(dy->shape, axis, indices->shape.rank, STRATA_SHAPE(attrs->size), &node->shape, err);
 }
 
@@ -271,23 +263,15 @@ static strata_status lower_ranges(const strata_tensor *node, const char *variant
     const int64_t run = turns_a_place < MOST_TURNS ? MOST_TURNS / turns_a_place : 1, repeats = repeats_of(node);
     for (int64_t first = 0; first < s.n_indices; first += run) {
         const int64_t n = s.n_indices - first < run ? s.n_indices - first : run;
-        strata_launch launch = {.kernel = "scatter_rows",
-                                .variant = variant,
-                                .n_buffers = 3,
-                                .buffers = {node->inputs[0], node->inputs[1], node},
-                                .offsets = {first / repeats * s.inner, first},
-                                .extents = {((first + n - 1) / repeats - first / repeats + 1) * s.inner, n},
-                                .writes = 1 << 2,
-                                .global = {((s.axis - 1) / range + 1) * RANGE_ELEMENTS},
-                                .grid_stride = true,
-                                .few_groups = true};
+        strata_launch launch = strata_launch_of(node, "scatter_rows", variant);
+        launch.offsets[0] = first / repeats * s.inner;
+        launch.offsets[1] = first;
+        launch.extents[0] = ((first + n - 1) / repeats - first / repeats + 1) * s.inner;
+        launch.extents[1] = n;
+        launch.global[0] = ((s.axis - 1) / range + 1) * RANGE_ELEMENTS;
+        launch.grid_stride = launch.few_groups = true;
         strata_launch_constant_add(&launch, "FIRST", first == 0);
-        strata_launch_word(&launch)->u32 = (uint32_t)s.axis;
-        strata_launch_word(&launch)->u32 = (uint32_t)s.inner;
-        strata_launch_word(&launch)->u32 = (uint32_t)n;
-        strata_launch_word(&launch)->u32 = (uint32_t)range;
-        strata_launch_word(&launch)->u32 = (uint32_t)repeats;
-        strata_launch_word(&launch)->u32 = (uint32_t)(first % repeats);
+        STRATA_LAUNCH_INTS(&launch, s.axis, s.inner, n, range, repeats, first % repeats);
         STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     }
     return STRATA_OK;

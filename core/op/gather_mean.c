@@ -32,7 +32,6 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     strata_shape y = {.rank = rank};
     for (int d = 0; d < indices->shape.rank - 1; d++) y.dims[d] = indices->shape.dims[d];
     for (int d = 1; d < x->shape.rank; d++) y.dims[indices->shape.rank - 2 + d] = x->shape.dims[d];
-    node->dtype = x->dtype;
     node->shape = y;
     return STRATA_OK;
 }

@@ -37,10 +37,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     strata_launch launch;
     STRATA_TRY(strata_update_launch(node, "lamb", 3, &launch, err));
     launch.writes = 1u << DIRECTION | 1u << M | 1u << V;
-    strata_launch_word(&launch)->f32 = (float)(1 - attrs->beta1);
-    strata_launch_word(&launch)->f32 = (float)(1 - attrs->beta2);
-    strata_launch_word(&launch)->f32 = (float)attrs->epsilon;
-    strata_launch_word(&launch)->f32 = (float)attrs->decay;
+    STRATA_LAUNCH_FLOATS(&launch, 1 - attrs->beta1, 1 - attrs->beta2, attrs->epsilon, attrs->decay);
     return strata_lowering_add(lowering, &launch, err);
 }
 

@@ -21,10 +21,7 @@ static strata_status shape_rule(strata_tensor *node, unsigned by_channel, const 
     const double epsilon = ((const layer_norm_attrs *)node->attrs)->epsilon;
     if (!(epsilon >= 0 && isfinite(epsilon)))
         return strata_fail(err, STRATA_INVALID, "epsilon is %g; it must be at least 0", epsilon);
-    STRATA_TRY(strata_check_channels(node, X, by_channel, names, err));
-    node->dtype = node->inputs[X]->dtype;
-    node->shape = node->inputs[X]->shape;
-    return STRATA_OK;
+    return strata_check_channels(node, X, by_channel, names, err);
 }
 
 /* Computes the mean and r = 1 / sqrt(variance + epsilon) of the row that begins at element `start`. */
@@ -52,7 +49,7 @@ static strata_status lower(const strata_tensor *node, bool gradient, strata_lowe
     if (c.rows == 0 || c.channels == 0) return STRATA_OK;
     strata_launch_constant_add(&launch, "GRADIENT", gradient);
     STRATA_TRY(strata_launch_rows(&launch, c.rows, c.channels, 1, gradient ? 5 : 3, err));
-    strata_launch_word(&launch)->f32 = (float)((const layer_norm_attrs *)node->attrs)->epsilon;
+    STRATA_LAUNCH_FLOATS(&launch, ((const layer_norm_attrs *)node->attrs)->epsilon);
     return strata_lowering_add(lowering, &launch, err);
 }
 

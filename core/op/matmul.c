@@ -48,7 +48,6 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
         return strata_fail(err, STRATA_INVALID, "a is %s%s, b is %s%s; a's %" PRId64 " must equal b's %" PRId64,
                            strata_shape_text(a->shape).text, attrs->transpose_a ? " transposed" : "",
                            strata_shape_text(b->shape).text, attrs->transpose_b ? " transposed" : "", a_k, b_k);
-    node->dtype = a->dtype;
     STRATA_TRY(leading_axes(a, b, &node->shape, err));
     node->shape.dims[node->shape.rank - 2] = a_dims[attrs->transpose_a ? 1 : 0];
     node->shape.dims[node->shape.rank - 1] = b_dims[attrs->transpose_b ? 0 : 1];
@@ -177,25 +176,13 @@ strata_launch strata_matmul_launch(const strata_tensor *node) {
         .n_buffers = 5,
         .buffers = {node->inputs[0], node->inputs[1], strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node},
         .writes = 1u << 4,
-        .n_words = 13,
-        .words = {{(uint32_t)s.m},
-                  {(uint32_t)s.n},
-                  {(uint32_t)s.k},
-                  {(uint32_t)s.n_batch},
-                  /* inner: */ {1},
-                  {(uint32_t)s.a_row},
-                  {(uint32_t)s.b_row},
-                  /* c_stride: */ {(uint32_t)s.n},
-                  /* a_outer, a_inner, b_outer, b_inner, c_batch_stride: */
-                  {(uint32_t)s.a_batch},
-                  {0},
-                  {(uint32_t)s.b_batch},
-                  {0},
-                  {(uint32_t)(s.m * s.n)}},
         .n_constants = 2,
         .constants = {{"TRANSPOSE_A", (int32_t)attrs->transpose_a}, {"TRANSPOSE_B", (int32_t)attrs->transpose_b}},
         .grid_stride = true,
     };
+    STRATA_LAUNCH_INTS(&launch, s.m, s.n, s.k, s.n_batch, /* inner: */ 1, s.a_row, s.b_row, /* c_stride: */ s.n);
+    /* a_outer, a_inner, b_outer, b_inner, c_batch_stride: */
+    STRATA_LAUNCH_INTS(&launch, s.a_batch, 0, s.b_batch, 0, s.m * s.n);
     strata_epilogue_constants(&launch, node);
     return launch;
 }

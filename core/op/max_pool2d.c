@@ -28,7 +28,6 @@ static strata_pool2d_sizes sizes_of(const strata_tensor *node) {
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
     const strata_tensor *x = node->inputs[0], *v = node->n_inputs > 1 ? node->inputs[1] : NULL;
-    node->dtype = x->dtype;
     STRATA_TRY(strata_pool2d_check(window_of(node), x, x->shape, "x", &node->shape, err));
     if (!v) return STRATA_OK;
     STRATA_TRY(strata_check_same_dtype(x, "x", v, "v", err));
@@ -45,8 +44,6 @@ static strata_status grad_shape(strata_tensor *node, strata_error *err) {
     if (!strata_shape_equal(dy->shape, y))
         return strata_fail(err, STRATA_INVALID, "dy is %s; the pool's result is %s", strata_shape_text(dy->shape).text,
                            strata_shape_text(y).text);
-    node->dtype = x->dtype;
-    node->shape = x->shape;
     return STRATA_OK;
 }
 

@@ -24,8 +24,6 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     if (node->n_inputs > GATE && strata_shape_elements(node->inputs[GATE]->shape) != 1)
         return strata_fail(err, STRATA_INVALID, "gate is %s; it must be one number",
                            strata_shape_text(node->inputs[GATE]->shape).text);
-    node->dtype = state->dtype;
-    node->shape = state->shape;
     return STRATA_OK;
 }
 
@@ -48,7 +46,6 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
                             .n_buffers = 4,
                             .buffers = {node, node->inputs[VALUE], node->inputs[RATES], gated ? node->inputs[GATE] : NULL},
                             .writes = 1};
-    if (n == 0) return STRATA_OK;
     strata_launch_constant_add(&launch, "GATE", gated);
     STRATA_TRY(strata_launch_flat(&launch, n, err));
     return strata_lowering_add(lowering, &launch, err);

@@ -20,7 +20,6 @@ static strata_status one_hot_shape(strata_tensor *node, strata_error *err) {
         return strata_fail(err, STRATA_INVALID, "indices are %s; the result would have rank %d, the limit is %d",
                            strata_shape_text(indices->shape).text, STRATA_MAX_RANK + 1, STRATA_MAX_RANK);
     node->dtype = (strata_dtype)attrs->dtype;
-    node->shape = indices->shape;
     node->shape.dims[node->shape.rank++] = attrs->depth;
     return STRATA_OK;
 }
@@ -39,15 +38,10 @@ static strata_status one_hot_lower(const strata_tensor *node, strata_lowering *l
                                                {[1] = "b8_i64", [2] = "b16_i64", [4] = "b32_i64", [8] = "b64_i64"}};
     const one_hot_attrs *attrs = node->attrs;
     const strata_tensor *indices = node->inputs[0];
-    const int64_t n = strata_shape_elements(node->shape);
-    strata_launch launch = {.kernel = "one_hot",
-                            .variant = variants[indices->dtype == STRATA_DTYPE_I64][strata_dtype_bytes(node->dtype)],
-                            .n_buffers = 2,
-                            .buffers = {indices, node},
-                            .writes = 1 << 1};
-    if (n == 0) return STRATA_OK;
-    STRATA_TRY(strata_launch_flat(&launch, n, err));
-    strata_launch_word(&launch)->u32 = (uint32_t)attrs->depth;
+    strata_launch launch =
+        strata_launch_of(node, "one_hot", variants[indices->dtype == STRATA_DTYPE_I64][strata_dtype_bytes(node->dtype)]);
+    STRATA_TRY(strata_launch_flat(&launch, strata_shape_elements(node->shape), err));
+    STRATA_LAUNCH_INTS(&launch, attrs->depth);
     strata_bits_words(&launch, node->dtype, 1);
     return strata_lowering_add(lowering, &launch, err);
 }

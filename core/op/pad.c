@@ -11,8 +11,6 @@ typedef struct pad_attrs {
 static strata_status pad_shape(strata_tensor *node, strata_error *err) {
     const pad_attrs *attrs = node->attrs;
     const strata_tensor *x = node->inputs[0];
-    node->dtype = x->dtype;
-    node->shape.rank = x->shape.rank;
     for (int d = 0; d < x->shape.rank; d++) {
         int64_t *size = &node->shape.dims[d];
         if (attrs->before[d] < 0 || attrs->after[d] < 0)

@@ -75,21 +75,12 @@ strata_status strata_pool2d_launch(strata_launch *launch, const strata_window *w
                            " steps a pixel; kernels take at most %d. Over a whole image, reduce instead",
                            window->size[0], window->size[1], window->stride[0], window->stride[1], turns, MOST_TURNS);
     const int channels = channels_of(sizes->c);
-    const int64_t words[] = {sizes->in_h,
-                             sizes->in_w,
-                             sizes->out_h,
-                             sizes->out_w,
-                             sizes->c,
-                             window->size[0],
-                             window->size[1],
-                             window->stride[0],
-                             window->stride[1],
-                             window->padding[STRATA_PAD_TOP],
-                             window->padding[STRATA_PAD_LEFT]};
     for (int i = 0; i < launch->n_buffers; i++) STRATA_TRY(strata_check_countable(launch->buffers[i], err));
     STRATA_TRY(strata_launch_flat(launch, pixels * (sizes->c / channels), err));
     launch->turns = 0;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(launch)->u32 = (uint32_t)words[i];
+    STRATA_LAUNCH_INTS(launch, sizes->in_h, sizes->in_w, sizes->out_h, sizes->out_w, sizes->c);
+    STRATA_LAUNCH_INTS(launch, window->size[0], window->size[1], window->stride[0], window->stride[1]);
+    STRATA_LAUNCH_INTS(launch, window->padding[STRATA_PAD_TOP], window->padding[STRATA_PAD_LEFT]);
     strata_launch_constant_add(launch, "CHANNELS", channels);
     return STRATA_OK;
 }

@@ -16,8 +16,6 @@ static strata_status print_shape(strata_tensor *node, strata_error *err) {
     if (attrs->first < 0 || attrs->first > STRATA_MAX_PRINTED)
         return strata_fail(err, STRATA_INVALID, "first is %" PRId64 "; it must be 0 to %d elements", attrs->first,
                            STRATA_MAX_PRINTED);
-    node->dtype = node->inputs[0]->dtype;
-    node->shape = node->inputs[0]->shape;
     return STRATA_OK;
 }
 

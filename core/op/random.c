@@ -54,8 +54,7 @@ double strata_random_uniform_at(const strata_random_sequence *sequence, int64_t 
 strata_status strata_random_grid(strata_launch *launch, strata_shape shape, int64_t stream, strata_error *err) {
     const int64_t n = strata_shape_elements(shape);
     STRATA_TRY(strata_launch_flat(launch, n, err));
-    strata_launch_word(launch)->u32 = (uint32_t)stream;
-    strata_launch_word(launch)->u32 = (uint32_t)row_of(shape); /* at most n, which fits */
+    STRATA_LAUNCH_INTS(launch, stream, (int64_t)row_of(shape)); /* a row has at most n elements, which fits */
     /* At most this many groups of four contain the n elements, wherever the first element lies in its group. */
     launch->global[0] = n ? (n + 6) / 4 : 0;
     return STRATA_OK;
@@ -112,8 +111,7 @@ static void normal_reference(strata_op_call *call) {
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const random_attrs *attrs = node->attrs;
-    strata_launch launch = {
-        .kernel = node->op->name, .variant = "f32", .n_buffers = 2, .buffers = {node->inputs[0], node}, .writes = 2};
+    strata_launch launch = strata_launch_of(node, node->op->name, "f32");
     STRATA_TRY(strata_random_grid(&launch, attrs->shape, attrs->stream, err));
     return strata_lowering_add(lowering, &launch, err);
 }

@@ -373,18 +373,10 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
             .offsets = {t * width, 0, 0, s.mask ? t : 0, step ? past * row : 0, t * row},
             .extents = {0, 0, 0, 0, step ? states : 0, states},
             .writes = 1u << 5,
-            .n_words = 8,
-            .words = {{(uint32_t)s.n},
-                      {(uint32_t)s.units},
-                      {(uint32_t)(s.t * width)},
-                      {(uint32_t)s.mask_row},
-                      {(uint32_t)(s.t * row)},
-                      {s.mask != NULL},
-                      {step > 0},
-                      {(uint32_t)(s.t - t)}},
             .global = {items_of(&s), 0},
             .grid_stride = true,
             .turns = (int)s.units + 8};
+        STRATA_LAUNCH_INTS(&launch, s.n, s.units, s.t * width, s.mask_row, s.t * row, s.mask != NULL, step > 0, s.t - t);
         add_codes(&launch, node, cell, s.drops);
         STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     }
@@ -412,16 +404,6 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
                                             has_later ? later * da_row : 0, 0, t * da_row},
                                 .extents = {0, 0, 0, 0, 0, has_later ? das : 0, 0, das},
                                 .writes = 1u << 6 | 1u << 7,
-                                .n_words = 9,
-                                .words = {{(uint32_t)s.n},
-                                          {(uint32_t)s.units},
-                                          {(uint32_t)s.mask_row},
-                                          {(uint32_t)(s.t * row)},
-                                          {(uint32_t)(s.t * da_row)},
-                                          {s.mask != NULL},
-                                          {step > 0},
-                                          {has_later},
-                                          {(uint32_t)(s.t - t)}},
                                 .global = {items_of(&s), 0},
                                 .grid_stride = true,
                                 .turns = (int)(s.gates * s.units) + 8};
@@ -429,6 +411,8 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
             launch.offsets[5] = t * da_row + 2 * s.units;
             launch.extents[5] = das - 2 * s.units;
         }
+        STRATA_LAUNCH_INTS(&launch, s.n, s.units, s.mask_row, s.t * row, s.t * da_row, s.mask != NULL, step > 0, has_later,
+                           s.t - t);
         add_codes(&launch, node, cell, s.drops);
         STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     }

@@ -25,7 +25,6 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     if (attrs->axis < 0 || attrs->n_axes < 0 || attrs->axis > x->shape.rank || attrs->n_axes > x->shape.rank - attrs->axis)
         return strata_fail(err, STRATA_INVALID, "%" PRId64 " axes from axis %" PRId64 " do not lie in x %s", attrs->n_axes,
                            attrs->axis, strata_shape_text(x->shape).text);
-    node->dtype = x->dtype;
     node->shape = (strata_shape){0};
     for (int i = 0; i < x->shape.rank; i++) {
         bool reduced = i >= attrs->axis && i < attrs->axis + attrs->n_axes;
@@ -179,10 +178,8 @@ static strata_status add_fold(const fold_launch *fold, strata_lowering *lowering
         strata_launch_turns(&launch, STRATA_RUN_ITEMS / STRATA_RUNS * strata_lane_turns(fold->part));
     }
     launch.words[1].u32 = (uint32_t)fold->axes.n;
-    strata_launch_word(&launch)->u32 = (uint32_t)fold->axes.inner;
-    strata_launch_word(&launch)->u32 = (uint32_t)fold->parts;
-    strata_launch_word(&launch)->u32 = (uint32_t)fold->part;
-    strata_launch_word(&launch)->f32 = (float)fold->divisor;
+    STRATA_LAUNCH_INTS(&launch, fold->axes.inner, fold->parts, fold->part);
+    STRATA_LAUNCH_FLOATS(&launch, (double)fold->divisor);
     return strata_lowering_add(lowering, &launch, err);
 }
 

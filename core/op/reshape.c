@@ -35,7 +35,6 @@ static strata_status infer(strata_shape wanted, strata_shape from, strata_shape 
 
 static strata_status reshape_shape(strata_tensor *node, strata_error *err) {
     const reshape_attrs *attrs = node->attrs;
-    node->dtype = node->inputs[0]->dtype;
     return infer(attrs->shape, node->inputs[0]->shape, &node->shape, err);
 }
 

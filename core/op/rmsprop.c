@@ -42,10 +42,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     STRATA_TRY(strata_update_launch(node, "rmsprop", 3, &launch, err));
     strata_launch_constant_add(&launch, "CENTERED", attrs->centered != 0);
     strata_launch_constant_add(&launch, "MOMENTUM", attrs->momentum != 0);
-    strata_launch_word(&launch)->f32 = (float)attrs->rho;
-    strata_launch_word(&launch)->f32 = (float)(1 - attrs->rho);
-    strata_launch_word(&launch)->f32 = (float)attrs->momentum;
-    strata_launch_word(&launch)->f32 = (float)attrs->epsilon;
+    STRATA_LAUNCH_FLOATS(&launch, attrs->rho, 1 - attrs->rho, attrs->momentum, attrs->epsilon);
     return strata_lowering_add(lowering, &launch, err);
 }
 

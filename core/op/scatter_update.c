@@ -47,8 +47,6 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
                            inner, attrs->first, strata_shape_text(variable->shape).text);
     if (node->n_inputs > UPDATE && !changes(node->inputs[UPDATE], rows))
         return strata_fail(err, STRATA_INVALID, "rows are none of the ranges that %s changes", node->inputs[UPDATE]->op->name);
-    node->dtype = variable->dtype;
-    node->shape = variable->shape;
     return STRATA_OK;
 }
 
@@ -84,8 +82,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
                             .extents = {attrs->n_rows * inner_of(node)},
                             .writes = 1};
     STRATA_TRY(strata_launch_flat(&launch, n, err));
-    strata_launch_word(&launch)->u32 = (uint32_t)attrs->n_rows;
-    strata_launch_word(&launch)->u32 = (uint32_t)inner_of(node);
+    STRATA_LAUNCH_INTS(&launch, attrs->n_rows, inner_of(node));
     return strata_lowering_add(lowering, &launch, err);
 }
 

@@ -13,7 +13,6 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     if (x->shape.rank != 1 || ends->shape.rank != 1)
         return strata_fail(err, STRATA_INVALID, "x is %s, ends are %s; both must have one axis",
                            strata_shape_text(x->shape).text, strata_shape_text(ends->shape).text);
-    node->dtype = x->dtype;
     node->shape = ends->shape;
     return STRATA_OK;
 }
@@ -39,21 +38,14 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     if (strata_shape_elements(x->shape) > INT32_MAX)
         return strata_fail(err, STRATA_UNSUPPORTED, "x is %s; kernels take at most 2^31 elements at a time",
                            strata_shape_text(x->shape).text);
-    strata_launch launch = {
-        .kernel = "segment_sum",
-        .variant = "f32",
-        .n_buffers = 3,
-        .buffers = {x, node->inputs[ENDS], node},
-        .writes = 1u << 2,
-        .n_words = 2,
-        .words = {{(uint32_t)strata_shape_elements(node->shape)}, {(uint32_t)strata_shape_elements(x->shape)}},
-        .global = {LOCAL * strata_shape_elements(node->shape), 0},
-        .local = {LOCAL, 0},
-        .grid_stride = true,
-    };
+    strata_launch launch = strata_launch_of(node, "segment_sum", "f32");
+    STRATA_LAUNCH_INTS(&launch, strata_shape_elements(node->shape), strata_shape_elements(x->shape));
+    launch.global[0] = LOCAL * strata_shape_elements(node->shape);
+    launch.local[0] = LOCAL;
+    launch.grid_stride = true;
     strata_launch_turns(&launch,
                         strata_lane_turns(strata_shape_elements(x->shape) * STRATA_LAUNCH_SOFTWARE_LOCAL / (LOCAL * EACH)));
-    return strata_shape_elements(node->shape) ? strata_lowering_add(lowering, &launch, err) : STRATA_OK;
+    return strata_lowering_add(lowering, &launch, err);
 }
 
 /* Makes a matrix with a row for each segment, where the elements of x outside the segment are 0, and sums each row. */

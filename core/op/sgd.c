@@ -38,7 +38,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     STRATA_TRY(strata_update_launch(node, "sgd", 1, &launch, err));
     strata_launch_constant_add(&launch, "MOMENTUM", has_velocity(node));
     strata_launch_constant_add(&launch, "NESTEROV", attrs->nesterov != 0);
-    strata_launch_word(&launch)->f32 = (float)attrs->momentum;
+    STRATA_LAUNCH_FLOATS(&launch, attrs->momentum);
     return strata_lowering_add(lowering, &launch, err);
 }
 

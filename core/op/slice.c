@@ -8,8 +8,6 @@
 static strata_status slice_shape(strata_tensor *node, strata_error *err) {
     const strata_slice_attrs *attrs = node->attrs;
     const strata_tensor *x = node->inputs[0];
-    node->dtype = x->dtype;
-    node->shape.rank = x->shape.rank;
     for (int d = 0; d < x->shape.rank; d++) {
         const int64_t begin = attrs->begin[d], size = attrs->size[d], limit = x->shape.dims[d];
         if (begin < 0 || size < 0 || begin > limit || size > limit - begin)

@@ -40,8 +40,6 @@ strata_status strata_check_rows_pair(strata_tensor *node, const char *a_name, co
     if (!strata_shape_equal(a->shape, b->shape))
         return strata_fail(err, STRATA_INVALID, "%s is %s, %s is %s; they must be equal", a_name,
                            strata_shape_text(a->shape).text, b_name, strata_shape_text(b->shape).text);
-    node->dtype = a->dtype;
-    node->shape = a->shape;
     return STRATA_OK;
 }
 
@@ -74,10 +72,7 @@ static bool is_log(const strata_tensor *node) {
 }
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
-    STRATA_TRY(strata_check_rows(node->inputs[0], "x", err));
-    node->dtype = node->inputs[0]->dtype;
-    node->shape = node->inputs[0]->shape;
-    return STRATA_OK;
+    return strata_check_rows(node->inputs[0], "x", err);
 }
 
 static strata_tensor *grad_of(const strata_op *op, strata_tensor *y, strata_tensor *dy) {
@@ -104,13 +99,8 @@ static void reference(strata_op_call *call) {
 /* Both ops use one kernel, and both gradients use another one. */
 static strata_status lower_as(const strata_tensor *node, const char *kernel, strata_lowering *lowering, strata_error *err) {
     const strata_rows rows = strata_rows_of(node->shape);
-    strata_launch launch = {.kernel = kernel,
-                            .variant = strata_dtype_name(node->dtype),
-                            .n_buffers = node->n_inputs + 1,
-                            .buffers = {node->inputs[0], node->n_inputs > 1 ? node->inputs[1] : node, node},
-                            .writes = 1u << node->n_inputs,
-                            .n_constants = 1,
-                            .constants = {{"LOG_SOFTMAX", is_log(node)}}};
+    strata_launch launch = strata_launch_of(node, kernel, strata_dtype_name(node->dtype));
+    strata_launch_constant_add(&launch, "LOG_SOFTMAX", is_log(node));
     STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, 3, err));
     return strata_lowering_add(lowering, &launch, err);
 }

@@ -20,7 +20,6 @@ static strata_status check_operands(const strata_tensor *node, strata_error *err
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
     STRATA_TRY(check_operands(node, err));
-    node->dtype = node->inputs[LOGITS]->dtype;
     node->shape = node->inputs[LABELS]->shape;
     return STRATA_OK;
 }
@@ -117,10 +116,7 @@ static strata_status grad_shape(strata_tensor *node, strata_error *err) {
     const strata_tensor *logits = node->inputs[LOGITS], *dy = node->inputs[DY];
     STRATA_TRY(check_operands(node, err));
     STRATA_TRY(strata_check_same_dtype(logits, "logits", dy, "dy", err));
-    STRATA_TRY(strata_check_per_row(dy, "dy", logits, err));
-    node->dtype = logits->dtype;
-    node->shape = logits->shape;
-    return STRATA_OK;
+    return strata_check_per_row(dy, "dy", logits, err);
 }
 
 static void grad_reference(strata_op_call *call) {

@@ -26,7 +26,6 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
                            "k is %" PRId64 ", x is %s; k must be 1 to the size of the last axis, which is at most %d", k,
                            strata_shape_text(from).text, INT32_MAX);
     node->dtype = STRATA_DTYPE_I32;
-    node->shape = from;
     node->shape.dims[from.rank - 1] = k;
     return STRATA_OK;
 }
@@ -60,17 +59,10 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     const int64_t most_turns = 32768;
     const strata_axes axes = axes_of(node);
     const int64_t k = ((const top_k_attrs *)node->attrs)->k, turns = axes.n / 64 + 64, share = most_turns / turns + 1;
-    if (axes.outer == 0) return STRATA_OK;
     for (int64_t first = 0; first < k; first += share) {
-        strata_launch launch = {.kernel = "top_k",
-                                .variant = strata_dtype_name(node->inputs[0]->dtype),
-                                .n_buffers = 2,
-                                .buffers = {node->inputs[0], node},
-                                .writes = 1u << 1};
+        strata_launch launch = strata_launch_of(node, "top_k", strata_dtype_name(node->inputs[0]->dtype));
         STRATA_TRY(strata_launch_rows(&launch, axes.outer, axes.n, 1, (int)(k - first < share ? k - first : share), err));
-        strata_launch_word(&launch)->u32 = (uint32_t)k;
-        strata_launch_word(&launch)->u32 = (uint32_t)first;
-        strata_launch_word(&launch)->u32 = (uint32_t)(k - first < share ? k : first + share);
+        STRATA_LAUNCH_INTS(&launch, k, first, k - first < share ? k : first + share);
         STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     }
     return STRATA_OK;

@@ -27,8 +27,6 @@ static strata_status permutation(const strata_tensor *node, int *out_axes, strat
 static strata_status transpose_shape(strata_tensor *node, strata_error *err) {
     int axes[STRATA_MAX_RANK];
     STRATA_TRY(permutation(node, axes, err));
-    node->dtype = node->inputs[0]->dtype;
-    node->shape.rank = node->inputs[0]->shape.rank;
     for (int i = 0; i < node->shape.rank; i++) node->shape.dims[i] = node->inputs[0]->shape.dims[axes[i]];
     return STRATA_OK;
 }

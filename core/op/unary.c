@@ -62,8 +62,6 @@ static int64_t square_integer(int64_t x) {
 
 static strata_status unary_shape(strata_tensor *node, unsigned allowed, strata_error *err) {
     const strata_tensor *x = node->inputs[0];
-    node->dtype = x->dtype;
-    node->shape = x->shape;
     return strata_check_dtype(x, "x", allowed, err);
 }
 
@@ -80,15 +78,9 @@ static void unary_reference(const strata_op_call *call, double (*real)(double), 
 }
 
 static strata_status unary_lower(const strata_tensor *node, int code, strata_lowering *lowering, strata_error *err) {
-    const int64_t n = strata_shape_elements(node->shape);
-    strata_launch launch = {.kernel = "unary",
-                            .variant = strata_dtype_name(node->dtype),
-                            .n_buffers = 2,
-                            .buffers = {node->inputs[0], node},
-                            .writes = 1 << 1};
-    if (n == 0) return STRATA_OK;
+    strata_launch launch = strata_launch_of(node, "unary", strata_dtype_name(node->dtype));
     strata_launch_constant_add(&launch, "OP", code);
-    STRATA_TRY(strata_launch_flat(&launch, n, err));
+    STRATA_TRY(strata_launch_flat(&launch, strata_shape_elements(node->shape), err));
     return strata_lowering_add(lowering, &launch, err);
 }
 

@@ -57,8 +57,6 @@ strata_status strata_check_update(strata_tensor *node, unsigned variables, int n
     if (!strata_shape_equal(step->shape, STRATA_SHAPE(STRATA_STEP_WORDS)))
         return strata_fail(err, STRATA_INVALID, "step is %s; it must be (%d)", strata_shape_text(step->shape).text,
                            STRATA_STEP_WORDS);
-    node->dtype = first->dtype;
-    node->shape = first->shape;
     if (!has_gate) return STRATA_OK;
     const strata_tensor *gate = node->inputs[n_ranges + 1];
     STRATA_TRY(strata_check_dtype(gate, "gate", 1u << STRATA_DTYPE_F32, err));

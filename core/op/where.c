@@ -65,11 +65,7 @@ typedef struct emission {
 
 static strata_status emit_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
     const emission *e = user;
-    strata_launch launch = {.kernel = "where",
-                            .variant = strata_bits_variant(e->node->dtype),
-                            .n_buffers = 4,
-                            .buffers = {e->node->inputs[0], e->node->inputs[1], e->node->inputs[2], e->node},
-                            .writes = 1 << 3};
+    strata_launch launch = strata_launch_of(e->node, "where", strata_bits_variant(e->node->dtype));
     for (int t = 0; t < 4; t++) {
         launch.offsets[t] = offsets[t];
         launch.extents[t] = strata_strided_extent(inner, t);
