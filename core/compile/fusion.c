@@ -4,8 +4,6 @@
  * result they use. The last fused node is changed into the fused product, at its place in the order of nodes, and the original
  * product becomes dead. Likewise relu's gradient is fused into that of max-pooling, and broadcast rows in a gather's gradient
  * are read from the row before the broadcast. */
-#include <stdlib.h>
-
 #include "core/compile/passes.h"
 #include "core/compile/walk.h"
 #include "core/op/epilogue.h"
@@ -43,21 +41,21 @@ void strata_fusion_become(strata_tensor *node, const strata_tensor *fused, const
     node->n_inputs = fused->n_inputs;
 }
 
+/* Makes the node the product with these steps, if they can be fused into it. */
+static bool fold(strata_tensor *node, strata_tensor *product, strata_tensor *bias, strata_epilogue_activation activation,
+                 strata_epilogue_aux aux_form, strata_tensor *aux, const strata_device_query *query) {
+    if (!strata_epilogue_can_fuse(product, bias, activation, aux_form, aux)) return false;
+    strata_fusion_become(node, strata_epilogue_fused(product, bias, activation, aux_form, aux), query);
+    return true;
+}
+
 /* add(product, other) or add(other, product): `other` is a bias if its shape is (N), else a residual. */
 static void fold_add(strata_tensor *node, const int *uses, const strata_device_query *query) {
     for (int i = 0; i < 2; i++) {
         strata_tensor *product = node->inputs[i], *other = node->inputs[1 - i];
         if (!is_own_product(product, node, uses) || !strata_shape_equal(product->shape, node->shape)) continue;
-        if (strata_epilogue_can_fuse(product, other, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_NO_AUX, NULL)) {
-            strata_fusion_become(
-                node, strata_epilogue_fused(product, other, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_NO_AUX, NULL), query);
-            return;
-        }
-        if (strata_epilogue_can_fuse(product, NULL, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_ADD, other)) {
-            strata_fusion_become(node, strata_epilogue_fused(product, NULL, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_ADD, other),
-                                 query);
-            return;
-        }
+        if (fold(node, product, other, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_NO_AUX, NULL, query)) return;
+        if (fold(node, product, NULL, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_ADD, other, query)) return;
     }
 }
 
@@ -65,9 +63,7 @@ static void fold_function(strata_tensor *node, const int *uses, const strata_dev
     strata_tensor *product = node->inputs[0], *aux = node->n_inputs > 1 ? node->inputs[1] : NULL;
     if (!is_own_product(product, node, uses) || !strata_shape_equal(product->shape, node->shape)) return;
     for (size_t i = 0; i < sizeof foldable / sizeof *foldable; i++)
-        if (foldable[i].op == node->op && strata_epilogue_can_fuse(product, NULL, foldable[i].activation, foldable[i].aux, aux))
-            strata_fusion_become(node, strata_epilogue_fused(product, NULL, foldable[i].activation, foldable[i].aux, aux),
-                                 query);
+        if (foldable[i].op == node->op) fold(node, product, NULL, foldable[i].activation, foldable[i].aux, aux, query);
 }
 
 /* relu_grad(max_pool2d_grad(y, dy), y), which a network's relu before a max_pool2d leads to. */
@@ -87,28 +83,23 @@ static void fold_gather_of_mean(strata_tensor *node, const int *uses, const stra
 void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
                            int n_updates, const strata_device_query *query) {
     int n = graph->n_nodes; /* fused nodes are appended beyond it and stay dead */
-    int *uses = calloc((size_t)n + 1, sizeof *uses);
-    bool *live = calloc((size_t)n + 1, sizeof *live);
-    if (uses && live) {
-        strata_mark_live(graph, outputs, n_outputs, updates, n_updates, live, uses);
-        for (int i = 0; i < n_outputs; i++) uses[outputs[i]->id]++;
-        for (int i = 0; i < n_updates; i++) uses[updates[i]->id]++;
-        for (int id = 0; id < n && !graph->status; id++) {
-            if (!live[id] || !graph->nodes[id]->n_inputs) continue;
-            if (graph->nodes[id]->op == &strata_op_add)
-                fold_add(graph->nodes[id], uses, query);
-            else
-                fold_function(graph->nodes[id], uses, query);
-            fold_relu_of_pool(graph->nodes[id], uses, query);
-            const strata_tensor *unrepeated = strata_gather_grad_unrepeated(graph->nodes[id]);
-            if (unrepeated && strata_may_move(graph->nodes[id]->inputs[0], graph->nodes[id]))
-                strata_fusion_become(graph->nodes[id], unrepeated, query);
-            fold_gather_of_mean(graph->nodes[id], uses, query);
-            strata_fuse_product_update(graph->nodes[id], uses, query);
-        }
-    } else {
-        strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "fusion: no host memory for %d nodes", n);
+    int *uses = strata_graph_alloc(graph, ((size_t)n + 1) * sizeof *uses);
+    bool *live = strata_graph_alloc(graph, ((size_t)n + 1) * sizeof *live);
+    if (!uses || !live) return;
+    strata_mark_live(graph, outputs, n_outputs, updates, n_updates, live, uses);
+    for (int i = 0; i < n_outputs; i++) uses[outputs[i]->id]++;
+    for (int i = 0; i < n_updates; i++) uses[updates[i]->id]++;
+    for (int id = 0; id < n && !graph->status; id++) {
+        strata_tensor *node = graph->nodes[id];
+        if (!live[id] || !node->n_inputs) continue;
+        if (node->op == &strata_op_add)
+            fold_add(node, uses, query);
+        else
+            fold_function(node, uses, query);
+        fold_relu_of_pool(node, uses, query);
+        const strata_tensor *unrepeated = strata_gather_grad_unrepeated(node);
+        if (unrepeated && strata_may_move(node->inputs[0], node)) strata_fusion_become(node, unrepeated, query);
+        fold_gather_of_mean(node, uses, query);
+        strata_fuse_product_update(node, uses, query);
     }
-    free(uses);
-    free(live);
 }

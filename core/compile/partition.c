@@ -213,9 +213,9 @@ static strata_status add_node(partitioner *p, const strata_tensor *node, strata_
     bool done;
     STRATA_TRY(add_concat(p, node, &done, err));
     if (done) return STRATA_OK;
-    division *v = calloc(1, sizeof *v);
-    if (!v) return strata_partition_no_memory(err);
     const size_t n = (size_t)node->n_inputs + 1;
+    division *v = calloc(1, sizeof *v); /* not in p->memory: it is large */
+    if (!v) return strata_partition_no_memory(err);
     v->node = node;
     v->operands = strata_graph_alloc(p->memory, n * sizeof(*v->operands));
     v->stays_partial = strata_graph_alloc(p->memory, n * sizeof *v->stays_partial);
@@ -229,19 +229,19 @@ static strata_status add_node(partitioner *p, const strata_tensor *node, strata_
 }
 
 static strata_status begin(partitioner *p, strata_graph *graph, strata_error *err) {
+    const size_t n = (size_t)graph->n_nodes;
     strata_partition *result = p->result = calloc(1, sizeof *result);
     if (!result) return strata_partition_no_memory(err);
-    result->parts = calloc((size_t)p->n_devices, sizeof *result->parts);
-    p->forms = calloc((size_t)graph->n_nodes, sizeof(*p->forms));
-    p->live = calloc((size_t)graph->n_nodes, sizeof *p->live);
-    p->uses = calloc((size_t)graph->n_nodes, sizeof *p->uses);
-    p->wanted = calloc((size_t)graph->n_nodes, sizeof(*p->wanted));
-    p->asked = calloc((size_t)graph->n_nodes, sizeof *p->asked);
-    result->placements = calloc((size_t)graph->n_nodes, sizeof(*result->placements));
-    if (!result->parts || !result->placements || !p->forms || !p->live || !p->uses || !p->wanted || !p->asked)
-        return strata_partition_no_memory(err);
-    STRATA_TRY(strata_graph_create(&p->memory, err));
-    result->memory = p->memory;
+    STRATA_TRY(strata_graph_create(&result->memory, err));
+    p->memory = result->memory;
+    result->parts = strata_graph_alloc(p->memory, (size_t)p->n_devices * sizeof *result->parts);
+    result->placements = strata_graph_alloc(p->memory, n * sizeof(*result->placements));
+    p->forms = strata_graph_alloc(p->memory, n * sizeof(*p->forms));
+    p->live = strata_graph_alloc(p->memory, n * sizeof *p->live);
+    p->uses = strata_graph_alloc(p->memory, n * sizeof *p->uses);
+    p->wanted = strata_graph_alloc(p->memory, n * sizeof(*p->wanted));
+    p->asked = strata_graph_alloc(p->memory, n * sizeof *p->asked);
+    STRATA_TRY(strata_graph_check(p->memory, err));
     for (int d = 0; d < p->n_devices; d++) {
         strata_device_part *part = &result->parts[d];
         STRATA_TRY(strata_graph_create(&part->graph, err));
@@ -319,11 +319,6 @@ strata_status strata_partition_create(const strata_partition_options *opts, stra
     partitioner p = {.opts = opts, .mesh = opts->mesh, .first = opts->first, .n_all = strata_mesh_n_devices(opts->mesh)};
     p.n_devices = opts->n ? opts->n : p.n_all;
     const strata_status status = partition(&p, graph, err);
-    free(p.forms);
-    free(p.live);
-    free(p.uses);
-    free(p.wanted);
-    free(p.asked);
     if (status)
         strata_partition_destroy(p.result);
     else
@@ -339,8 +334,6 @@ void strata_partition_destroy(strata_partition *partition) {
         free(partition->parts[d].updates);
     }
     strata_graph_destroy(partition->memory);
-    free(partition->placements);
-    free(partition->parts);
     free(partition->exchanges);
     free(partition);
 }

@@ -62,6 +62,12 @@ strata_tensor *strata_copy_node(strata_graph *to, const strata_tensor *node, str
     return strata_tensor_set_name(copy, node->name);
 }
 
+strata_tensor *strata_copy_mapped(strata_graph *to, const strata_tensor *node, strata_tensor *const *mapped) {
+    strata_tensor **inputs = strata_graph_alloc(to, ((size_t)node->n_inputs + 1) * sizeof *inputs);
+    for (int i = 0; i < node->n_inputs && inputs; i++) inputs[i] = mapped[node->inputs[i]->id];
+    return inputs ? strata_copy_node(to, node, inputs) : &to->poison;
+}
+
 strata_tensor *strata_copy_value(strata_tensor *value) {
     strata_broadcast_to_attrs attrs = {.shape = value->shape};
     return strata_tensor_set_name(strata_node(value->graph, &strata_op_broadcast_to, 1, &value, &attrs), value->name);
