@@ -43,20 +43,10 @@ static strata_tensor *compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_adagrad = {
-    .name = "adagrad",
-    .n_inputs = 4,
-    .optional_inputs = 1,
-    .flags = STRATA_OP_UPDATE,
-    .attrs_bytes = sizeof(strata_adagrad_attrs),
+    STRATA_UPDATE_OP(adagrad, 1, strata_adagrad_attrs),
     .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(strata_adagrad_attrs, epsilon)},
               {"has_gate", STRATA_ATTR_INT, offsetof(strata_adagrad_attrs, has_gate)}},
     .also_writes = 1u << SQUARES,
-    .factors = strata_update_factors,
-    .shape = shape,
-    .no_gradient = "it changes variables",
-    .reference = reference,
-    .compose = compose,
-    .lower = lower,
 };
 
 strata_tensor *strata_adagrad(strata_tensor *parameters, strata_tensor *squares, strata_tensor *gradients, strata_tensor *step,

@@ -77,23 +77,9 @@ static strata_tensor *compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_adam = {
-    .name = "adam",
-    .n_inputs = 5,
-    .optional_inputs = 1,
-    .flags = STRATA_OP_UPDATE,
-    .attrs_bytes = sizeof(strata_adam_attrs),
-    .attrs = {{"beta1", STRATA_ATTR_FLOAT, offsetof(strata_adam_attrs, beta1)},
-              {"beta2", STRATA_ATTR_FLOAT, offsetof(strata_adam_attrs, beta2)},
-              {"epsilon", STRATA_ATTR_FLOAT, offsetof(strata_adam_attrs, epsilon)},
-              {"decay", STRATA_ATTR_FLOAT, offsetof(strata_adam_attrs, decay)},
-              {"has_gate", STRATA_ATTR_INT, offsetof(strata_adam_attrs, has_gate)}},
+    STRATA_UPDATE_OP(adam, 2, strata_adam_attrs),
+    .attrs = {STRATA_ADAM_ATTRS(strata_adam_attrs, )},
     .also_writes = 1u << M | 1u << V,
-    .factors = strata_update_factors,
-    .shape = shape,
-    .no_gradient = "it changes variables",
-    .reference = reference,
-    .compose = compose,
-    .lower = lower,
 };
 
 strata_tensor *strata_adamw(strata_tensor *parameters, strata_tensor *m, strata_tensor *v, strata_tensor *gradients,

@@ -62,11 +62,7 @@ const strata_op strata_op_adam_gather = {
     .n_inputs = STRATA_ADAM_PRODUCT_INPUTS,
     .flags = STRATA_OP_UPDATE,
     .attrs_bytes = sizeof(strata_adam_gather_attrs),
-    .attrs = {{"beta1", STRATA_ATTR_FLOAT, offsetof(strata_adam_gather_attrs, update.adam.beta1)},
-              {"beta2", STRATA_ATTR_FLOAT, offsetof(strata_adam_gather_attrs, update.adam.beta2)},
-              {"epsilon", STRATA_ATTR_FLOAT, offsetof(strata_adam_gather_attrs, update.adam.epsilon)},
-              {"decay", STRATA_ATTR_FLOAT, offsetof(strata_adam_gather_attrs, update.adam.decay)},
-              {"has_gate", STRATA_ATTR_INT, offsetof(strata_adam_gather_attrs, update.adam.has_gate)},
+    .attrs = {STRATA_ADAM_ATTRS(strata_adam_gather_attrs, update.adam.),
               {"offset", STRATA_ATTR_INT, offsetof(strata_adam_gather_attrs, update.offset)},
               {"rows", STRATA_ATTR_INT, offsetof(strata_adam_gather_attrs, rows)}},
     .also_writes = 1u << 1 | 1u << 2, /* m and v */

@@ -22,20 +22,6 @@ typedef struct batch_norm_attrs {
     int64_t own;
 } batch_norm_attrs;
 
-static strata_status check_epsilon(const strata_tensor *node, strata_error *err) {
-    const double epsilon = ((const batch_norm_attrs *)node->attrs)->epsilon;
-    if (epsilon >= 0 && isfinite(epsilon)) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "epsilon is %g; it must be at least 0", epsilon);
-}
-
-/* Checks that dy, the gradient of the normalised x, has x's dtype and shape. */
-static strata_status check_like(const strata_tensor *x, const strata_tensor *dy, strata_error *err) {
-    STRATA_TRY(strata_check_same_dtype(x, "x", dy, "dy", err));
-    if (strata_shape_equal(x->shape, dy->shape)) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "x is %s, dy is %s; they must be equal", strata_shape_text(x->shape).text,
-                       strata_shape_text(dy->shape).text);
-}
-
 static double inverse_deviation(const strata_tensor *node, const void *variance, int64_t k) {
     return 1 / sqrt((double)((const float *)variance)[k] + ((const batch_norm_attrs *)node->attrs)->epsilon);
 }
@@ -46,14 +32,14 @@ enum { X, MEAN, VARIANCE, SCALE, SHIFT };
 
 static strata_status batch_norm_shape(strata_tensor *node, strata_error *err) {
     static const char *const names[] = {"x", "mean", "variance", "scale", "shift"};
-    STRATA_TRY(check_epsilon(node, err));
+    STRATA_TRY(strata_check_not_negative(((const batch_norm_attrs *)node->attrs)->epsilon, "epsilon", err));
     return strata_check_channels(node, X, 1 << MEAN | 1 << VARIANCE | 1 << SCALE | 1 << SHIFT, names, err);
 }
 
-static strata_tensor *row(strata_tensor *sums, int64_t index) {
-    const int64_t channels = sums->shape.dims[1];
-    strata_tensor *slice = strata_slice(sums, (int64_t[]){index, 0}, (int64_t[]){1, channels});
-    return strata_reshape(slice, STRATA_SHAPE(channels));
+/* 1 / sqrt(variance + epsilon) */
+static strata_tensor *inverse_deviations(strata_tensor *node) {
+    const double epsilon = ((const batch_norm_attrs *)node->attrs)->epsilon;
+    return strata_rsqrt(strata_add(node->inputs[VARIANCE], strata_scalar(node->graph, STRATA_DTYPE_F32, epsilon)));
 }
 
 static void batch_norm_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
@@ -64,15 +50,13 @@ static void batch_norm_gradient(strata_tensor *node, strata_tensor *dy, strata_t
     if (strata_tensor_is_poison(sums)) return;
     strata_tensor *terms[] = {in[X], in[MEAN], in[VARIANCE], in[SCALE], sums, dy};
     dx[X] = strata_node(NULL, &strata_op_batch_norm_grad, 6, terms, attrs);
-    dx[SHIFT] = row(sums, 0);
-    dx[SCALE] = row(sums, 1);
+    dx[SHIFT] = strata_channels_row(sums, 0);
+    dx[SCALE] = strata_channels_row(sums, 1);
     if (attrs->own) return;
-    strata_graph *graph = node->graph;
-    strata_tensor *r = strata_rsqrt(strata_add(in[VARIANCE], strata_scalar(graph, STRATA_DTYPE_F32, attrs->epsilon)));
-    strata_tensor *factor = strata_mul(in[SCALE], r);
-    dx[MEAN] = strata_neg(strata_mul(factor, row(sums, 0)));
-    strata_tensor *half = strata_mul(strata_mul(factor, r), strata_scalar(graph, STRATA_DTYPE_F32, -0.5));
-    dx[VARIANCE] = strata_mul(half, row(sums, 1));
+    strata_tensor *r = inverse_deviations(node), *factor = strata_mul(in[SCALE], r);
+    dx[MEAN] = strata_neg(strata_mul(factor, strata_channels_row(sums, 0)));
+    strata_tensor *half = strata_mul(strata_mul(factor, r), strata_scalar(node->graph, STRATA_DTYPE_F32, -0.5));
+    dx[VARIANCE] = strata_mul(half, strata_channels_row(sums, 1));
 }
 
 static void normalize_element(const strata_op_call *call, int64_t i, int64_t k, double factor) {
@@ -104,11 +88,7 @@ static strata_status batch_norm_lower(const strata_tensor *node, strata_lowering
     return strata_lowering_add(lowering, &launch, err);
 }
 
-/* inverse_deviations returns 1 / sqrt(variance + epsilon); normalized returns n. */
-static strata_tensor *inverse_deviations(strata_tensor *node) {
-    const double epsilon = ((const batch_norm_attrs *)node->attrs)->epsilon;
-    return strata_rsqrt(strata_add(node->inputs[VARIANCE], strata_scalar(node->graph, STRATA_DTYPE_F32, epsilon)));
-}
+/* n */
 static strata_tensor *normalized(strata_tensor *node) {
     return strata_mul(strata_sub(strata_wide(node->inputs[X]), node->inputs[MEAN]), inverse_deviations(node));
 }
@@ -143,8 +123,8 @@ strata_tensor *strata_batch_norm_training(strata_tensor *x, strata_tensor *scale
     batch_norm_attrs attrs = {.epsilon = epsilon, .own = 1};
     strata_tensor *moments = strata_moments(x);
     if (!moments || strata_tensor_is_poison(moments)) return *out_mean = *out_variance = moments;
-    *out_mean = row(moments, 0);
-    *out_variance = row(moments, 1);
+    *out_mean = strata_channels_row(moments, 0);
+    *out_variance = strata_channels_row(moments, 1);
     strata_tensor *inputs[] = {x, *out_mean, *out_variance, scale, shift};
     return strata_node(NULL, &strata_op_batch_norm, 5, inputs, &attrs);
 }
@@ -154,7 +134,7 @@ strata_tensor *strata_batch_norm_training(strata_tensor *x, strata_tensor *scale
 static strata_status sums_shape(strata_tensor *node, strata_error *err) {
     static const char *const names[] = {"x", "mean", "variance", "dy"};
     STRATA_TRY(strata_check_channels(node, X, 1 << MEAN | 1 << VARIANCE, names, err));
-    STRATA_TRY(check_like(node->inputs[X], node->inputs[3], err));
+    STRATA_TRY(strata_check_alike(node->inputs[X], "x", node->inputs[3], "dy", err));
     node->dtype = STRATA_DTYPE_F32;
     node->shape = STRATA_SHAPE(2, strata_channels_of(node->inputs[X]->shape).channels);
     return STRATA_OK;
@@ -222,7 +202,7 @@ static strata_status grad_shape(strata_tensor *node, strata_error *err) {
     static const char *const names[] = {"x", "mean", "variance", "scale", "sums", "dy"};
     const strata_tensor *x = node->inputs[X], *sums = node->inputs[SUMS];
     STRATA_TRY(strata_check_channels(node, X, 1 << MEAN | 1 << VARIANCE | 1 << SCALE, names, err));
-    STRATA_TRY(check_like(x, node->inputs[DY], err));
+    STRATA_TRY(strata_check_alike(x, "x", node->inputs[DY], "dy", err));
     STRATA_TRY(strata_check_dtype(sums, "sums", 1u << STRATA_DTYPE_F32, err));
     if (!strata_shape_equal(sums->shape, STRATA_SHAPE(2, strata_channels_of(x->shape).channels)))
         return strata_fail(err, STRATA_INVALID, "x is %s, sums are %s; they must be (2, channels)",
@@ -270,7 +250,8 @@ static strata_tensor *grad_compose(strata_tensor *node) {
     strata_tensor *factor = strata_mul(node->inputs[SCALE], inverse_deviations(node));
     const double inverse = inverse_rows(node);
     if (inverse > 0) {
-        strata_tensor *common = strata_add(row(sums, 0), strata_mul(normalized(node), row(sums, 1)));
+        strata_tensor *common =
+            strata_add(strata_channels_row(sums, 0), strata_mul(normalized(node), strata_channels_row(sums, 1)));
         dy = strata_sub(dy, strata_mul(common, strata_scalar(node->graph, STRATA_DTYPE_F32, inverse)));
     }
     return strata_cast(strata_mul(dy, factor), node->dtype);

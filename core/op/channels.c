@@ -32,6 +32,12 @@ strata_status strata_check_channels(const strata_tensor *node, int x, unsigned b
     return STRATA_OK;
 }
 
+strata_tensor *strata_channels_row(strata_tensor *sums, int64_t index) {
+    const int64_t channels = sums->shape.dims[1];
+    strata_tensor *slice = strata_slice(sums, (int64_t[]){index, 0}, (int64_t[]){1, channels});
+    return strata_reshape(slice, STRATA_SHAPE(channels));
+}
+
 const char *strata_channels_variant(strata_dtype dtype) {
     static const char *const variants[] = {
         [STRATA_DTYPE_F32] = "f32_f32", [STRATA_DTYPE_F16] = "f16_f32", [STRATA_DTYPE_BF16] = "bf16_f32"};

@@ -15,8 +15,7 @@ typedef struct dropout_attrs {
 static strata_status shape(strata_tensor *node, strata_error *err) {
     const dropout_attrs *attrs = node->attrs;
     STRATA_TRY(strata_check_dtype(node->inputs[0], "x", STRATA_FLOATS, err));
-    if (!(attrs->rate >= 0 && attrs->rate < 1))
-        return strata_fail(err, STRATA_INVALID, "rate is %g; it must be at least 0 and below 1", attrs->rate);
+    STRATA_TRY(strata_check_rate(attrs->rate, "rate", err));
     return strata_check_random(node->inputs[1], attrs->stream, err);
 }
 

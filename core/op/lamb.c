@@ -11,16 +11,13 @@ enum { DIRECTION, M, V, PARAMETERS, GRADIENTS, STEP };
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
     static const char *const names[] = {"direction", "m", "v", "parameters", "gradients"};
-    const strata_lamb_attrs *attrs = node->attrs;
-    STRATA_TRY(strata_check_rate(attrs->beta1, "beta1", err));
-    STRATA_TRY(strata_check_rate(attrs->beta2, "beta2", err));
-    STRATA_TRY(strata_check_not_negative(attrs->epsilon, "epsilon", err));
-    STRATA_TRY(strata_check_not_negative(attrs->decay, "decay", err));
+    const strata_adam_attrs *attrs = node->attrs;
+    STRATA_TRY(strata_adam_check(attrs, err));
     return strata_check_update(node, 1u << DIRECTION | 1u << M | 1u << V, STEP, names, attrs->has_gate, err);
 }
 
 static void element(const void *attributes, const float *step, double g, double *direction, double *slots) {
-    const strata_lamb_attrs *attrs = attributes;
+    const strata_adam_attrs *attrs = attributes;
     slots[0] += (1 - attrs->beta1) * (g - slots[0]);
     slots[1] += (1 - attrs->beta2) * (g * g - slots[1]);
     double m = slots[0] * (double)step[STRATA_STEP_CORRECTION_1], v = slots[1] * (double)step[STRATA_STEP_CORRECTION_2];
@@ -33,7 +30,7 @@ static void reference(strata_op_call *call) {
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    const strata_lamb_attrs *attrs = node->attrs;
+    const strata_adam_attrs *attrs = node->attrs;
     strata_launch launch;
     STRATA_TRY(strata_update_launch(node, "lamb", 3, &launch, err));
     launch.writes = 1u << DIRECTION | 1u << M | 1u << V;
@@ -42,7 +39,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
 }
 
 static strata_tensor *compose(strata_tensor *node) {
-    const strata_lamb_attrs *attrs = node->attrs;
+    const strata_adam_attrs *attrs = node->attrs;
     strata_update_parts u;
     if (!strata_update_parts_init(&u, node, GRADIENTS)) return NULL;
     strata_tensor *g = node->inputs[GRADIENTS], *p = strata_update_part(&u, PARAMETERS), *m, *v;
@@ -58,29 +55,15 @@ static strata_tensor *compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_lamb = {
-    .name = "lamb",
-    .n_inputs = 6,
-    .optional_inputs = 1,
-    .flags = STRATA_OP_UPDATE,
-    .attrs_bytes = sizeof(strata_lamb_attrs),
-    .attrs = {{"beta1", STRATA_ATTR_FLOAT, offsetof(strata_lamb_attrs, beta1)},
-              {"beta2", STRATA_ATTR_FLOAT, offsetof(strata_lamb_attrs, beta2)},
-              {"epsilon", STRATA_ATTR_FLOAT, offsetof(strata_lamb_attrs, epsilon)},
-              {"decay", STRATA_ATTR_FLOAT, offsetof(strata_lamb_attrs, decay)},
-              {"has_gate", STRATA_ATTR_INT, offsetof(strata_lamb_attrs, has_gate)}},
+    STRATA_UPDATE_OP(lamb, 3, strata_adam_attrs),
+    .attrs = {STRATA_ADAM_ATTRS(strata_adam_attrs, )},
     .also_writes = 1u << M | 1u << V,
-    .shape = shape,
-    .no_gradient = "it changes variables",
-    .reference = reference,
-    .compose = compose,
-    .factors = strata_update_factors,
-    .lower = lower,
 };
 
 strata_tensor *strata_lamb(strata_tensor *direction, strata_tensor *m, strata_tensor *v, strata_tensor *parameters,
                            strata_tensor *gradients, strata_tensor *step, strata_tensor *gate, double beta1, double beta2,
                            double epsilon, double decay) {
-    strata_lamb_attrs attrs = {.beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .decay = decay, .has_gate = gate != NULL};
+    strata_adam_attrs attrs = {.beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .decay = decay, .has_gate = gate != NULL};
     strata_tensor *inputs[] = {direction, m, v, parameters, gradients, step, gate};
     return strata_node(NULL, &strata_op_lamb, gate ? 7 : 6, inputs, &attrs);
 }

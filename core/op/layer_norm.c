@@ -18,9 +18,7 @@ typedef struct layer_norm_attrs {
 enum { X, SCALE, SHIFT, DY = SHIFT };
 
 static strata_status shape_rule(strata_tensor *node, unsigned by_channel, const char *const *names, strata_error *err) {
-    const double epsilon = ((const layer_norm_attrs *)node->attrs)->epsilon;
-    if (!(epsilon >= 0 && isfinite(epsilon)))
-        return strata_fail(err, STRATA_INVALID, "epsilon is %g; it must be at least 0", epsilon);
+    STRATA_TRY(strata_check_not_negative(((const layer_norm_attrs *)node->attrs)->epsilon, "epsilon", err));
     return strata_check_channels(node, X, by_channel, names, err);
 }
 
@@ -65,9 +63,7 @@ static void layer_norm_gradient(strata_tensor *node, strata_tensor *dy, strata_t
     strata_tensor *x = node->inputs[X], *scale = node->inputs[SCALE];
     strata_tensor *one = strata_broadcast_to(strata_scalar(node->graph, STRATA_DTYPE_F32, 1), scale->shape);
     strata_tensor *zero = strata_broadcast_to(strata_scalar(node->graph, STRATA_DTYPE_F32, 0), scale->shape);
-    strata_tensor *wide = x->dtype == STRATA_DTYPE_F32 ? dy : strata_cast(dy, STRATA_DTYPE_F32);
-    strata_tensor *n = strata_layer_norm(x, one, zero, attrs->epsilon);
-    if (x->dtype != STRATA_DTYPE_F32) n = strata_cast(n, STRATA_DTYPE_F32);
+    strata_tensor *wide = strata_wide(dy), *n = strata_wide(strata_layer_norm(x, one, zero, attrs->epsilon));
     dx[X] = strata_node(NULL, &strata_op_layer_norm_grad, 3, (strata_tensor *[]){x, scale, dy}, attrs);
     dx[SCALE] = strata_sum_to(strata_mul(wide, n), scale->shape);
     dx[SHIFT] = strata_sum_to(wide, scale->shape);
@@ -133,10 +129,7 @@ strata_tensor *strata_layer_norm(strata_tensor *x, strata_tensor *scale, strata_
 static strata_status grad_shape(strata_tensor *node, strata_error *err) {
     static const char *const names[] = {"x", "scale", "dy"};
     STRATA_TRY(shape_rule(node, 1 << SCALE, names, err));
-    STRATA_TRY(strata_check_same_dtype(node->inputs[X], "x", node->inputs[DY], "dy", err));
-    if (strata_shape_equal(node->shape, node->inputs[DY]->shape)) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "x is %s, dy is %s; they must be equal", strata_shape_text(node->shape).text,
-                       strata_shape_text(node->inputs[DY]->shape).text);
+    return strata_check_alike(node->inputs[X], "x", node->inputs[DY], "dy", err);
 }
 
 static void grad_reference(strata_op_call *call) {

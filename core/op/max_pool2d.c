@@ -29,11 +29,7 @@ static strata_pool2d_sizes sizes_of(const strata_tensor *node) {
 static strata_status shape(strata_tensor *node, strata_error *err) {
     const strata_tensor *x = node->inputs[0], *v = node->n_inputs > 1 ? node->inputs[1] : NULL;
     STRATA_TRY(strata_pool2d_check(window_of(node), x, x->shape, "x", &node->shape, err));
-    if (!v) return STRATA_OK;
-    STRATA_TRY(strata_check_same_dtype(x, "x", v, "v", err));
-    if (strata_shape_equal(x->shape, v->shape)) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "x is %s, v is %s; they must be equal", strata_shape_text(x->shape).text,
-                       strata_shape_text(v->shape).text);
+    return v ? strata_check_alike(x, "x", v, "v", err) : STRATA_OK;
 }
 
 static strata_status grad_shape(strata_tensor *node, strata_error *err) {

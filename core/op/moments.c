@@ -17,20 +17,13 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_tensor *row(strata_tensor *x, int64_t index) {
-    const int64_t channels = x->shape.dims[1];
-    strata_tensor *slice = strata_slice(x, (int64_t[]){index, 0}, (int64_t[]){1, channels});
-    return strata_reshape(slice, STRATA_SHAPE(channels));
-}
-
 static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
     strata_tensor *x = node->inputs[0];
     const double rows = (double)strata_channels_of(x->shape).rows;
-    strata_tensor *wide = x->dtype == STRATA_DTYPE_F32 ? x : strata_cast(x, STRATA_DTYPE_F32);
-    strata_tensor *slope = strata_mul(row(dy, 1), strata_scalar(x->graph, STRATA_DTYPE_F32, 2 / rows));
-    strata_tensor *constant = strata_mul(row(dy, 0), strata_scalar(x->graph, STRATA_DTYPE_F32, 1 / rows));
-    strata_tensor *sum = strata_add(strata_mul(strata_sub(wide, row(node, 0)), slope), constant);
-    dx[0] = x->dtype == STRATA_DTYPE_F32 ? sum : strata_cast(sum, x->dtype);
+    strata_tensor *slope = strata_mul(strata_channels_row(dy, 1), strata_scalar(x->graph, STRATA_DTYPE_F32, 2 / rows));
+    strata_tensor *constant = strata_mul(strata_channels_row(dy, 0), strata_scalar(x->graph, STRATA_DTYPE_F32, 1 / rows));
+    strata_tensor *sum = strata_add(strata_mul(strata_sub(strata_wide(x), strata_channels_row(node, 0)), slope), constant);
+    dx[0] = strata_cast(sum, x->dtype);
 }
 
 static double element(const strata_op_call *call, const strata_channels *c, int64_t row, int64_t channel) {

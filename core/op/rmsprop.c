@@ -68,23 +68,13 @@ static strata_tensor *compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_rmsprop = {
-    .name = "rmsprop",
-    .n_inputs = 6,
-    .optional_inputs = 1,
-    .flags = STRATA_OP_UPDATE,
-    .attrs_bytes = sizeof(strata_rmsprop_attrs),
+    STRATA_UPDATE_OP(rmsprop, 3, strata_rmsprop_attrs),
     .attrs = {{"rho", STRATA_ATTR_FLOAT, offsetof(strata_rmsprop_attrs, rho)},
               {"momentum", STRATA_ATTR_FLOAT, offsetof(strata_rmsprop_attrs, momentum)},
               {"epsilon", STRATA_ATTR_FLOAT, offsetof(strata_rmsprop_attrs, epsilon)},
               {"centered", STRATA_ATTR_INT, offsetof(strata_rmsprop_attrs, centered)},
               {"has_gate", STRATA_ATTR_INT, offsetof(strata_rmsprop_attrs, has_gate)}},
     .also_writes = 1u << SQUARES | 1u << MEAN | 1u << VELOCITY,
-    .factors = strata_update_factors,
-    .shape = shape,
-    .no_gradient = "it changes variables",
-    .reference = reference,
-    .compose = compose,
-    .lower = lower,
 };
 
 strata_tensor *strata_rmsprop(strata_tensor *parameters, strata_tensor *squares, strata_tensor *mean, strata_tensor *velocity,

@@ -57,21 +57,11 @@ static strata_tensor *compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_sgd = {
-    .name = "sgd",
-    .n_inputs = 4,
-    .optional_inputs = 1,
-    .flags = STRATA_OP_UPDATE,
-    .attrs_bytes = sizeof(strata_sgd_attrs),
+    STRATA_UPDATE_OP(sgd, 1, strata_sgd_attrs),
     .attrs = {{"momentum", STRATA_ATTR_FLOAT, offsetof(strata_sgd_attrs, momentum)},
               {"nesterov", STRATA_ATTR_INT, offsetof(strata_sgd_attrs, nesterov)},
               {"has_gate", STRATA_ATTR_INT, offsetof(strata_sgd_attrs, has_gate)}},
     .also_writes = 1u << VELOCITY,
-    .factors = strata_update_factors,
-    .shape = shape,
-    .no_gradient = "it changes variables",
-    .reference = reference,
-    .compose = compose,
-    .lower = lower,
 };
 
 strata_tensor *strata_sgd(strata_tensor *parameters, strata_tensor *velocity, strata_tensor *gradients, strata_tensor *step,

@@ -36,11 +36,7 @@ strata_status strata_check_rows(const strata_tensor *x, const char *name, strata
 strata_status strata_check_rows_pair(strata_tensor *node, const char *a_name, const char *b_name, strata_error *err) {
     const strata_tensor *a = node->inputs[0], *b = node->inputs[1];
     STRATA_TRY(strata_check_rows(a, a_name, err));
-    STRATA_TRY(strata_check_same_dtype(a, a_name, b, b_name, err));
-    if (!strata_shape_equal(a->shape, b->shape))
-        return strata_fail(err, STRATA_INVALID, "%s is %s, %s is %s; they must be equal", a_name,
-                           strata_shape_text(a->shape).text, b_name, strata_shape_text(b->shape).text);
-    return STRATA_OK;
+    return strata_check_alike(a, a_name, b, b_name, err);
 }
 
 strata_status strata_check_per_row(const strata_tensor *x, const char *name, const strata_tensor *logits, strata_error *err) {

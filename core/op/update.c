@@ -74,16 +74,6 @@ void strata_update_factors(const strata_tensor *node, strata_factors *factors) {
     }
 }
 
-strata_status strata_check_rate(double value, const char *name, strata_error *err) {
-    if (value >= 0 && value < 1) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "%s is %g; it must be at least 0 and below 1", name, value);
-}
-
-strata_status strata_check_not_negative(double value, const char *name, strata_error *err) {
-    if (value >= 0 && isfinite(value)) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "%s is %g; it must be at least 0", name, value);
-}
-
 bool strata_gate_is_open(const void *gate) {
     return !gate || isfinite(*(const float *)gate);
 }
