@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fusion of updates: if a large gradient in Adam's packed gradients is a matrix product or the gradient of a table of rows, and
- * nothing else uses it, the update computes this gradient itself (core/op/adam_product.h, core/op/adam_gather.h), and it is
+ * nothing else uses it, the update computes this gradient itself (core/op/adam_product.h), and it is
  * never stored. If something else uses the gradients (clipping, an exchange with other replicas, accumulation, an output),
  * nothing is fused. */
 #include "core/compile/passes.h"
 #include "core/compile/walk.h"
-#include "core/op/adam_gather.h"
 #include "core/op/adam_product.h"
 #include "core/op/matmul.h"
 #include "core/op/ops.h"

@@ -77,10 +77,12 @@ static int64_t max_integer(int64_t a, int64_t b) {
 typedef double real_function(double a, double b);
 typedef int64_t integer_function(int64_t a, int64_t b); /* NULL where the op takes floats only */
 
+/* Comparisons, which take any dtype, give bool. */
 static strata_status binary_shape(strata_tensor *node, unsigned allowed, strata_error *err) {
     const strata_tensor *a = node->inputs[0], *b = node->inputs[1];
     STRATA_TRY(strata_check_dtype(a, "a", allowed, err));
     STRATA_TRY(strata_check_same_dtype(a, "a", b, "b", err));
+    if (allowed == STRATA_ANY_DTYPE) node->dtype = STRATA_DTYPE_BOOL;
     return strata_broadcast_shape(a->shape, "a", b->shape, "b", &node->shape, err);
 }
 
@@ -349,10 +351,12 @@ static strata_tensor *greater_equal_compose(strata_tensor *y) {
 /* ---- the ops ---- */
 
 #define BINARY(op, allowed, integer, gradient_function, composition) \
-    BINARY_OP(op, STRATA_LINEAR_NOT, allowed, integer, gradient_function, NULL, composition)
+    BINARY_OP(op, "binary", STRATA_LINEAR_NOT, allowed, integer, gradient_function, NULL, composition)
 #define BINARY_LINEAR(op, linear, allowed, integer, gradient_function, composition) \
-    BINARY_OP(op, STRATA_LINEAR_##linear, allowed, integer, gradient_function, NULL, composition)
-#define BINARY_OP(op, linear, allowed, integer, gradient_function, why_not, composition)                       \
+    BINARY_OP(op, "binary", STRATA_LINEAR_##linear, allowed, integer, gradient_function, NULL, composition)
+#define COMPARISON(op, composition) \
+    BINARY_OP(op, "compare", STRATA_LINEAR_NOT, STRATA_ANY_DTYPE, op##_integer, NULL, NULL, composition) BUILDER(op)
+#define BINARY_OP(op, kernel, linear, allowed, integer, gradient_function, why_not, composition)               \
     static strata_status op##_shape(strata_tensor *node, strata_error *err) {                                  \
         return binary_shape(node, allowed, err);                                                               \
     }                                                                                                          \
@@ -360,7 +364,7 @@ static strata_tensor *greater_equal_compose(strata_tensor *y) {
         binary_reference(call, op##_value, integer);                                                           \
     }                                                                                                          \
     static strata_status op##_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) { \
-        return binary_lower(node, "binary", op##_code, lowering, err);                                         \
+        return binary_lower(node, kernel, op##_code, lowering, err);                                           \
     }                                                                                                          \
     const strata_op strata_op_##op = {.name = #op,                                                             \
                                       .n_inputs = 2,                                                           \
@@ -369,26 +373,6 @@ static strata_tensor *greater_equal_compose(strata_tensor *y) {
                                       .shape = op##_shape,                                                     \
                                       .gradient = gradient_function,                                           \
                                       .no_gradient = why_not,                                                  \
-                                      .reference = op##_reference,                                             \
-                                      .compose = composition,                                                  \
-                                      .lower = op##_lower};
-
-#define COMPARISON(op, composition)                                                                            \
-    static strata_status op##_shape(strata_tensor *node, strata_error *err) {                                  \
-        STRATA_TRY(binary_shape(node, STRATA_ANY_DTYPE, err));                                                 \
-        node->dtype = STRATA_DTYPE_BOOL;                                                                       \
-        return STRATA_OK;                                                                                      \
-    }                                                                                                          \
-    static void op##_reference(strata_op_call *call) {                                                         \
-        binary_reference(call, op##_value, op##_integer);                                                      \
-    }                                                                                                          \
-    static strata_status op##_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) { \
-        return binary_lower(node, "compare", op##_code, lowering, err);                                        \
-    }                                                                                                          \
-    const strata_op strata_op_##op = {.name = #op,                                                             \
-                                      .n_inputs = 2,                                                           \
-                                      .flags = STRATA_OP_ELEMENTWISE,                                          \
-                                      .shape = op##_shape,                                                     \
                                       .reference = op##_reference,                                             \
                                       .compose = composition,                                                  \
                                       .lower = op##_lower};
@@ -412,9 +396,9 @@ BINARY(leaky_relu, STRATA_FLOATS, NULL, leaky_relu_gradient, leaky_relu_compose)
 BINARY(elu, STRATA_FLOATS, NULL, elu_gradient, elu_compose)
 
 static const char once[] = "the gradient of this activation is not differentiated again";
-BINARY_OP(gelu_grad, STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, gelu_grad_compose)
-BINARY_OP(gelu_tanh_grad, STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, gelu_tanh_grad_compose)
-BINARY_OP(silu_grad, STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, silu_grad_compose)
+BINARY_OP(gelu_grad, "binary", STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, gelu_grad_compose)
+BINARY_OP(gelu_tanh_grad, "binary", STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, gelu_tanh_grad_compose)
+BINARY_OP(silu_grad, "binary", STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, silu_grad_compose)
 
 strata_tensor *strata_leaky_relu(strata_tensor *x, double slope) {
     if (!x || strata_tensor_is_poison(x)) return x;
@@ -442,9 +426,3 @@ BUILDER(pow)
 BUILDER(min)
 BUILDER(max)
 BUILDER(sigmoid_cross_entropy)
-BUILDER(equal)
-BUILDER(not_equal)
-BUILDER(less)
-BUILDER(less_equal)
-BUILDER(greater)
-BUILDER(greater_equal)

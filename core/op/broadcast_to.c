@@ -60,15 +60,7 @@ static strata_copy describe(const strata_tensor *node) {
     return copy;
 }
 
-static void broadcast_to_reference(strata_op_call *call) {
-    strata_copy copy = describe(call->node);
-    strata_copy_reference(&copy, call->inputs[0], call->output);
-}
-
-static strata_status broadcast_to_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    strata_copy copy = describe(node);
-    return strata_copy_lower(&copy, lowering, err);
-}
+STRATA_COPY_FUNCTIONS
 
 /* Adds x to a constant -0 of y's shape; x + -0 is x for every x. */
 static strata_tensor *broadcast_to_compose(strata_tensor *node) {
@@ -87,9 +79,9 @@ const strata_op strata_op_broadcast_to = {.name = "broadcast_to",
                                           .linearity = STRATA_LINEAR_JOINTLY,
                                           .shape = broadcast_to_shape,
                                           .gradient = broadcast_to_gradient,
-                                          .reference = broadcast_to_reference,
+                                          .reference = reference,
                                           .compose = broadcast_to_compose,
-                                          .lower = broadcast_to_lower};
+                                          .lower = lower};
 
 strata_tensor *strata_broadcast_to(strata_tensor *x, strata_shape shape) {
     if (!strata_tensor_is_poison(x) && strata_shape_equal(x->shape, shape)) return x;

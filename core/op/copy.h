@@ -25,6 +25,17 @@ void strata_row_major_strides(strata_shape shape, int64_t *out_strides);
 void strata_copy_reference(const strata_copy *copy, const void *source, void *target);
 STRATA_MUST_USE strata_status strata_copy_lower(const strata_copy *copy, strata_lowering *lowering, strata_error *err);
 
+/* The reference and the lowering of an op that is one copy, which the function `describe` of its file returns. */
+#define STRATA_COPY_FUNCTIONS                                                                             \
+    static void reference(strata_op_call *call) {                                                         \
+        const strata_copy copy = describe(call->node);                                                    \
+        strata_copy_reference(&copy, call->inputs[0], call->output);                                      \
+    }                                                                                                     \
+    static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) { \
+        const strata_copy copy = describe(node);                                                          \
+        return strata_copy_lower(&copy, lowering, err);                                                   \
+    }
+
 /* Sets all elements of node to a value of its dtype. */
 STRATA_MUST_USE strata_status strata_fill_lower(const strata_tensor *node, double value, strata_lowering *lowering,
                                                 strata_error *err);

@@ -48,15 +48,7 @@ bool strata_slice_is_view(const strata_tensor *node, int64_t *out_first_element)
     return true;
 }
 
-static void slice_reference(strata_op_call *call) {
-    strata_copy copy = describe(call->node);
-    strata_copy_reference(&copy, call->inputs[0], call->output);
-}
-
-static strata_status slice_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    strata_copy copy = describe(node);
-    return strata_copy_lower(&copy, lowering, err);
-}
+STRATA_COPY_FUNCTIONS
 
 /* The axes that are taken completely. */
 static void slice_factors(const strata_tensor *node, strata_factors *factors) {
@@ -81,8 +73,8 @@ const strata_op strata_op_slice = {.name = "slice",
                                    .linearity = STRATA_LINEAR_JOINTLY,
                                    .shape = slice_shape,
                                    .gradient = slice_gradient,
-                                   .reference = slice_reference,
-                                   .lower = slice_lower};
+                                   .reference = reference,
+                                   .lower = lower};
 
 strata_tensor *strata_slice(strata_tensor *x, const int64_t *begin, const int64_t *size) {
     strata_slice_attrs attrs = {0};

@@ -51,6 +51,24 @@ strata_shape strata_shape_of_rows(strata_shape shape) {
     return shape;
 }
 
+strata_status strata_cross_entropy_lower(const strata_tensor *node, const char *kernel, const char *variant, int gradient,
+                                         int passes, strata_lowering *lowering, strata_error *err) {
+    const strata_rows rows = strata_rows_of(node->inputs[0]->shape);
+    strata_launch launch = {.kernel = kernel,
+                            .variant = variant,
+                            .n_buffers = 4,
+                            .buffers = {node->inputs[0], node->inputs[1], gradient ? node->inputs[2] : NULL, node},
+                            .writes = 1u << 3};
+    strata_launch_constant_add(&launch, "GRADIENT", gradient);
+    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, passes, err));
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+strata_tensor *strata_column_of(strata_tensor *value, strata_shape x) {
+    x.dims[x.rank - 1] = 1;
+    return strata_reshape(value, x);
+}
+
 strata_tensor *strata_sum_of_rows(strata_tensor *x) {
     return strata_reduce_sum(x, (int[]){-1}, 1, true);
 }

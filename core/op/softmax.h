@@ -25,6 +25,13 @@ STRATA_MUST_USE strata_status strata_check_per_row(const strata_tensor *x, const
                                                    strata_error *err);
 /* The shape without its last axis. */
 strata_shape strata_shape_of_rows(strata_shape shape);
+/* The lowering of a cross entropy (logits, labels), or of its gradient, which has the operand dy too. passes: see
+ * strata_launch_rows. */
+STRATA_MUST_USE strata_status strata_cross_entropy_lower(const strata_tensor *node, const char *kernel, const char *variant,
+                                                         int gradient, int passes, strata_lowering *lowering,
+                                                         strata_error *err);
+/* A value for each row of x as a column, which is broadcast along the row. */
+strata_tensor *strata_column_of(strata_tensor *value, strata_shape x);
 /* The sum over the last axis, which is kept with size 1. */
 strata_tensor *strata_sum_of_rows(strata_tensor *x);
 

@@ -47,23 +47,10 @@ static void reference(strata_op_call *call) {
     }
 }
 
-static strata_status launch_of(const strata_tensor *node, int of, strata_lowering *lowering, strata_error *err) {
-    strata_rows rows = strata_rows_of(node->inputs[LOGITS]->shape);
-    strata_launch launch = {
-        .kernel = "softmax_cross_entropy",
-        .variant = strata_dtype_name(node->dtype),
-        .n_buffers = 4,
-        .buffers = {node->inputs[LOGITS], node->inputs[LABELS], of ? node->inputs[DY] : NULL, node},
-        .writes = 1u << 3,
-        .n_constants = 1,
-        .constants = {{"GRADIENT", of}},
-    };
-    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, 4, err));
-    return strata_lowering_add(lowering, &launch, err);
-}
-
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return launch_of(node, OF_LOSS, lowering, err);
+    const grad_attrs *attrs = node->attrs;
+    return strata_cross_entropy_lower(node, "softmax_cross_entropy", strata_dtype_name(node->dtype),
+                                      attrs ? (int)attrs->of : OF_LOSS, 4, lowering, err);
 }
 
 static strata_tensor *compose(strata_tensor *node) {
@@ -114,19 +101,9 @@ static void grad_reference(strata_op_call *call) {
     }
 }
 
-static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return launch_of(node, (int)((const grad_attrs *)node->attrs)->of, lowering, err);
-}
-
-/* Adds an axis of size 1 at the end, so that the one value for each row is broadcast along the row. */
-static strata_tensor *as_column(strata_tensor *x) {
-    strata_shape shape = x->shape;
-    shape.dims[shape.rank++] = 1;
-    return strata_reshape(x, shape);
-}
-
 static strata_tensor *grad_compose(strata_tensor *node) {
-    strata_tensor *logits = node->inputs[LOGITS], *labels = node->inputs[LABELS], *dy = as_column(node->inputs[DY]);
+    strata_tensor *logits = node->inputs[LOGITS], *labels = node->inputs[LABELS],
+                  *dy = strata_column_of(node->inputs[DY], node->shape);
     if (((const grad_attrs *)node->attrs)->of == OF_LABELS) return strata_neg(strata_mul(dy, strata_log_softmax(logits)));
     strata_tensor *weighted = strata_mul(strata_softmax(logits), strata_sum_of_rows(labels));
     return strata_mul(dy, strata_sub(weighted, labels));
@@ -143,7 +120,7 @@ const strata_op strata_op_softmax_cross_entropy_grad = {
     .no_gradient = "for second derivatives build the loss from strata_log_softmax",
     .reference = grad_reference,
     .compose = grad_compose,
-    .lower = grad_lower,
+    .lower = lower,
 };
 
 strata_tensor *strata_softmax_cross_entropy(strata_tensor *logits, strata_tensor *labels) {

@@ -56,33 +56,17 @@ static const char *variant_of(const strata_tensor *node) {
     return variants[node->dtype][node->inputs[LABELS]->dtype == STRATA_DTYPE_I64];
 }
 
-static strata_status launch_of(const strata_tensor *node, bool is_gradient, strata_lowering *lowering, strata_error *err) {
-    strata_rows rows = strata_rows_of(node->inputs[LOGITS]->shape);
-    strata_launch launch = {
-        .kernel = "softmax_cross_entropy_sparse",
-        .variant = variant_of(node),
-        .n_buffers = 4,
-        .buffers = {node->inputs[LOGITS], node->inputs[LABELS], is_gradient ? node->inputs[DY] : NULL, node},
-        .writes = 1u << 3,
-        .n_constants = 1,
-        .constants = {{"GRADIENT", is_gradient}},
-    };
-    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, 3, err));
-    return strata_lowering_add(lowering, &launch, err);
-}
-
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return launch_of(node, false, lowering, err);
+    return strata_cross_entropy_lower(node, "softmax_cross_entropy_sparse", variant_of(node), node->n_inputs > DY, 3, lowering,
+                                      err);
 }
 
 /* A mask that is true where the column is the label of the row. */
 static strata_tensor *is_label(const strata_tensor *node) {
     const strata_shape shape = node->inputs[LOGITS]->shape;
     strata_tensor *labels = node->inputs[LABELS], *columns = strata_arange(node->graph, shape.dims[shape.rank - 1]);
-    strata_shape one_column = shape;
-    one_column.dims[shape.rank - 1] = 1;
     if (labels->dtype != STRATA_DTYPE_I32) columns = strata_cast(columns, labels->dtype);
-    return strata_equal(strata_reshape(labels, one_column), columns);
+    return strata_equal(strata_column_of(labels, shape), columns);
 }
 
 /* count / count, where count is 1 for a row with a valid label and 0 for any other row. So the result is 1 or NaN. */
@@ -133,15 +117,9 @@ static void grad_reference(strata_op_call *call) {
     }
 }
 
-static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return launch_of(node, true, lowering, err);
-}
-
 static strata_tensor *grad_compose(strata_tensor *node) {
     strata_tensor *logits = node->inputs[LOGITS], *hits = is_label(node);
-    strata_shape one_column = logits->shape;
-    one_column.dims[one_column.rank - 1] = 1;
-    strata_tensor *dy = strata_mul(strata_reshape(node->inputs[DY], one_column), one_or_nan(hits, node->dtype, true));
+    strata_tensor *dy = strata_mul(strata_column_of(node->inputs[DY], logits->shape), one_or_nan(hits, node->dtype, true));
     return strata_mul(dy, strata_sub(strata_softmax(logits), strata_cast(hits, node->dtype)));
 }
 
@@ -153,7 +131,7 @@ const strata_op strata_op_sparse_softmax_cross_entropy_grad = {
     .no_gradient = "for second derivatives build the loss from strata_log_softmax",
     .reference = grad_reference,
     .compose = grad_compose,
-    .lower = grad_lower,
+    .lower = lower,
 };
 
 strata_tensor *strata_sparse_softmax_cross_entropy(strata_tensor *logits, strata_tensor *labels) {

@@ -49,15 +49,7 @@ static strata_copy describe(const strata_tensor *node) {
     return copy;
 }
 
-static void transpose_reference(strata_op_call *call) {
-    const strata_copy copy = describe(call->node);
-    strata_copy_reference(&copy, call->inputs[0], call->output);
-}
-
-static strata_status transpose_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    const strata_copy copy = describe(node);
-    return strata_copy_lower(&copy, lowering, err);
-}
+STRATA_COPY_FUNCTIONS
 
 static void transpose_factors(const strata_tensor *node, strata_factors *factors) {
     int axes[STRATA_MAX_RANK];
@@ -76,8 +68,8 @@ const strata_op strata_op_transpose = {.name = "transpose",
                                        .linearity = STRATA_LINEAR_JOINTLY,
                                        .shape = transpose_shape,
                                        .gradient = transpose_gradient,
-                                       .reference = transpose_reference,
-                                       .lower = transpose_lower};
+                                       .reference = reference,
+                                       .lower = lower};
 
 strata_tensor *strata_transpose(strata_tensor *x, const int *axes) {
     transpose_attrs attrs = {{0}};

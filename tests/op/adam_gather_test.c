@@ -2,7 +2,7 @@
  *
  * adam_gather: in which graphs the fusion pass creates it (core/compile/product_updates.c), that fusion changes no bit, and
  * which operands it refuses. */
-#include "core/op/adam_gather.h"
+#include "core/op/adam_product.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
