@@ -127,12 +127,12 @@ static strata_tensor *deduplicate(rewriter *r, strata_tensor *node) {
 
 /* Adds a copy of `node` whose inputs are nodes of the new graph. A duplicate stays in the new graph as a dead node. */
 static strata_tensor *clone(rewriter *r, const strata_tensor *node) {
-    strata_tensor *copy = strata_copy_mapped(r->to, node, r->mapped);
-    for (int i = 0; i < node->n_inputs && !strata_tensor_is_poison(copy); i++) {
+    strata_tensor **inputs = strata_graph_alloc(r->to, ((size_t)node->n_inputs + 1) * sizeof *inputs);
+    for (int i = 0; i < node->n_inputs && inputs; i++) {
         const int id = node->inputs[i]->id;
-        if (strata_is_written(node, i) && r->raw[id]) copy->inputs[i] = r->raw[id];
+        inputs[i] = strata_is_written(node, i) && r->raw[id] ? r->raw[id] : r->mapped[id];
     }
-    return copy;
+    return inputs ? strata_copy_node(r->to, node, inputs) : &r->to->poison;
 }
 
 static void rewrite_node(rewriter *r, strata_tensor *node) {
