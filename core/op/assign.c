@@ -69,18 +69,14 @@ static void assign_add_reference(strata_op_call *call) {
 /* Uses shaders/binary.kernel with the op add. The variable is both an operand and the result. */
 static strata_status assign_add_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const int64_t n = strata_shape_elements(node->shape);
-    const strata_strided flat = {.rank = 4, .sizes = {1, 1, 1, n}, .n_tensors = 2, .strides = {{0, 0, 0, 1}, {0, 0, 0, 1}}};
+    const strata_strided flat = {.rank = 1, .sizes = {n}, .n_tensors = 3, .strides = {{1}, {1}, {1}}};
     strata_launch launch = {.kernel = "binary",
                             .variant = strata_dtype_name(node->dtype),
                             .n_buffers = 3,
                             .buffers = {node, node->inputs[1], node},
                             .writes = 1 << 2};
-    if (n == 0) return STRATA_OK;
     strata_launch_constant_add(&launch, "OP", add_code);
-    STRATA_TRY(strata_launch_over(&launch, &flat, err));
-    STRATA_TRY(strata_launch_strides(&launch, &flat, 0, err));
-    STRATA_TRY(strata_launch_strides(&launch, &flat, 1, err));
-    return strata_lowering_add(lowering, &launch, err);
+    return strata_strided_lower(&launch, &flat, 2, lowering, err);
 }
 
 static const char changes_variable[] = "it changes a variable; differentiate before updating";

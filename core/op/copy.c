@@ -105,6 +105,30 @@ strata_status strata_fill_lower(const strata_tensor *node, double value, strata_
     return strata_lowering_add(lowering, &launch, err);
 }
 
+typedef struct emission {
+    const strata_launch *launch;
+    int n_strides;
+    strata_lowering *lowering;
+} emission;
+
+static strata_status emit_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
+    const emission *e = user;
+    strata_launch launch = *e->launch;
+    for (int t = 0; t < inner->n_tensors; t++) {
+        launch.offsets[t] += offsets[t];
+        launch.extents[t] = strata_strided_extent(inner, t);
+    }
+    STRATA_TRY(strata_launch_over(&launch, inner, err));
+    for (int t = 0; t < e->n_strides; t++) STRATA_TRY(strata_launch_strides(&launch, inner, t, err));
+    return strata_lowering_add(e->lowering, &launch, err);
+}
+
+strata_status strata_strided_lower(const strata_launch *launch, const strata_strided *space, int n_strides,
+                                   strata_lowering *lowering, strata_error *err) {
+    emission e = {launch, n_strides, lowering};
+    return strata_strided_split(space, emit_inner, &e, err);
+}
+
 /* ---- the copy ---- */
 
 void strata_row_major_strides(strata_shape shape, int64_t *out_strides) {
@@ -167,28 +191,13 @@ void strata_copy_reference(const strata_copy *copy, const void *source, void *ta
     (void)!strata_strided_split(&space, copy_inner, &h, NULL); /* copy_inner never fails */
 }
 
-typedef struct launched_copy {
-    const strata_copy *copy;
-    strata_lowering *lowering;
-} launched_copy;
-
-static strata_status launch_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
-    const launched_copy *l = user;
-    strata_launch launch = {.kernel = "copy_strided",
-                            .variant = strata_bits_variant(l->copy->source->dtype),
-                            .n_buffers = 2,
-                            .buffers = {l->copy->source, l->copy->target},
-                            .offsets = {l->copy->source_offset + offsets[0], l->copy->target_offset + offsets[1]},
-                            .extents = {strata_strided_extent(inner, 0), strata_strided_extent(inner, 1)},
-                            .writes = 1 << 1};
-    STRATA_TRY(strata_launch_over(&launch, inner, err));
-    STRATA_TRY(strata_launch_strides(&launch, inner, 0, err));
-    STRATA_TRY(strata_launch_strides(&launch, inner, 1, err));
-    return strata_lowering_add(l->lowering, &launch, err);
-}
-
 strata_status strata_copy_lower(const strata_copy *copy, strata_lowering *lowering, strata_error *err) {
-    launched_copy l = {copy, lowering};
-    strata_strided space = copy_space(copy);
-    return strata_strided_split(&space, launch_inner, &l, err);
+    const strata_launch launch = {.kernel = "copy_strided",
+                                  .variant = strata_bits_variant(copy->source->dtype),
+                                  .n_buffers = 2,
+                                  .buffers = {copy->source, copy->target},
+                                  .offsets = {copy->source_offset, copy->target_offset},
+                                  .writes = 1 << 1};
+    const strata_strided space = copy_space(copy);
+    return strata_strided_lower(&launch, &space, 2, lowering, err);
 }

@@ -58,27 +58,10 @@ static void where_reference(strata_op_call *call) {
     (void)!strata_strided_split(&space, choose_inner, call, NULL); /* choose_inner never fails */
 }
 
-typedef struct emission {
-    const strata_tensor *node;
-    strata_lowering *lowering;
-} emission;
-
-static strata_status emit_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
-    const emission *e = user;
-    strata_launch launch = strata_launch_of(e->node, "where", strata_bits_variant(e->node->dtype));
-    for (int t = 0; t < 4; t++) {
-        launch.offsets[t] = offsets[t];
-        launch.extents[t] = strata_strided_extent(inner, t);
-    }
-    STRATA_TRY(strata_launch_over(&launch, inner, err));
-    for (int t = 0; t < 3; t++) STRATA_TRY(strata_launch_strides(&launch, inner, t, err));
-    return strata_lowering_add(e->lowering, &launch, err);
-}
-
 static strata_status where_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    emission e = {node, lowering};
-    strata_strided space = where_space(node);
-    return strata_strided_split(&space, emit_inner, &e, err);
+    const strata_launch launch = strata_launch_of(node, "where", strata_bits_variant(node->dtype));
+    const strata_strided space = where_space(node);
+    return strata_strided_lower(&launch, &space, 3, lowering, err);
 }
 
 static void where_factors(const strata_tensor *node, strata_factors *factors) {
