@@ -8,16 +8,11 @@
  *
  * This pass runs before all others, so that they merge equal parts of different compositions, remove unused parts, and copy
  * values of variables that are read after an update. */
-#include <stdio.h>
-#include <string.h>
-
 #include "core/compile/collectives.h"
 #include "core/compile/passes.h"
 #include "core/compile/segments.h"
 #include "core/compile/walk.h"
 #include "core/op/ops.h"
-#include "core/op/slice.h"
-#include "core/op/update.h"
 #include "strata/ops.h"
 
 /* The deepest nesting of compositions; a deeper one means that the compositions are cyclic. */
@@ -37,9 +32,7 @@ static strata_tensor *expressed(splitter *s, strata_tensor *node, int depth);
 
 /* Nodes that need no device: they compute nothing, or the group of replicas performs them. */
 static bool needs_no_device(const strata_tensor *node) {
-    int64_t first = 0;
-    return (node->op->flags & (STRATA_OP_LEAF | STRATA_OP_VIEW)) || strata_is_communication(node) ||
-           (node->op == &strata_op_slice && strata_slice_is_view(node, &first));
+    return (node->op->flags & STRATA_OP_LEAF) || strata_is_communication(node) || strata_is_view(node, NULL);
 }
 
 static bool is_narrow(const strata_tensor *x) {
@@ -189,20 +182,6 @@ strata_status strata_decompose(strata_graph *graph, strata_tensor *const *output
     return status;
 }
 
-/* A leaf that replaces an operand: a read of the variable that an update changes, or else an input. */
-static strata_tensor *stand_in(strata_graph *graph, const strata_tensor *operand, int index) {
-    const strata_variable *variable = strata_variable_behind(operand);
-    char name[16];
-    snprintf(name, sizeof name, "x%d", index);
-    if (!variable) return strata_input(graph, name, operand->dtype, operand->shape);
-    strata_tensor *read =
-        strata_node(graph, &strata_op_read, 0, NULL, &(strata_read_attrs){.variable = (strata_variable *)variable});
-    if (strata_tensor_is_poison(read)) return read;
-    read->dtype = operand->dtype;
-    read->shape = operand->shape;
-    return read;
-}
-
 const char *strata_decompose_obstacle(const strata_tensor *node, const strata_device_query *query) {
     splitter s = {.query = query};
     if (!node->op->compose || strata_graph_create(&s.to, NULL)) return NULL;
@@ -210,7 +189,7 @@ const char *strata_decompose_obstacle(const strata_tensor *node, const strata_de
     for (int i = 0; i < node->n_inputs && inputs; i++) {
         for (int k = 0; k < i && !inputs[i]; k++)
             if (node->inputs[k] == node->inputs[i]) inputs[i] = inputs[k];
-        if (!inputs[i]) inputs[i] = stand_in(s.to, node->inputs[i], i);
+        if (!inputs[i]) inputs[i] = strata_stand_in(s.to, node->inputs[i]);
     }
     strata_tensor *copy = built(s.to, strata_node(s.to, node->op, node->n_inputs, inputs, node->attrs));
     if (copy) expressed(&s, copy, 0);

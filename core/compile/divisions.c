@@ -45,11 +45,11 @@ strata_status strata_partition_placement(partitioner *p, const division *v, cons
 static double cost_of_move(const partitioner *p, const strata_tensor *value, const strata_placement *from,
                            const strata_placement *to) {
     double cost = 0;
-    if (from->partial & ~to->partial) cost += 2 * (double)strata_partition_bytes(value);
-    if (strata_partition_axes_at(p, from, to)) cost += (double)strata_partition_bytes(value);
+    if (from->partial & ~to->partial) cost += 2 * (double)strata_tensor_bytes(value);
+    if (strata_partition_axes_at(p, from, to)) cost += (double)strata_tensor_bytes(value);
     for (int d = 0; d < value->shape.rank; d++)
         if (from->dims[d].n_axes && !strata_dim_split_equal(p->mesh, &from->dims[d], &to->dims[d])) {
-            cost += (double)strata_partition_bytes(value);
+            cost += (double)strata_tensor_bytes(value);
             break;
         }
     return cost;
@@ -66,7 +66,7 @@ static strata_status judge(partitioner *p, division *v, strata_error *err) {
     }
     strata_placement result;
     STRATA_TRY(strata_partition_placement(p, v, c, v->node->n_inputs, &result, err));
-    if (result.partial & ~v->deferred) c->cost += 2 * (double)strata_partition_bytes(v->node);
+    if (result.partial & ~v->deferred) c->cost += 2 * (double)strata_tensor_bytes(v->node);
     if (v->best.cost < 0 || c->n_axes > v->best.n_axes || (c->n_axes == v->best.n_axes && c->cost < v->best.cost)) v->best = *c;
     return STRATA_OK;
 }

@@ -8,7 +8,6 @@
 #include "core/compile/walk.h"
 #include "core/op/epilogue.h"
 #include "core/op/gather.h"
-#include "core/op/gather_mean.h"
 #include "core/op/ops.h"
 #include "core/op/pool2d.h"
 

@@ -43,10 +43,6 @@ static inline strata_status strata_partition_no_memory(strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "partition: no host memory");
 }
 
-static inline int64_t strata_partition_bytes(const strata_tensor *tensor) {
-    return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
-}
-
 /* The shape of device d's part of a node that has this placement. */
 static inline strata_shape strata_partition_shape(const strata_partitioner *p, const strata_tensor *node,
                                                   const strata_placement *placement, int d, int64_t *out_begin) {

@@ -51,10 +51,6 @@ static int64_t align_up(int64_t bytes) {
     return (bytes + STRATA_PLACE_ALIGNMENT - 1) / STRATA_PLACE_ALIGNMENT * STRATA_PLACE_ALIGNMENT;
 }
 
-static int64_t tensor_bytes(const strata_tensor *tensor) {
-    return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
-}
-
 /* Views and updates use the storage of their input; every other tensor owns a storage, at first. */
 static void find_owners(planner *p) {
     for (int id = 0; id < p->graph->n_nodes; id++) {
@@ -92,7 +88,7 @@ static void place_pack_slices(planner *p, const strata_tensor *pack) {
         owner source = p->owners[pack->inputs[i]->id];
         const strata_tensor *node = p->graph->nodes[source.id];
         if (source.offset || !computed(p, source.id) || (node->op->flags & STRATA_OP_SLICES)) continue;
-        if (tensor_bytes(node) != tensor_bytes(pack->inputs[i])) continue;
+        if (strata_tensor_bytes(node) != strata_tensor_bytes(pack->inputs[i])) continue;
         if (p->output[pack->id] && used_outside(p, source.id, p->plan->segment_of[pack->id])) continue;
         owner target = {pack->id, attrs->offsets[i] * (int64_t)sizeof(float)};
         for (int id = 0; id < p->graph->n_nodes; id++)
@@ -159,14 +155,14 @@ static strata_status too_large(const planner *p, const strata_tensor *node, int6
 
 /* Places a constant at the end of the last constant arena, or in a new arena if that has not enough space. */
 static strata_status place_constant(planner *p, const strata_tensor *node, strata_error *err) {
-    int64_t bytes = align_up(tensor_bytes(node));
+    int64_t bytes = align_up(strata_tensor_bytes(node));
     int arena = NONE;
     for (int i = 0; i < p->plan->n_arenas; i++)
         if (p->plan->arenas[i].kind == STRATA_ARENA_CONSTANT) arena = i;
     if (bytes > p->max_arena_bytes) return too_large(p, node, bytes, err);
     if (arena == NONE || bytes > p->max_arena_bytes - p->plan->arenas[arena].bytes)
         arena = add_arena(p, STRATA_ARENA_CONSTANT, 0, NULL);
-    p->plan->places[node->id] = (strata_place){arena, p->plan->arenas[arena].bytes, tensor_bytes(node)};
+    p->plan->places[node->id] = (strata_place){arena, p->plan->arenas[arena].bytes, strata_tensor_bytes(node)};
     p->plan->arenas[arena].bytes += bytes;
     return STRATA_OK;
 }
@@ -175,14 +171,14 @@ static strata_status place_constant(planner *p, const strata_tensor *node, strat
 static strata_status place_port(planner *p, const strata_tensor *node, int index, strata_error *err) {
     strata_segment *segment = &p->plan->segments[p->plan->segment_of[node->id]];
     int64_t *used = index == STRATA_ARENA_INDEX_INPUT ? &segment->input_bytes : &segment->output_bytes;
-    int64_t bytes = align_up(tensor_bytes(node));
+    int64_t bytes = align_up(strata_tensor_bytes(node));
     if (bytes > p->max_arena_bytes) return too_large(p, node, bytes, err);
     if (bytes > p->max_arena_bytes - *used)
         return strata_fail(err, STRATA_UNSUPPORTED,
                            "%s %s needs %lld bytes beside %lld of other %s in one buffer; this device's limit is %lld",
                            strata_tensor_name(node), strata_shape_text(node->shape).text, (long long)bytes, (long long)*used,
                            index == STRATA_ARENA_INDEX_INPUT ? "inputs" : "outputs", (long long)p->max_arena_bytes);
-    p->plan->places[node->id] = (strata_place){index, *used, tensor_bytes(node)};
+    p->plan->places[node->id] = (strata_place){index, *used, strata_tensor_bytes(node)};
     p->plan->arenas[index].bytes += bytes;
     *used += bytes;
     return STRATA_OK;
@@ -193,7 +189,7 @@ static strata_status place_variable(planner *p, const strata_tensor *node, strat
     int arena = NONE;
     for (int i = 0; i < p->plan->n_arenas; i++)
         if (p->plan->arena_variables[i] == variable) arena = i;
-    int64_t bytes = tensor_bytes(node);
+    int64_t bytes = strata_tensor_bytes(node);
     if (bytes > p->max_arena_bytes) return too_large(p, node, bytes, err);
     if (arena == NONE) arena = add_arena(p, STRATA_ARENA_VARIABLE, bytes, variable);
     p->plan->places[node->id] = (strata_place){arena, 0, bytes};
@@ -229,16 +225,17 @@ static void find_lives(planner *p) {
     for (int s = 0; s < plan->n_schedule; s++) {
         const strata_tensor *node = plan->schedule[s];
         int owner_id = p->owners[node->id].id;
-        if (p->storage_of[owner_id] == NONE && computed(p, owner_id) && tensor_bytes(p->graph->nodes[owner_id]) > 0) {
+        if (p->storage_of[owner_id] == NONE && computed(p, owner_id) && strata_tensor_bytes(p->graph->nodes[owner_id]) > 0) {
             bool pinned = p->graph->nodes[owner_id]->op->flags & STRATA_OP_SLICES;
             p->storage_of[owner_id] = plan->n_storages;
             p->owner_id[plan->n_storages] = owner_id;
             p->segment_of_storage[plan->n_storages] = NONE;
-            plan->storages[plan->n_storages++] = (strata_storage){.arena = NONE,
-                                                                  .bytes = align_up(tensor_bytes(p->graph->nodes[owner_id])),
-                                                                  .first = pinned ? 0 : s,
-                                                                  .last = pinned ? plan->n_schedule - 1 : s,
-                                                                  .in_place_of = NONE};
+            plan->storages[plan->n_storages++] =
+                (strata_storage){.arena = NONE,
+                                 .bytes = align_up(strata_tensor_bytes(p->graph->nodes[owner_id])),
+                                 .first = pinned ? 0 : s,
+                                 .last = pinned ? plan->n_schedule - 1 : s,
+                                 .in_place_of = NONE};
         }
         for (int i = -1; i < node->n_inputs; i++) {
             int touched = p->storage_of[p->owners[i < 0 ? node->id : node->inputs[i]->id].id];
@@ -318,7 +315,7 @@ static int in_place_candidate(const planner *p, const strata_tensor *node, int s
         const strata_tensor *input = node->inputs[i];
         int candidate = p->storage_of[p->owners[input->id].id];
         if (candidate == NONE || plan->storages[candidate].last != s || plan->storages[candidate].first >= s) continue;
-        if (plan->storages[candidate].bytes != align_up(tensor_bytes(node))) continue;
+        if (plan->storages[candidate].bytes != align_up(strata_tensor_bytes(node))) continue;
         if (plan->storages[candidate].carried != plan->storages[p->storage_of[node->id]].carried) continue;
         if (strata_dtype_bytes(input->dtype) == strata_dtype_bytes(node->dtype) && read_elementwise_only(p, node, candidate))
             return candidate;
@@ -386,9 +383,9 @@ static void resolve_places(planner *p) {
             const strata_storage *storage = &p->plan->storages[p->storage_of[at.id]];
             base = (strata_place){storage->arena, storage->offset, storage->bytes};
         }
-        if (base.arena == NONE && tensor_bytes(node) == 0) base.arena = STRATA_ARENA_INDEX_INPUT;
+        if (base.arena == NONE && strata_tensor_bytes(node) == 0) base.arena = STRATA_ARENA_INDEX_INPUT;
         if (at.id != id || p->storage_of[at.id] != NONE)
-            p->plan->places[id] = (strata_place){base.arena, base.offset + at.offset, tensor_bytes(node)};
+            p->plan->places[id] = (strata_place){base.arena, base.offset + at.offset, strata_tensor_bytes(node)};
         else
             p->plan->places[id].arena = base.arena;
     }

@@ -68,6 +68,15 @@ strata_tensor *strata_copy_mapped(strata_graph *to, const strata_tensor *node, s
     return inputs ? strata_copy_node(to, node, inputs) : &to->poison;
 }
 
+strata_tensor *strata_stand_in(strata_graph *graph, const strata_tensor *tensor) {
+    const strata_read_attrs read = {.variable = (strata_variable *)strata_variable_behind(tensor)};
+    strata_tensor *leaf = strata_node(graph, read.variable ? &strata_op_read : &strata_op_input, 0, NULL, &read);
+    if (strata_tensor_is_poison(leaf)) return leaf;
+    leaf->dtype = tensor->dtype;
+    leaf->shape = tensor->shape;
+    return leaf;
+}
+
 strata_tensor *strata_copy_value(strata_tensor *value) {
     strata_broadcast_to_attrs attrs = {.shape = value->shape};
     return strata_tensor_set_name(strata_node(value->graph, &strata_op_broadcast_to, 1, &value, &attrs), value->name);

@@ -26,6 +26,9 @@ bool strata_may_move(const strata_tensor *node, const strata_tensor *later);
 strata_tensor *strata_copy_node(strata_graph *to, const strata_tensor *node, strata_tensor *const *inputs);
 /* The same, with mapped[id] in the place of each input of that id. */
 strata_tensor *strata_copy_mapped(strata_graph *to, const strata_tensor *node, strata_tensor *const *mapped);
+/* Adds a leaf of the tensor's dtype and shape. If updates have written the tensor, or an update may, it is a read of the
+ * variable, because the shape rules of updates require one; else it is an input without a name. */
+strata_tensor *strata_stand_in(strata_graph *graph, const strata_tensor *tensor);
 /* Adds a node that copies the value to memory of its own. */
 strata_tensor *strata_copy_value(strata_tensor *value);
 

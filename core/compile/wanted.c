@@ -96,7 +96,7 @@ static strata_status ask_operands(partitioner *p, const strata_tensor *node, str
     }
     for (int i = 0; i < node->n_inputs; i++) {
         strata_placement *wanted = NULL;
-        if (may_differ && strata_partition_bytes(node) < strata_partition_bytes(node->inputs[i])) continue;
+        if (may_differ && strata_tensor_bytes(node) < strata_tensor_bytes(node->inputs[i])) continue;
         if (result) STRATA_TRY(wanted_of_operand(p, node, factors, i, result, &wanted, err));
         ask(p, node->inputs[i], wanted);
     }

@@ -64,6 +64,10 @@ strata_tensor *strata_graph_poison(strata_graph *graph, const strata_op *op, str
     STRATA_PRINTF(4, 5);
 bool strata_tensor_is_poison(const strata_tensor *tensor);
 
+static inline int64_t strata_tensor_bytes(const strata_tensor *tensor) {
+    return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
+}
+
 /* Attributes of the three leaves (core/op/leaf.c). */
 typedef struct strata_input_attrs {
     const char *name;

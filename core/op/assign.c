@@ -38,7 +38,7 @@ static strata_status assign_shape(strata_tensor *node, strata_error *err) {
 }
 
 static void assign_reference(strata_op_call *call) {
-    size_t bytes = (size_t)strata_shape_elements(call->node->shape) * strata_dtype_bytes(call->node->dtype);
+    size_t bytes = (size_t)strata_tensor_bytes(call->node);
     if (bytes) memmove(call->output, call->inputs[1], bytes);
 }
 

@@ -68,7 +68,7 @@ static strata_status check_reduced(const strata_tensor *node, int64_t reduction,
 
 /* The result is the input, or zeros if there is no input. */
 static void reference(strata_op_call *call) {
-    const size_t bytes = (size_t)strata_shape_elements(call->node->shape) * strata_dtype_bytes(call->node->dtype);
+    const size_t bytes = (size_t)strata_tensor_bytes(call->node);
     if (bytes && call->node->n_inputs)
         memcpy(call->output, call->inputs[0], bytes);
     else if (bytes)

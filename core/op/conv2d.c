@@ -15,6 +15,10 @@ static const strata_conv2d_attrs *attrs_of(const strata_tensor *node) {
     return node->attrs;
 }
 
+static bool is_transposed(const strata_tensor *node) {
+    return node->op == &strata_op_conv2d_input_grad;
+}
+
 /* ---- sizes ---- */
 
 /* Computes the sizes from x, filter and y; two of them are operands, and the third is the node. */
@@ -160,49 +164,34 @@ bool strata_conv2d_taps(const strata_tensor *node, strata_taps *out_taps) {
            s.groups <= STRATA_MOST_TAPS / (s.kernel_h * s.kernel_w) && s.n > 0;
 }
 
-static strata_tensor *join(strata_tensor **parts, int64_t n) {
-    return n == 1 ? parts[0] : strata_concat(parts, (int)n, 3);
-}
-
-static strata_tensor *conv2d_compose(strata_tensor *node) {
+static strata_tensor *compose(strata_tensor *node) {
+    const bool transposed = is_transposed(node);
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const int64_t rows = s.n * s.out_h * s.out_w;
-    strata_tensor *groups[STRATA_MOST_TAPS] = {NULL};
+    strata_tensor *groups[STRATA_MOST_TAPS];
     strata_taps taps;
     if (!strata_epilogue_is_plain(strata_epilogue_of(node))) return strata_epilogue_unfolded(node);
     if (!strata_conv2d_taps(node, &taps)) return NULL;
     for (int64_t g = 0; g < s.groups; g++) {
-        strata_tensor *x = strata_taps_pad(&taps, strata_conv2d_group(node->inputs[0], g, s.group_in), 0);
+        strata_tensor *from = strata_conv2d_group(node->inputs[0], g, transposed ? s.group_out : s.group_in), *sum = NULL;
+        from = transposed ? strata_reshape(from, STRATA_SHAPE(rows, s.group_out)) : strata_taps_pad(&taps, from, 0);
         for (int64_t k = 0; k < s.kernel_h * s.kernel_w; k++) {
             const int64_t kh = k / s.kernel_w, kw = k % s.kernel_w;
-            strata_tensor *tap = strata_reshape(strata_tap(&taps, x, kh, kw), STRATA_SHAPE(rows, s.group_in));
-            strata_tensor *product = strata_matmul(tap, filter_at(node->inputs[1], &s, kh, kw, g), false, false);
-            groups[g] = groups[g] ? strata_add(groups[g], product) : product;
+            strata_tensor *matrix = filter_at(node->inputs[1], &s, kh, kw, g), *term;
+            if (transposed) {
+                term =
+                    strata_reshape(strata_matmul(from, matrix, false, true), STRATA_SHAPE(s.n, s.out_h, s.out_w, s.group_in));
+                term = strata_untap(&taps, term, kh, kw);
+            } else {
+                term = strata_reshape(strata_tap(&taps, from, kh, kw), STRATA_SHAPE(rows, s.group_in));
+                term = strata_matmul(term, matrix, false, false);
+            }
+            sum = sum ? strata_add(sum, term) : term;
         }
-        groups[g] = strata_reshape(groups[g], STRATA_SHAPE(s.n, s.out_h, s.out_w, s.group_out));
+        groups[g] =
+            transposed ? strata_taps_crop(&taps, sum) : strata_reshape(sum, STRATA_SHAPE(s.n, s.out_h, s.out_w, s.group_out));
     }
-    return join(groups, s.groups);
-}
-
-static strata_tensor *conv2d_input_grad_compose(strata_tensor *node) {
-    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
-    const int64_t rows = s.n * s.out_h * s.out_w;
-    strata_tensor *groups[STRATA_MOST_TAPS] = {NULL};
-    strata_taps taps;
-    if (!strata_epilogue_is_plain(strata_epilogue_of(node))) return strata_epilogue_unfolded(node);
-    if (!strata_conv2d_taps(node, &taps)) return NULL;
-    for (int64_t g = 0; g < s.groups; g++) {
-        strata_tensor *dy = strata_conv2d_group(node->inputs[0], g, s.group_out);
-        dy = strata_reshape(dy, STRATA_SHAPE(rows, s.group_out));
-        for (int64_t k = 0; k < s.kernel_h * s.kernel_w; k++) {
-            const int64_t kh = k / s.kernel_w, kw = k % s.kernel_w;
-            strata_tensor *tap = strata_matmul(dy, filter_at(node->inputs[1], &s, kh, kw, g), false, true);
-            tap = strata_untap(&taps, strata_reshape(tap, STRATA_SHAPE(s.n, s.out_h, s.out_w, s.group_in)), kh, kw);
-            groups[g] = groups[g] ? strata_add(groups[g], tap) : tap;
-        }
-        groups[g] = strata_taps_crop(&taps, groups[g]);
-    }
-    return join(groups, s.groups);
+    return s.groups == 1 ? groups[0] : strata_concat(groups, (int)s.groups, 3);
 }
 
 /* ---- references ---- */
@@ -226,15 +215,6 @@ static double forward_sum(const strata_op_call *call, const strata_conv2d_sizes 
         }
     }
     return sum;
-}
-
-static void conv2d_reference(strata_op_call *call) {
-    const strata_conv2d_sizes s = strata_conv2d_sizes_of(call->node);
-    for (int64_t i = 0; i < strata_call_count(call, s.n * s.out_h * s.out_w * s.out_c); i++) {
-        const int64_t at = strata_call_element(call, i), f = at % s.out_c, ow = at / s.out_c % s.out_w;
-        const int64_t row = at / s.out_c / s.out_w;
-        strata_epilogue_store(call, at, f, forward_sum(call, &s, row / s.out_h, row % s.out_h, ow, f));
-    }
 }
 
 /* The output whose tap k is at position `at` of the input; -1: there is none. */
@@ -264,11 +244,15 @@ static double backward_sum(const strata_op_call *call, const strata_conv2d_sizes
     return sum;
 }
 
-static void conv2d_input_grad_reference(strata_op_call *call) {
+static void reference(strata_op_call *call) {
+    const bool transposed = is_transposed(call->node);
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(call->node);
-    for (int64_t i = 0; i < strata_call_count(call, s.n * s.in_h * s.in_w * s.in_c); i++) {
-        const int64_t at = strata_call_element(call, i), c = at % s.in_c, w = at / s.in_c % s.in_w, row = at / s.in_c / s.in_w;
-        strata_epilogue_store(call, at, c, backward_sum(call, &s, row / s.in_h, row % s.in_h, w, c));
+    const int64_t *made = call->node->shape.dims; /* N, H, W, C of the result */
+    for (int64_t i = 0; i < strata_call_count(call, strata_shape_elements(call->node->shape)); i++) {
+        const int64_t at = strata_call_element(call, i), c = at % made[3], w = at / made[3] % made[2],
+                      row = at / made[3] / made[2];
+        const double sum = (transposed ? backward_sum : forward_sum)(call, &s, row / made[1], row % made[1], w, c);
+        strata_epilogue_store(call, at, c, sum);
     }
 }
 
@@ -285,7 +269,7 @@ static int64_t ceil_div(int64_t a, int64_t b) {
 
 /* Sets the words of the kernel. The kernel computes the elements of `to` from the taps of `from`. */
 strata_status strata_conv2d_launch(const strata_tensor *node, strata_launch *out_launch, strata_error *err) {
-    const bool transposed = node->op == &strata_op_conv2d_input_grad;
+    const bool transposed = is_transposed(node);
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const int64_t to[] = {s.out_h, s.out_w, s.group_out}, from[] = {s.in_h, s.in_w, s.group_in};
     const int64_t *made = transposed ? from : to, *read = transposed ? to : from;
@@ -306,7 +290,7 @@ strata_status strata_conv2d_launch(const strata_tensor *node, strata_launch *out
 
 strata_status strata_conv2d_lower_blocks(const strata_tensor *node, int work_m, int work_n, strata_lowering *lowering,
                                          strata_error *err) {
-    const bool transposed = node->op == &strata_op_conv2d_input_grad;
+    const bool transposed = is_transposed(node);
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const int64_t pixels = transposed ? s.in_h * s.in_w : s.out_h * s.out_w;
     strata_launch launch;
@@ -335,23 +319,17 @@ static strata_status lower_depthwise(const strata_tensor *node, const strata_con
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     if (strata_conv2d_is_depthwise(node, &s)) return lower_depthwise(node, &s, lowering, err);
-    const int64_t columns = node->op == &strata_op_conv2d_input_grad ? s.group_in : s.group_out;
+    const int64_t columns = is_transposed(node) ? s.group_in : s.group_out;
     return strata_conv2d_lower_blocks(node, 4, columns >= 8 ? 8 : columns > 1 ? 4 : 1, lowering, err);
 }
 
 /* A convolution without groups adds up the products of all channels. */
-static void conv2d_factors(const strata_tensor *node, strata_factors *factors) {
+static void factors(const strata_tensor *node, strata_factors *factors) {
+    static const char *const rows[2][2] = {{"nHWC,KLCF->nHWF", "nHWc,KLcf->nHWf"}, {"nHWF,KLCF->nHWC", "nHWf,KLcf->nHWc"}};
     if (node->n_inputs > 2) return;
     factors->linearity = STRATA_LINEAR_EACH;
     factors->filled = strata_factor_bit('c') | strata_factor_bit('f');
-    strata_factors_row(attrs_of(node)->groups == 1 ? "nHWc,KLcf->nHWf" : "nHWC,KLCF->nHWF", node, factors);
-}
-
-static void conv2d_input_grad_factors(const strata_tensor *node, strata_factors *factors) {
-    if (node->n_inputs > 2) return;
-    factors->linearity = STRATA_LINEAR_EACH;
-    factors->filled = strata_factor_bit('c') | strata_factor_bit('f');
-    strata_factors_row(attrs_of(node)->groups == 1 ? "nHWf,KLcf->nHWc" : "nHWF,KLCF->nHWC", node, factors);
+    strata_factors_row(rows[is_transposed(node)][attrs_of(node)->groups == 1], node, factors);
 }
 
 #define PRODUCT(which)                                                                         \
@@ -367,11 +345,11 @@ static void conv2d_input_grad_factors(const strata_tensor *node, strata_factors 
                   STRATA_EPILOGUE_ATTRS(strata_conv2d_attrs)},                                 \
         .epilogue = offsetof(strata_conv2d_attrs, epilogue),                                   \
         .words = strata_epilogue_words,                                                        \
-        .factors = which##_factors,                                                            \
+        .factors = factors,                                                                    \
         .shape = which##_shape,                                                                \
         .gradient = which##_gradient,                                                          \
-        .reference = which##_reference,                                                        \
-        .compose = which##_compose,                                                            \
+        .reference = reference,                                                                \
+        .compose = compose,                                                                    \
         .flops = strata_conv2d_flops,                                                          \
         .lower = lower,                                                                        \
     }

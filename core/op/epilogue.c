@@ -73,7 +73,7 @@ bool strata_epilogue_allows_gradient(strata_tensor *node) {
 
 /* ---- values ---- */
 
-static double activate(int64_t activation, double v) {
+double strata_epilogue_activate(int64_t activation, double v) {
     switch ((strata_epilogue_activation)activation) {
         case STRATA_EPILOGUE_RELU:
             return v < 0 ? 0 : v;
@@ -107,7 +107,7 @@ void strata_epilogue_store(const strata_op_call *call, int64_t at, int64_t n, do
     const strata_epilogue *epilogue = strata_epilogue_of(call->node);
     const strata_dtype dtype = call->node->dtype;
     if (epilogue->has_bias) v += strata_element_get(dtype, call->inputs[OWN_OPERANDS], n);
-    v = activate(epilogue->activation, v);
+    v = strata_epilogue_activate(epilogue->activation, v);
     if (epilogue->aux) v = apply_aux(epilogue->aux, v, strata_element_get(dtype, call->inputs[aux_index(epilogue)], at));
     strata_element_set(dtype, call->output, at, v);
 }

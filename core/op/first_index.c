@@ -3,7 +3,6 @@
  * first_index: the first position of each number.   x (...) integers -> y (n) i32: y[r] = 1 + the least j with x[j] = r,
  * in row-major order; 0 if no element of x is r. Elements outside 0 .. n - 1 are ignored. No gradient. It lets
  * strata_unique work without sorting. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/op/define.h"
@@ -90,14 +89,12 @@ strata_tensor *strata_first_index(strata_tensor *x, int64_t n) {
 }
 
 strata_tensor *strata_arange(strata_graph *graph, int64_t n) {
-    int32_t *values = n >= 0 && n <= INT32_MAX ? malloc((size_t)(n ? n : 1) * sizeof *values) : NULL;
+    int32_t *values = n >= 0 && n <= INT32_MAX ? strata_graph_alloc(graph, (size_t)(n ? n : 1) * sizeof *values) : NULL;
     if (!values)
         return strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "arange: no host memory for %" PRId64 " numbers", n);
     for (int64_t i = 0; i < n; i++) values[i] = (int32_t)i;
-    strata_array view = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(n), values);
-    strata_tensor *constant = strata_constant(graph, &view);
-    free(values);
-    return constant;
+    const strata_array view = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(n), values);
+    return strata_constant(graph, &view);
 }
 
 /* For a number out of range gather returns 0, because it has no first position; 0 - 1 is the result -1. */

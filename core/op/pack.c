@@ -7,7 +7,6 @@
  * gradient: the slices of dy. */
 #include "core/op/pack.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/op/define.h"
@@ -69,11 +68,11 @@ static strata_status pack_lower(const strata_tensor *node, strata_lowering *lowe
 /* Concatenates the tensors, with constants of zeros for the gaps. */
 static strata_tensor *compose(strata_tensor *node) {
     const strata_pack_attrs *attrs = node->attrs;
-    strata_tensor **parts = calloc(2 * (size_t)node->n_inputs + 1, sizeof *parts), *y = NULL;
+    strata_tensor **parts = strata_graph_alloc(node->graph, (2 * (size_t)node->n_inputs + 1) * sizeof *parts);
     int64_t end = 0;
     int n = 0;
     bool whole = true;
-    if (!parts) return strata_graph_poison(node->graph, node->op, STRATA_OUT_OF_MEMORY, "no host memory for its parts");
+    if (!parts) return &node->graph->poison;
     for (int i = 0; whole && i <= node->n_inputs; i++) {
         const int64_t first = i < node->n_inputs ? attrs->offsets[i] : attrs->size;
         if (first > end) parts[n++] = strata_filled(node->graph, node->dtype, STRATA_SHAPE(first - end), 0);
@@ -82,9 +81,7 @@ static strata_tensor *compose(strata_tensor *node) {
         if (elements) parts[n++] = strata_reshape(node->inputs[i], STRATA_SHAPE(elements));
         end = first + elements;
     }
-    if (whole && n) y = strata_concat(parts, n, 0);
-    free(parts);
-    return y;
+    return whole && n ? strata_concat(parts, n, 0) : NULL;
 }
 
 const strata_op strata_op_pack = {.name = "pack",

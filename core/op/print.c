@@ -25,7 +25,7 @@ static void print_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor
 }
 
 static void print_reference(strata_op_call *call) {
-    const size_t bytes = (size_t)strata_shape_elements(call->node->shape) * strata_dtype_bytes(call->node->dtype);
+    const size_t bytes = (size_t)strata_tensor_bytes(call->node);
     if (bytes && call->output != call->inputs[0]) memcpy(call->output, call->inputs[0], bytes);
 }
 

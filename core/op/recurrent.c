@@ -159,13 +159,6 @@ static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx)
 
 /* ---- references ---- */
 
-static double activate(int64_t code, double v) {
-    return code == STRATA_EPILOGUE_RELU      ? (v < 0 ? 0 : v)
-           : code == STRATA_EPILOGUE_TANH    ? tanh(v)
-           : code == STRATA_EPILOGUE_SIGMOID ? 1 / (1 + exp(-v))
-                                             : v;
-}
-
 /* The derivative of the function at the point where its value is y. */
 static double slope(int64_t code, double y) {
     return code == STRATA_EPILOGUE_RELU      ? y > 0
@@ -187,7 +180,7 @@ static void reset_first(const strata_op_call *call, const strata_recurrent_sizes
     for (int64_t u = 0; u < u_n; u++) {
         double sum = (double)bias[u_n + u];
         for (int64_t k = 0; k < u_n; k++) sum += before[k] * (double)matrix[k * width + u_n + u];
-        reset[u] = activate(attrs_of(call->node)->recurrent_activation, (double)z[u_n + u] + sum);
+        reset[u] = strata_epilogue_activate(attrs_of(call->node)->recurrent_activation, (double)z[u_n + u] + sum);
         q[u] = reset[u] * before[u];
     }
 }
@@ -215,14 +208,14 @@ static void run_example(const strata_op_call *call, const strata_recurrent_sizes
                 v[g] = (double)z[g * u_n + u];
             }
             if (attrs->cell == STRATA_CELL_LSTM) {
-                for (int64_t g = 0; g < 4; g++) v[g] = activate(g == 2 ? a_code : r_code, v[g] + sum[g]);
+                for (int64_t g = 0; g < 4; g++) v[g] = strata_epilogue_activate(g == 2 ? a_code : r_code, v[g] + sum[g]);
                 c[u] = v[1] * c[u] + v[0] * v[2];
-                h = v[3] * activate(a_code, c[u]);
+                h = v[3] * strata_epilogue_activate(a_code, c[u]);
                 for (int64_t g = 0; g < 4; g++) y[(2 + g) * u_n + u] = (float)v[g];
             } else {
-                for (int64_t g = 0; g < 2; g++) v[g] = activate(r_code, v[g] + sum[g]);
+                for (int64_t g = 0; g < 2; g++) v[g] = strata_epilogue_activate(r_code, v[g] + sum[g]);
                 if (first) v[1] = reset[u];
-                v[2] = activate(a_code, v[2] + (first ? 1 : v[1]) * sum[2]);
+                v[2] = strata_epilogue_activate(a_code, v[2] + (first ? 1 : v[1]) * sum[2]);
                 h = v[0] * h_past + (1 - v[0]) * v[2];
                 for (int64_t g = 0; g < 3; g++) y[(1 + g) * u_n + u] = (float)v[g];
                 y[4 * u_n + u] = (float)(first ? q[u] : sum[2]);
@@ -245,7 +238,7 @@ static void unit_back(const strata_recurrent_attrs *attrs, const float *now, con
     const int64_t a_code = attrs->activation, r_code = attrs->recurrent_activation;
     if (attrs->cell == STRATA_CELL_LSTM) {
         const double i = (double)now[2 * u_n], f = (double)now[3 * u_n], g = (double)now[4 * u_n], o = (double)now[5 * u_n];
-        const double y = activate(a_code, (double)now[u_n]);
+        const double y = strata_epilogue_activate(a_code, (double)now[u_n]);
         *dc += *dh * o * slope(a_code, y);
         da[0] = *dc * g * slope(r_code, i);
         da[1] = *dc * (past ? (double)past[u_n] : 0) * slope(r_code, f);
@@ -462,13 +455,6 @@ static strata_tensor *step_factors(strata_tensor *mask, const strata_recurrent_s
     return strata_reshape(factors_of(mask, s), STRATA_SHAPE(s->n, s->units));
 }
 
-/* Stacks the steps' results (N, width) to (N, T, width), and frees the array. */
-static strata_tensor *joined(strata_tensor **steps, int64_t n) {
-    strata_tensor *y = strata_stack(steps, (int)n, 1);
-    free(steps);
-    return y;
-}
-
 static strata_tensor *compose(strata_tensor *node) {
     const strata_recurrent_attrs *attrs = attrs_of(node);
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
@@ -476,12 +462,10 @@ static strata_tensor *compose(strata_tensor *node) {
     strata_tensor *mask = s.mask ? node->inputs[MASK] : NULL, *factors = s.drops ? step_factors(mask, &s) : NULL;
     const bool first = attrs->cell == STRATA_CELL_GRU_RESET_FIRST;
     if (!s.n || !s.t) return strata_filled(node->graph, STRATA_DTYPE_F32, node->shape, 0);
-    strata_tensor **steps = s.t <= MOST_COMPOSED_STEPS ? calloc((size_t)s.t, sizeof *steps) : NULL;
+    if (s.t > MOST_COMPOSED_STEPS) return NULL;
+    strata_tensor **steps = strata_graph_alloc(node->graph, (size_t)s.t * sizeof *steps);
     strata_tensor *zero = strata_filled(node->graph, STRATA_DTYPE_F32, STRATA_SHAPE(s.n, u), 0), *h = zero, *c = zero;
-    if (!steps || !zero) {
-        free(steps);
-        return NULL;
-    }
+    if (!steps || !zero) return NULL;
     for (int64_t step = 0; step < s.t; step++) {
         const int64_t t = attrs->reverse ? s.t - 1 - step : step;
         strata_tensor *z = at_step(node->inputs[Z], t, 0, s.gates * u), *kept = kept_at(mask, t), *now, *cell = c, *of[6];
@@ -507,7 +491,7 @@ static strata_tensor *compose(strata_tensor *node) {
         if (attrs->cell == STRATA_CELL_LSTM) of[1] = c;
         steps[t] = strata_concat(of, (int)s.planes, 1);
     }
-    return joined(steps, s.t);
+    return strata_stack(steps, (int)s.t, 1);
 }
 
 /* The rows [first, first + n) of a matrix. */
@@ -524,13 +508,11 @@ static strata_tensor *grad_compose(strata_tensor *node) {
     const bool first = attrs->cell == STRATA_CELL_GRU_RESET_FIRST;
     if (first) transposed = rows_between(transposed, 0, 2 * u);
     if (!s.n || !s.t) return strata_filled(node->graph, STRATA_DTYPE_F32, node->shape, 0);
-    strata_tensor **steps = s.t <= MOST_COMPOSED_STEPS ? calloc((size_t)s.t, sizeof *steps) : NULL;
+    if (s.t > MOST_COMPOSED_STEPS) return NULL;
+    strata_tensor **steps = strata_graph_alloc(node->graph, (size_t)s.t * sizeof *steps);
     strata_tensor *zero = strata_filled(node->graph, STRATA_DTYPE_F32, STRATA_SHAPE(s.n, u), 0), *later = NULL, *dh = zero,
                   *dc = zero;
-    if (!steps || !zero) {
-        free(steps);
-        return NULL;
-    }
+    if (!steps || !zero) return NULL;
     for (int64_t step = s.t - 1; step >= 0; step--) {
         const int64_t t = attrs->reverse ? s.t - 1 - step : step, past = attrs->reverse ? t + 1 : t - 1;
         strata_tensor *now = at_step(states, t, 0, s.planes * u), *before = step ? at_step(states, past, 0, 2 * u) : NULL;
@@ -574,7 +556,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
         dc = kept ? strata_where(kept, dc_past, dc) : dc_past;
         later = strata_slice(steps[t], (int64_t[]){0, 0}, (int64_t[]){s.n, (first ? 2 : s.gates) * u});
     }
-    return joined(steps, s.t);
+    return strata_stack(steps, (int)s.t, 1);
 }
 
 /* ---- both ops ---- */

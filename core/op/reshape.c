@@ -43,7 +43,7 @@ static void reshape_gradient(strata_tensor *node, strata_tensor *dy, strata_tens
 }
 
 static void reshape_reference(strata_op_call *call) {
-    size_t bytes = (size_t)strata_shape_elements(call->node->shape) * strata_dtype_bytes(call->node->dtype);
+    size_t bytes = (size_t)strata_tensor_bytes(call->node);
     if (bytes && call->output != call->inputs[0]) memcpy(call->output, call->inputs[0], bytes);
 }
 

@@ -2,8 +2,6 @@
  *
  * stack: concatenates tensors of one shape along a new axis. It is a concat of reshapes, which are views, and has concat's
  * gradient. */
-#include <stdlib.h>
-
 #include "core/op/define.h"
 
 /* x's shape with an axis of size 1 at `axis`. */
@@ -30,10 +28,7 @@ strata_tensor *strata_stack(strata_tensor *const *x, int n_x, int axis) {
         if (!strata_shape_equal(shape, x[i]->shape))
             return strata_graph_poison(graph, NULL, STRATA_INVALID, "stack: x[0] is %s, x[%d] is %s; they must be equal",
                                        strata_shape_text(shape).text, i, strata_shape_text(x[i]->shape).text);
-    strata_tensor **parts = malloc((size_t)n_x * sizeof *parts);
-    if (!parts) return strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "stack: no memory for %d tensors", n_x);
-    for (int i = 0; i < n_x; i++) parts[i] = strata_reshape(x[i], with_axis(shape, at));
-    strata_tensor *y = strata_concat(parts, n_x, at);
-    free(parts);
-    return y;
+    strata_tensor **parts = strata_graph_alloc(graph, (size_t)n_x * sizeof *parts);
+    for (int i = 0; i < n_x && parts; i++) parts[i] = strata_reshape(x[i], with_axis(shape, at));
+    return parts ? strata_concat(parts, n_x, at) : &graph->poison;
 }

@@ -3,8 +3,6 @@
  * top_k: the indices (i32) of the k largest of each row, largest first, the lower index first among equals, NaN above all.
  *   x (..., C) -> y (..., k).   No gradient. The values of strata_top_k are gathered from x by these indices, so their gradient
  *   is that of gather. */
-#include <stdlib.h>
-
 #include "core/op/define.h"
 
 typedef struct top_k_attrs {
@@ -81,14 +79,11 @@ const strata_op strata_op_top_k = {
 
 /* A constant (rows, 1): the index at which each row of n elements begins. */
 static strata_tensor *row_starts(strata_graph *graph, int64_t rows, int64_t n) {
-    int32_t *starts = malloc((size_t)(rows ? rows : 1) * sizeof *starts);
-    if (!starts)
-        return strata_graph_poison(graph, &strata_op_top_k, STRATA_OUT_OF_MEMORY, "no memory for %" PRId64 " rows", rows);
+    int32_t *starts = strata_graph_alloc(graph, (size_t)(rows ? rows : 1) * sizeof *starts);
+    if (!starts) return &graph->poison;
     for (int64_t i = 0; i < rows; i++) starts[i] = (int32_t)(i * n);
     strata_array array = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(rows, 1), starts);
-    strata_tensor *constant = strata_constant(graph, &array);
-    free(starts);
-    return constant;
+    return strata_constant(graph, &array);
 }
 
 strata_tensor *strata_top_k(strata_tensor *x, int64_t k, strata_tensor **out_indices) {
