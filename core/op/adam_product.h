@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * adam_product: Adam over flat ranges, where a part of the gradients is the product a^T b
- * (core/compile/product_updates.c). The inputs are
+ * (core/compile/fusion.c). The inputs are
  *   parameters, m, v, gradients, step, gate, a (K, M), b (K, N)
  * For elements offset .. offset + M N - 1 the gradient is a^T b, row by row; these elements of `gradients` are not read. */
 #ifndef STRATA_CORE_OP_ADAM_PRODUCT_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adam_gather: in which graphs the fusion pass creates it (core/compile/product_updates.c), that fusion changes no bit, and
+ * adam_gather: in which graphs the fusion pass creates it (core/compile/fusion.c), that fusion changes no bit, and
  * which operands it refuses. */
 #include "core/op/adam_product.h"
 
