@@ -10,8 +10,7 @@
 #include <string.h>
 
 #include "core/op/ops.h"
-#include "core/op/pack.h"
-#include "core/op/slice.h"
+#include "core/op/attrs.h"
 
 enum { NONE = -1, UNSET = INT32_MIN, INLINE_BYTES = 64 };
 

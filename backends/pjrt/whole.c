@@ -9,7 +9,7 @@
 
 #include "core/compile/passes.h"
 #include "core/op/ops.h"
-#include "core/op/slice.h"
+#include "core/op/attrs.h"
 
 enum { INPUT, OUTPUT, WORK, CONSTANT, FIRST_VARIABLE };
 

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "core/compile/walk.h"
+#include "core/op/attrs.h"
 #include "core/op/ops.h"
-#include "core/op/pack.h"
 
 enum { NONE = -1 };
 
@@ -217,20 +217,12 @@ static void find_parts_of_pack(writer *w, const strata_tensor *pack) {
 
 static strata_plugin_role role_of(const strata_tensor *tensor, const strata_plugin_value *value, const strata_arena *arena) {
     if (!value->bytes) return tensor->op == &strata_op_input ? STRATA_PLUGIN_INPUT : STRATA_PLUGIN_TEMPORARY;
-    switch (arena->kind) {
-        case STRATA_ARENA_INPUT:
-            return STRATA_PLUGIN_INPUT;
-        case STRATA_ARENA_OUTPUT:
-            return STRATA_PLUGIN_OUTPUT;
-        case STRATA_ARENA_CONSTANT:
-            return STRATA_PLUGIN_CONSTANT;
-        case STRATA_ARENA_VARIABLE:
-            return STRATA_PLUGIN_VARIABLE;
-        case STRATA_ARENA_CARRIED:
-            return STRATA_PLUGIN_CARRIED;
-        case STRATA_ARENA_WORK:
-            break;
-    }
+    static const strata_plugin_role roles[] = {[STRATA_ARENA_INPUT] = STRATA_PLUGIN_INPUT,
+                                               [STRATA_ARENA_OUTPUT] = STRATA_PLUGIN_OUTPUT,
+                                               [STRATA_ARENA_CARRIED] = STRATA_PLUGIN_CARRIED,
+                                               [STRATA_ARENA_CONSTANT] = STRATA_PLUGIN_CONSTANT,
+                                               [STRATA_ARENA_VARIABLE] = STRATA_PLUGIN_VARIABLE};
+    if (arena->kind != STRATA_ARENA_WORK) return roles[arena->kind];
     if (tensor->op == &strata_op_read) return STRATA_PLUGIN_VARIABLE;
     /* If one node is timed alone, its arenas have buffers: its operands are not computed in the piece, and its result
      * is not read there. In a piece of a step, a value that nothing reads is a temporary too. */

@@ -11,7 +11,7 @@
 #include "core/op/gather.h"
 #include "core/op/matmul.h"
 #include "core/op/ops.h"
-#include "core/op/pack.h"
+#include "core/op/attrs.h"
 #include "core/op/pool2d.h"
 #include "strata/ops.h"
 

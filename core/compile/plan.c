@@ -11,7 +11,7 @@
 #include "core/compile/segments.h"
 #include "core/compile/walk.h"
 #include "core/op/ops.h"
-#include "core/op/pack.h"
+#include "core/op/attrs.h"
 
 enum { NONE = -1 };
 

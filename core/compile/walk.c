@@ -3,7 +3,7 @@
 
 #include "core/op/broadcast.h"
 #include "core/op/ops.h"
-#include "core/op/slice.h"
+#include "core/op/attrs.h"
 #include "core/op/update.h"
 
 bool strata_is_view(const strata_tensor *node, int64_t *out_first_byte) {

@@ -17,7 +17,7 @@
 #include "core/op/pool2d.h"
 #include "core/op/recurrent.h"
 #include "core/op/reduce.h"
-#include "core/op/slice.h"
+#include "core/op/attrs.h"
 #include "core/op/softmax.h"
 
 typedef long long wide;

@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "core/op/define.h"
-
-extern const strata_op strata_op_read;
+#include "core/op/update.h"
 
 /* The code by which a kernel selects each op: add_code, for example. */
 enum {
@@ -14,15 +13,9 @@ enum {
 #include "core/op/elementwise.def"
 };
 
-/* Whether the tensor is the value of a variable: a read, or the result of an update of the variable. */
-static bool is_variable(const strata_tensor *tensor) {
-    while (tensor->op->flags & STRATA_OP_UPDATE) tensor = tensor->inputs[0];
-    return tensor->op == &strata_op_read;
-}
-
 static strata_status update_shape(strata_tensor *node, unsigned allowed, strata_error *err) {
     const strata_tensor *variable = node->inputs[0], *value = node->inputs[1];
-    if (!is_variable(variable))
+    if (!strata_variable_behind(variable))
         return strata_fail(err, STRATA_INVALID, "its first operand is %s; it must come from strata_variable_read",
                            strata_tensor_name(variable));
     STRATA_TRY(strata_check_dtype(variable, "the variable", allowed, err));
@@ -79,37 +72,25 @@ static strata_status assign_add_lower(const strata_tensor *node, strata_lowering
     return strata_strided_lower(&launch, &flat, 2, lowering, err);
 }
 
-static const char changes_variable[] = "it changes a variable; differentiate before updating";
-
 static strata_tensor *assign_add_compose(strata_tensor *node) {
     return strata_assign(node->inputs[0], strata_add(node->inputs[0], node->inputs[1]));
 }
 
-const strata_op strata_op_assign = {.name = "assign",
-                                    .n_inputs = 2,
-                                    .flags = STRATA_OP_UPDATE,
-                                    .dims = "...->...",
-                                    .linearity = STRATA_LINEAR_JOINTLY,
-                                    .shape = assign_shape,
-                                    .no_gradient = changes_variable,
-                                    .reference = assign_reference,
-                                    .lower = assign_lower};
-
-const strata_op strata_op_assign_add = {.name = "assign_add",
-                                        .n_inputs = 2,
-                                        .flags = STRATA_OP_UPDATE,
-                                        .dims = "...->...",
-                                        .linearity = STRATA_LINEAR_JOINTLY,
-                                        .shape = assign_add_shape,
-                                        .no_gradient = changes_variable,
-                                        .reference = assign_add_reference,
-                                        .compose = assign_add_compose,
-                                        .lower = assign_add_lower};
-
-strata_tensor *strata_assign(strata_tensor *variable, strata_tensor *value) {
-    return strata_node(NULL, &strata_op_assign, 2, (strata_tensor *[]){variable, value}, NULL);
-}
-
-strata_tensor *strata_assign_add(strata_tensor *variable, strata_tensor *value) {
-    return strata_node(NULL, &strata_op_assign_add, 2, (strata_tensor *[]){variable, value}, NULL);
-}
+#define ASSIGNMENT(which, composition)                                                               \
+    const strata_op strata_op_##which = {                                                            \
+        .name = #which,                                                                              \
+        .n_inputs = 2,                                                                               \
+        .flags = STRATA_OP_UPDATE,                                                                   \
+        .dims = "...->...",                                                                          \
+        .linearity = STRATA_LINEAR_JOINTLY,                                                          \
+        .shape = which##_shape,                                                                      \
+        .no_gradient = "it changes a variable; differentiate before updating",                       \
+        .reference = which##_reference,                                                              \
+        .compose = composition,                                                                      \
+        .lower = which##_lower,                                                                      \
+    };                                                                                               \
+    strata_tensor *strata_##which(strata_tensor *variable, strata_tensor *value) {                   \
+        return strata_node(NULL, &strata_op_##which, 2, (strata_tensor *[]){variable, value}, NULL); \
+    }
+ASSIGNMENT(assign, NULL)
+ASSIGNMENT(assign_add, assign_add_compose)

@@ -49,8 +49,8 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     if (strata_shape_elements(logits->shape) > INT32_MAX)
         return strata_fail(err, STRATA_UNSUPPORTED, "logits are %s; kernels take at most 2^31 elements at a time",
                            strata_shape_text(logits->shape).text);
-    const char *variant = node->inputs[LABELS]->dtype == STRATA_DTYPE_I64 ? "f32_i64" : "f32_i32";
-    strata_launch launch = strata_launch_of(node, "classification_sums", variant);
+    strata_launch launch = strata_launch_of(node, "classification_sums",
+                                            strata_floats_by_index_variant(STRATA_DTYPE_F32, node->inputs[LABELS]->dtype));
     STRATA_LAUNCH_INTS(&launch, logits->shape.dims[0], logits->shape.dims[1]);
     launch.global[0] = LOCAL;
     launch.grid_stride = true;

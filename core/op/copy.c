@@ -82,6 +82,19 @@ const char *strata_bits_variant(strata_dtype dtype) {
     return variants[strata_dtype_bytes(dtype)];
 }
 
+const char *strata_bits_by_index_variant(strata_dtype dtype, strata_dtype indices) {
+    static const char *const variants[][2] = {
+        [1] = {"b8_i32", "b8_i64"}, [2] = {"b16_i32", "b16_i64"}, [4] = {"b32_i32", "b32_i64"}, [8] = {"b64_i32", "b64_i64"}};
+    return variants[strata_dtype_bytes(dtype)][indices == STRATA_DTYPE_I64];
+}
+
+const char *strata_floats_by_index_variant(strata_dtype dtype, strata_dtype indices) {
+    static const char *const variants[][2] = {[STRATA_DTYPE_F32] = {"f32_i32", "f32_i64"},
+                                              [STRATA_DTYPE_F16] = {"f16_i32", "f16_i64"},
+                                              [STRATA_DTYPE_BF16] = {"bf16_i32", "bf16_i64"}};
+    return variants[dtype][indices == STRATA_DTYPE_I64];
+}
+
 void strata_bits_words(strata_launch *launch, strata_dtype dtype, double value) {
     /* A union, because the element must lie in the first bytes of memory, whatever the byte order of the device's words. */
     union {

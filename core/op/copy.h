@@ -66,6 +66,9 @@ int64_t strata_strided_extent(const strata_strided *inner, int t);
 STRATA_MUST_USE strata_status strata_launch_flat(strata_launch *launch, int64_t n, strata_error *err);
 /* "b8", "b16", "b32" or "b64": the variant of kernels that only move bits. */
 const char *strata_bits_variant(strata_dtype dtype);
+/* The variants of kernels that move bits, or compute floats, by indices of this dtype: "b32_i64", "f16_i32". */
+const char *strata_bits_by_index_variant(strata_dtype dtype, strata_dtype indices);
+const char *strata_floats_by_index_variant(strata_dtype dtype, strata_dtype indices);
 /* Appends the two words of a constant element: its low and its high 32 bits. */
 void strata_bits_words(strata_launch *launch, strata_dtype dtype, double value);
 void strata_launch_constant_add(strata_launch *launch, const char *name, int32_t value);

@@ -112,12 +112,10 @@ static void gather_reference(strata_op_call *call) {
 }
 
 static strata_status gather_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    static const char *const variants[2][9] = {{[1] = "b8_i32", [2] = "b16_i32", [4] = "b32_i32", [8] = "b64_i32"},
-                                               {[1] = "b8_i64", [2] = "b16_i64", [4] = "b32_i64", [8] = "b64_i64"}};
     const strata_tensor *x = node->inputs[0], *indices = node->inputs[1];
     /* x has no rows, so every index is out of range, and x has no memory to bind */
     if (strata_shape_elements(x->shape) == 0) return strata_fill_lower(node, 0, lowering, err);
-    const char *variant = variants[indices->dtype == STRATA_DTYPE_I64][strata_dtype_bytes(x->dtype)];
+    const char *variant = strata_bits_by_index_variant(x->dtype, indices->dtype);
     return lower_rows(node, "gather", variant, sizes_of(x->shape, gather_axis(node), indices->shape), lowering, err);
 }
 
@@ -273,11 +271,8 @@ static strata_status lower_ranges(const strata_tensor *node, const char *variant
 }
 
 static strata_status gather_grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    static const char *const variants[2][3] = {
-        {[STRATA_DTYPE_F32] = "f32_i32", [STRATA_DTYPE_F16] = "f16_i32", [STRATA_DTYPE_BF16] = "bf16_i32"},
-        {[STRATA_DTYPE_F32] = "f32_i64", [STRATA_DTYPE_F16] = "f16_i64", [STRATA_DTYPE_BF16] = "bf16_i64"}};
     if (strata_shape_elements(node->inputs[1]->shape) == 0) return strata_fill_lower(node, 0, lowering, err);
-    const char *variant = variants[node->inputs[1]->dtype == STRATA_DTYPE_I64][node->dtype];
+    const char *variant = strata_floats_by_index_variant(node->dtype, node->inputs[1]->dtype);
     const gather_sizes s = strata_gather_grad_sizes_of(node);
     const bool fits = s.axis * s.inner <= INT32_MAX && s.n_indices <= INT32_MAX / (s.inner ? s.inner : 1);
     if (s.outer == 1 && s.inner > 0 && node->dtype == STRATA_DTYPE_F32 && fits && s.axis > FEW_READS / s.n_indices)

@@ -34,12 +34,9 @@ static void one_hot_reference(strata_op_call *call) {
 }
 
 static strata_status one_hot_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    static const char *const variants[2][9] = {{[1] = "b8_i32", [2] = "b16_i32", [4] = "b32_i32", [8] = "b64_i32"},
-                                               {[1] = "b8_i64", [2] = "b16_i64", [4] = "b32_i64", [8] = "b64_i64"}};
     const one_hot_attrs *attrs = node->attrs;
     const strata_tensor *indices = node->inputs[0];
-    strata_launch launch =
-        strata_launch_of(node, "one_hot", variants[indices->dtype == STRATA_DTYPE_I64][strata_dtype_bytes(node->dtype)]);
+    strata_launch launch = strata_launch_of(node, "one_hot", strata_bits_by_index_variant(node->dtype, indices->dtype));
     STRATA_TRY(strata_launch_flat(&launch, strata_shape_elements(node->shape), err));
     STRATA_LAUNCH_INTS(&launch, attrs->depth);
     strata_bits_words(&launch, node->dtype, 1);

@@ -5,10 +5,9 @@
  * they need no copy; the launches copy the other operands. Nothing writes the gaps: they are zero because arenas are
  * zeroed at first.
  * gradient: the slices of dy. */
-#include "core/op/pack.h"
-
 #include <string.h>
 
+#include "core/op/attrs.h"
 #include "core/op/define.h"
 
 static strata_status pack_shape(strata_tensor *node, strata_error *err) {

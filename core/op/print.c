@@ -2,12 +2,12 @@
  *
  * print: y = x, and the host prints x. The passes replace the node by x and make x an additional output of the program
  * (core/run/print.h). So no device runs the node, and other nodes are fused as without it. gradient: dy. */
-#include "core/op/print.h"
-
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/op/attrs.h"
 #include "core/op/ops.h"
+#include "strata/ops.h"
 
 static strata_status print_shape(strata_tensor *node, strata_error *err) {
     const strata_print_attrs *attrs = node->attrs;

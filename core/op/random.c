@@ -83,13 +83,6 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return strata_check_random(node->inputs[0], attrs->stream, err);
 }
 
-static void uniform_reference(strata_op_call *call) {
-    const random_attrs *attrs = call->node->attrs;
-    strata_random_sequence sequence = strata_random_sequence_of(call->inputs[0], attrs->stream, attrs->shape);
-    int64_t n = strata_shape_elements(attrs->shape);
-    for (int64_t i = 0; i < n; i++) ((float *)call->output)[i] = (float)strata_random_uniform_at(&sequence, i);
-}
-
 /* Box-Muller method: from each pair of a block's words, (0, 1) and (2, 3), follow a radius and an angle, and from these
  * two normal numbers. */
 static double normal_at(const strata_random_sequence *sequence, int64_t index) {
@@ -102,11 +95,12 @@ static double normal_at(const strata_random_sequence *sequence, int64_t index) {
     return radius * (element % 2 ? sin(angle) : cos(angle));
 }
 
-static void normal_reference(strata_op_call *call) {
+static void reference(strata_op_call *call) {
     const random_attrs *attrs = call->node->attrs;
-    strata_random_sequence sequence = strata_random_sequence_of(call->inputs[0], attrs->stream, attrs->shape);
-    int64_t n = strata_shape_elements(attrs->shape);
-    for (int64_t i = 0; i < n; i++) ((float *)call->output)[i] = (float)normal_at(&sequence, i);
+    const strata_random_sequence sequence = strata_random_sequence_of(call->inputs[0], attrs->stream, attrs->shape);
+    const bool uniform = call->node->op == &strata_op_random_uniform;
+    for (int64_t i = 0; i < strata_shape_elements(attrs->shape); i++)
+        ((float *)call->output)[i] = (float)(uniform ? strata_random_uniform_at : normal_at)(&sequence, i);
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -116,27 +110,20 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
-#define RANDOM(which)                                                           \
-    const strata_op strata_op_random_##which = {                                \
-        .name = "random_" #which,                                               \
-        .n_inputs = 1,                                                          \
-        .attrs_bytes = sizeof(random_attrs),                                    \
-        .attrs = {{"stream", STRATA_ATTR_INT, offsetof(random_attrs, stream)},  \
-                  {"shape", STRATA_ATTR_SHAPE, offsetof(random_attrs, shape)}}, \
-        .shape = shape,                                                         \
-        .reference = which##_reference,                                         \
-        .lower = lower,                                                         \
+#define RANDOM(which)                                                                                  \
+    const strata_op strata_op_random_##which = {                                                       \
+        .name = "random_" #which,                                                                      \
+        .n_inputs = 1,                                                                                 \
+        .attrs_bytes = sizeof(random_attrs),                                                           \
+        .attrs = {{"stream", STRATA_ATTR_INT, offsetof(random_attrs, stream)},                         \
+                  {"shape", STRATA_ATTR_SHAPE, offsetof(random_attrs, shape)}},                        \
+        .shape = shape,                                                                                \
+        .reference = reference,                                                                        \
+        .lower = lower,                                                                                \
+    };                                                                                                 \
+    strata_tensor *strata_random_##which(strata_tensor *state, uint32_t stream, strata_shape wanted) { \
+        random_attrs attrs = {.stream = stream, .shape = wanted};                                      \
+        return strata_node(NULL, &strata_op_random_##which, 1, &state, &attrs);                        \
     }
-
-RANDOM(uniform);
-RANDOM(normal);
-
-strata_tensor *strata_random_uniform(strata_tensor *state, uint32_t stream, strata_shape shape) {
-    random_attrs attrs = {.stream = stream, .shape = shape};
-    return strata_node(NULL, &strata_op_random_uniform, 1, &state, &attrs);
-}
-
-strata_tensor *strata_random_normal(strata_tensor *state, uint32_t stream, strata_shape shape) {
-    random_attrs attrs = {.stream = stream, .shape = shape};
-    return strata_node(NULL, &strata_op_random_normal, 1, &state, &attrs);
-}
+RANDOM(uniform)
+RANDOM(normal)

@@ -17,11 +17,24 @@ static strata_axes axes_of(const strata_tensor *node) {
     return strata_axes_of(node->inputs[0]->shape, attrs_of(node)->axis, attrs_of(node)->n_axes);
 }
 
-/* ---- shape rules ---- */
+/* Which of the four ops the node is; the values are those of the kernel's constant OP. */
+enum { SUM = 0, MAX = 1, MIN = 2, MEAN = 3 };
+
+static int kind_of(const strata_tensor *node) {
+    static const strata_op *const ops[] = {
+        [SUM] = &strata_op_reduce_sum, [MAX] = &strata_op_reduce_max, [MIN] = &strata_op_reduce_min};
+    int kind = SUM;
+    while (kind < MEAN && ops[kind] != node->op) kind++;
+    return kind;
+}
+
+/* ---- the shape rule ---- */
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
     const strata_reduce_attrs *attrs = attrs_of(node);
     const strata_tensor *x = node->inputs[0];
+    const int kind = kind_of(node);
+    STRATA_TRY(strata_check_dtype(x, "x", kind == MEAN ? STRATA_FLOATS : STRATA_NUMBERS, err));
     if (attrs->axis < 0 || attrs->n_axes < 0 || attrs->axis > x->shape.rank || attrs->n_axes > x->shape.rank - attrs->axis)
         return strata_fail(err, STRATA_INVALID, "%" PRId64 " axes from axis %" PRId64 " do not lie in x %s", attrs->n_axes,
                            attrs->axis, strata_shape_text(x->shape).text);
@@ -30,24 +43,9 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
         bool reduced = i >= attrs->axis && i < attrs->axis + attrs->n_axes;
         if (!reduced || attrs->keep_dims) node->shape.dims[node->shape.rank++] = reduced ? 1 : x->shape.dims[i];
     }
-    return STRATA_OK;
-}
-
-static strata_status sum_shape(strata_tensor *node, strata_error *err) {
-    STRATA_TRY(strata_check_dtype(node->inputs[0], "x", STRATA_NUMBERS, err));
-    return shape(node, err);
-}
-
-static strata_status mean_shape(strata_tensor *node, strata_error *err) {
-    STRATA_TRY(strata_check_dtype(node->inputs[0], "x", STRATA_FLOATS, err));
-    return shape(node, err);
-}
-
-static strata_status extreme_shape(strata_tensor *node, strata_error *err) {
-    STRATA_TRY(sum_shape(node, err));
-    if (axes_of(node).n > 0) return STRATA_OK;
+    if (kind == SUM || kind == MEAN || axes_of(node).n > 0) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "x is %s; the axes reduced have no elements, and nothing is the extreme of none",
-                       strata_shape_text(node->inputs[0]->shape).text);
+                       strata_shape_text(x->shape).text);
 }
 
 /* ---- gradients ---- */
@@ -83,17 +81,6 @@ static void extreme_gradient(strata_tensor *node, strata_tensor *dy, strata_tens
 }
 
 /* ---- references ---- */
-
-/* Which of the four ops the node is; the values are those of the kernel's constant OP. */
-enum { SUM = 0, MAX = 1, MIN = 2, MEAN = 3 };
-
-static int kind_of(const strata_tensor *node) {
-    static const strata_op *const ops[] = {
-        [SUM] = &strata_op_reduce_sum, [MAX] = &strata_op_reduce_max, [MIN] = &strata_op_reduce_min};
-    int kind = SUM;
-    while (kind < MEAN && ops[kind] != node->op) kind++;
-    return kind;
-}
 
 /* Folds n elements: element `first` and every `stride`-th element after it. NaN is the extreme of all, as in numpy. */
 static double fold(int kind, strata_dtype dtype, const void *x, int64_t first, int64_t stride, int64_t n) {
@@ -363,7 +350,7 @@ static strata_tensor *reduce(const strata_op *op, strata_tensor *x, const int *a
 
 /* ---- the four ops and their builders ---- */
 
-#define REDUCTION(which, part_rule, shape_rule, gradient_rule, composition)                               \
+#define REDUCTION(which, part_rule, gradient_rule, composition)                                           \
     const strata_op strata_op_reduce_##which = {                                                          \
         .name = "reduce_" #which,                                                                         \
         .n_inputs = 1,                                                                                    \
@@ -373,7 +360,7 @@ static strata_tensor *reduce(const strata_op *op, strata_tensor *x, const int *a
                   {"keep_dims", STRATA_ATTR_INT, offsetof(strata_reduce_attrs, keep_dims)}},              \
         .factors = factors,                                                                               \
         .part = part_rule,                                                                                \
-        .shape = shape_rule,                                                                              \
+        .shape = shape,                                                                                   \
         .gradient = gradient_rule,                                                                        \
         .reference = reference,                                                                           \
         .compose = composition,                                                                           \
@@ -383,7 +370,7 @@ static strata_tensor *reduce(const strata_op *op, strata_tensor *x, const int *a
         return reduce(&strata_op_reduce_##which, x, axes, n_axes, keep_dims);                             \
     }
 
-REDUCTION(sum, NULL, sum_shape, sum_gradient, sum_compose)
-REDUCTION(mean, mean_part, mean_shape, mean_gradient, mean_compose)
-REDUCTION(max, NULL, extreme_shape, extreme_gradient, extreme_compose)
-REDUCTION(min, NULL, extreme_shape, extreme_gradient, extreme_compose)
+REDUCTION(sum, NULL, sum_gradient, sum_compose)
+REDUCTION(mean, mean_part, mean_gradient, mean_compose)
+REDUCTION(max, NULL, extreme_gradient, extreme_compose)
+REDUCTION(min, NULL, extreme_gradient, extreme_compose)

@@ -68,14 +68,12 @@ static void reference(strata_op_call *call) {
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    static const char *const variants[2][9] = {{[1] = "b8_i32", [2] = "b16_i32", [4] = "b32_i32", [8] = "b64_i32"},
-                                               {[1] = "b8_i64", [2] = "b16_i64", [4] = "b32_i64", [8] = "b64_i64"}};
     const strata_scatter_update_attrs *attrs = node->attrs;
     const strata_tensor *indices = node->inputs[INDICES], *rows = node->inputs[ROWS];
     const int64_t n = strata_shape_elements(rows->shape);
     if (n == 0 || attrs->n_rows == 0) return STRATA_OK;
     strata_launch launch = {.kernel = "scatter_update",
-                            .variant = variants[indices->dtype == STRATA_DTYPE_I64][strata_dtype_bytes(node->dtype)],
+                            .variant = strata_bits_by_index_variant(node->dtype, indices->dtype),
                             .n_buffers = 3,
                             .buffers = {node, indices, rows},
                             .offsets = {attrs->first},

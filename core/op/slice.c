@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * slice: y = x[begin[i] : begin[i] + size[i]] along each axis i.   gradient: dy padded with zeros to x's shape. */
-#include "core/op/slice.h"
-
+#include "core/op/attrs.h"
 #include "core/op/define.h"
 
 static strata_status slice_shape(strata_tensor *node, strata_error *err) {

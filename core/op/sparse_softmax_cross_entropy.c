@@ -48,17 +48,10 @@ static void reference(strata_op_call *call) {
     }
 }
 
-/* The kernel's variant, named after the dtypes of logits and labels: "f32_i64". */
-static const char *variant_of(const strata_tensor *node) {
-    static const char *const variants[3][2] = {[STRATA_DTYPE_F32] = {"f32_i32", "f32_i64"},
-                                               [STRATA_DTYPE_F16] = {"f16_i32", "f16_i64"},
-                                               [STRATA_DTYPE_BF16] = {"bf16_i32", "bf16_i64"}};
-    return variants[node->dtype][node->inputs[LABELS]->dtype == STRATA_DTYPE_I64];
-}
-
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return strata_cross_entropy_lower(node, "softmax_cross_entropy_sparse", variant_of(node), node->n_inputs > DY, 3, lowering,
-                                      err);
+    return strata_cross_entropy_lower(node, "softmax_cross_entropy_sparse",
+                                      strata_floats_by_index_variant(node->dtype, node->inputs[LABELS]->dtype),
+                                      node->n_inputs > DY, 3, lowering, err);
 }
 
 /* A mask that is true where the column is the label of the row. */

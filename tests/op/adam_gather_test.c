@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/op/ops.h"
-#include "core/op/pack.h"
+#include "core/op/attrs.h"
 #include "core/run/device.h"
 #include "strata/executable.h"
 #include "tests/op/op_case.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/op/slice.h"
+#include "core/op/attrs.h"
 
 #include <criterion/criterion.h>
 

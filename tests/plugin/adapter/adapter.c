@@ -16,7 +16,7 @@
 #include "core/op/chain.h"
 #include "core/op/epilogue.h"
 #include "core/op/ops.h"
-#include "core/op/slice.h"
+#include "core/op/attrs.h"
 #include "core/run/device.h"
 #include "strata/device.h"
 
