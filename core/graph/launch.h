@@ -103,6 +103,10 @@ typedef struct strata_strided {
 void strata_broadcast_strides(strata_shape from, strata_shape shape, int64_t *out_strides);
 /* Merges axes in place. */
 void strata_strided_merge(strata_strided *space);
+/* For references: calls `visit` for each row along the last axis, with the offset of its first element in each tensor, in
+ * elements. */
+void strata_strided_rows(const strata_strided *space,
+                         void (*visit)(const strata_strided *space, const int64_t *offsets, void *user), void *user);
 /* Calls `visit` once for each combination of the axes outside of the innermost 4, with the offset of each tensor there,
  * in elements, and `inner`, a space of exactly 4 axes (with axes of size 1 in front if there are fewer). Stops at the
  * first failure. */

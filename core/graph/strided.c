@@ -48,6 +48,26 @@ void strata_strided_merge(strata_strided *space) {
     for (int t = 0; t < space->n_tensors; t++) space->strides[t][0] = 0;
 }
 
+/* Sets the next position of the first n_axes axes, the last one fastest, and its offsets. False: there is none. */
+static bool advance(const strata_strided *space, int n_axes, int64_t *position, int64_t *offsets) {
+    for (int d = n_axes - 1; d >= 0; d--) {
+        const int64_t wrap = ++position[d] < space->sizes[d] ? 0 : space->sizes[d];
+        for (int t = 0; t < space->n_tensors; t++) offsets[t] += space->strides[t][d] * (1 - wrap);
+        if (!wrap) return true;
+        position[d] = 0;
+    }
+    return false;
+}
+
+void strata_strided_rows(const strata_strided *space,
+                         void (*visit)(const strata_strided *space, const int64_t *offsets, void *user), void *user) {
+    int64_t position[STRATA_MAX_RANK] = {0}, offsets[STRATA_STRIDED_TENSORS] = {0};
+    for (int d = 0; d < space->rank; d++)
+        if (space->sizes[d] == 0) return;
+    do visit(space, offsets, user);
+    while (advance(space, space->rank - 1, position, offsets));
+}
+
 strata_status strata_strided_split(const strata_strided *space,
                                    strata_status (*visit)(const strata_strided *inner, const int64_t *offsets, void *user,
                                                           strata_error *err),
@@ -67,14 +87,6 @@ strata_status strata_strided_split(const strata_strided *space,
     int64_t offsets[STRATA_STRIDED_TENSORS] = {0};
     for (;;) {
         STRATA_TRY(visit(&inner, offsets, user, err));
-        /* The next position of the outer axes, the last one fastest. */
-        int d = n_outer - 1;
-        for (; d >= 0; d--) {
-            int64_t wrap = ++position[d] < space->sizes[d] ? 0 : space->sizes[d];
-            for (int t = 0; t < space->n_tensors; t++) offsets[t] += space->strides[t][d] * (1 - wrap);
-            if (!wrap) break;
-            position[d] = 0;
-        }
-        if (d < 0) return STRATA_OK;
+        if (!advance(space, n_outer, position, offsets)) return STRATA_OK;
     }
 }

@@ -103,35 +103,26 @@ typedef struct evaluation {
     integer_function *integer;
 } evaluation;
 
-static strata_status evaluate_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
-    (void)err;
+static void evaluate_row(const strata_strided *space, const int64_t *offsets, void *user) {
     const evaluation *e = user;
-    const strata_tensor *node = e->call->node;
-    const strata_dtype from = node->inputs[0]->dtype;
+    const strata_dtype from = e->call->node->inputs[0]->dtype, to = e->call->node->dtype;
     const void *a = e->call->inputs[0], *b = e->call->inputs[1];
-    const int64_t *sizes = inner->sizes;
-    int64_t y = offsets[2]; /* y is contiguous, so only its offset is needed */
-    for (int64_t i = 0; i < sizes[0] * sizes[1] * sizes[2]; i++) {
-        const int64_t c[3] = {i / sizes[2] / sizes[1], i / sizes[2] % sizes[1], i % sizes[2]};
-        int64_t at[2];
-        for (int t = 0; t < 2; t++)
-            at[t] = offsets[t] + c[0] * inner->strides[t][0] + c[1] * inner->strides[t][1] + c[2] * inner->strides[t][2];
-        for (int64_t j = 0; j < sizes[3]; j++, y++, at[0] += inner->strides[0][3], at[1] += inner->strides[1][3]) {
-            if (strata_dtype_is_float(from))
-                strata_element_set(node->dtype, e->call->output, y,
-                                   e->real(strata_element_get(from, a, at[0]), strata_element_get(from, b, at[1])));
-            else
-                strata_integer_set(node->dtype, e->call->output, y,
-                                   e->integer(strata_integer_get(from, a, at[0]), strata_integer_get(from, b, at[1])));
-        }
+    const int last = space->rank - 1;
+    int64_t at_a = offsets[0], at_b = offsets[1], y = offsets[2]; /* y is contiguous */
+    for (int64_t j = 0; j < space->sizes[last]; j++, y++, at_a += space->strides[0][last], at_b += space->strides[1][last]) {
+        if (strata_dtype_is_float(from))
+            strata_element_set(to, e->call->output, y,
+                               e->real(strata_element_get(from, a, at_a), strata_element_get(from, b, at_b)));
+        else
+            strata_integer_set(to, e->call->output, y,
+                               e->integer(strata_integer_get(from, a, at_a), strata_integer_get(from, b, at_b)));
     }
-    return STRATA_OK;
 }
 
 static void binary_reference(const strata_op_call *call, real_function *real, integer_function *integer) {
     evaluation e = {call, real, integer};
-    strata_strided space = binary_space(call->node);
-    (void)!strata_strided_split(&space, evaluate_inner, &e, NULL); /* evaluate_inner never fails */
+    const strata_strided space = binary_space(call->node);
+    strata_strided_rows(&space, evaluate_row, &e);
 }
 
 static strata_status binary_lower(const strata_tensor *node, const char *kernel, int code, strata_lowering *lowering,

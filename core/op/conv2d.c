@@ -273,7 +273,6 @@ strata_status strata_conv2d_launch(const strata_tensor *node, strata_launch *out
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const int64_t to[] = {s.out_h, s.out_w, s.group_out}, from[] = {s.in_h, s.in_w, s.group_in};
     const int64_t *made = transposed ? from : to, *read = transposed ? to : from;
-    for (int i = 0; i < 2; i++) STRATA_TRY(strata_check_countable(node->inputs[i], err));
     STRATA_TRY(strata_check_countable(node, err));
     *out_launch = (strata_launch){
         .variant = strata_dtype_name(node->dtype),

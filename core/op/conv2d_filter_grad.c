@@ -107,7 +107,6 @@ strata_status strata_conv2d_filter_grad_launch(const strata_tensor *node, int64_
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const int64_t rows = s.n * s.out_h * s.out_w, parts = rows ? ceil_div(rows, part) : 1;
     const int64_t elements = strata_shape_elements(node->shape);
-    for (int i = 0; i < 2; i++) STRATA_TRY(strata_check_countable(node->inputs[i], err));
     STRATA_TRY(strata_check_countable(node, err));
     if (parts * elements > INT64_C(1) << 31)
         return strata_fail(err, STRATA_UNSUPPORTED, "%" PRId64 " partial sums of %" PRId64 " elements; kernels count to 2^31",

@@ -178,30 +178,23 @@ typedef struct host_copy {
     char *target;
 } host_copy;
 
-static strata_status copy_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
-    (void)err;
+static void copy_row(const strata_strided *space, const int64_t *offsets, void *user) {
     const host_copy *h = user;
-    const int64_t bytes = (int64_t)strata_dtype_bytes(h->copy->source->dtype);
-    const int64_t *sizes = inner->sizes, *from = inner->strides[0], *to = inner->strides[1];
-    const bool run = from[3] == 1 && to[3] == 1;
-    for (int64_t i = 0; i < sizes[0] * sizes[1] * sizes[2]; i++) {
-        const int64_t c0 = i / sizes[2] / sizes[1], c1 = i / sizes[2] % sizes[1], c2 = i % sizes[2];
-        const char *source =
-            h->source + (h->copy->source_offset + offsets[0] + c0 * from[0] + c1 * from[1] + c2 * from[2]) * bytes;
-        char *target = h->target + (h->copy->target_offset + offsets[1] + c0 * to[0] + c1 * to[1] + c2 * to[2]) * bytes;
-        if (run) {
-            memmove(target, source, (size_t)(sizes[3] * bytes));
-            continue;
-        }
-        for (int64_t j = 0; j < sizes[3]; j++) memcpy(target + j * to[3] * bytes, source + j * from[3] * bytes, (size_t)bytes);
-    }
-    return STRATA_OK;
+    const int last = space->rank - 1;
+    const int64_t bytes = (int64_t)strata_dtype_bytes(h->copy->source->dtype), n = space->sizes[last];
+    const int64_t from = space->strides[0][last], to = space->strides[1][last];
+    const char *source = h->source + (h->copy->source_offset + offsets[0]) * bytes;
+    char *target = h->target + (h->copy->target_offset + offsets[1]) * bytes;
+    if (from == 1 && to == 1)
+        memmove(target, source, (size_t)(n * bytes));
+    else
+        for (int64_t j = 0; j < n; j++) memcpy(target + j * to * bytes, source + j * from * bytes, (size_t)bytes);
 }
 
 void strata_copy_reference(const strata_copy *copy, const void *source, void *target) {
     host_copy h = {copy, source, target};
-    strata_strided space = copy_space(copy);
-    (void)!strata_strided_split(&space, copy_inner, &h, NULL); /* copy_inner never fails */
+    const strata_strided space = copy_space(copy);
+    strata_strided_rows(&space, copy_row, &h);
 }
 
 strata_status strata_copy_lower(const strata_copy *copy, strata_lowering *lowering, strata_error *err) {

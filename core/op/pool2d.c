@@ -392,7 +392,7 @@ static strata_status add_launch(const strata_tensor *node, strata_launch *launch
                            " steps a pixel; kernels take at most %d. Over a whole image, reduce instead",
                            window->size[0], window->size[1], window->stride[0], window->stride[1], turns, MOST_TURNS);
     const int channels = channels_of(s.c);
-    for (int i = 0; i < launch->n_buffers; i++) STRATA_TRY(strata_check_countable(launch->buffers[i], err));
+    STRATA_TRY(strata_check_countable(node, err));
     STRATA_TRY(strata_launch_flat(launch, pixels * (s.c / channels), err));
     launch->turns = 0;
     STRATA_LAUNCH_INTS(launch, s.in_h, s.in_w, s.out_h, s.out_w, s.c);

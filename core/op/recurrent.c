@@ -339,11 +339,6 @@ static int64_t launches_of(const strata_tensor *node) {
     return attrs_of(node)->cell == STRATA_CELL_GRU_RESET_FIRST ? 2 : 1;
 }
 
-static strata_status check_countable(const strata_tensor *node, strata_error *err) {
-    for (int i = 0; i < node->n_inputs; i++) STRATA_TRY(strata_check_countable(node->inputs[i], err));
-    return strata_check_countable(node, err);
-}
-
 /* The number of work-items for all examples and units. A work-item computes one unit of 4 examples. */
 static int64_t items_of(const strata_recurrent_sizes *s) {
     return (s->n + 3) / 4 * s->units;
@@ -352,7 +347,7 @@ static int64_t items_of(const strata_recurrent_sizes *s) {
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
     const int64_t width = s.gates * s.units, row = s.planes * s.units, n_launches = launches_of(node);
-    STRATA_TRY(check_countable(node, err));
+    STRATA_TRY(strata_check_countable(node, err));
     for (int64_t i = 0; s.n && i < s.t * n_launches; i++) {
         const int64_t step = i / n_launches, cell = attrs_of(node)->cell + i % n_launches;
         const int64_t t = attrs_of(node)->reverse ? s.t - 1 - step : step, past = attrs_of(node)->reverse ? t + 1 : t - 1;
@@ -379,7 +374,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
 static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
     const int64_t row = s.planes * s.units, da_row = DA * s.units, n_launches = launches_of(node);
-    STRATA_TRY(check_countable(node, err));
+    STRATA_TRY(strata_check_countable(node, err));
     if (!s.n || !s.t) return STRATA_OK;
     strata_lowering_scratch(lowering, 2 * s.n * s.units * (int64_t)sizeof(float));
     for (int64_t i = 0; i < s.t * n_launches; i++) {

@@ -32,30 +32,22 @@ static strata_strided where_space(const strata_tensor *node) {
     return space;
 }
 
-static strata_status choose_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
-    (void)err;
+static void choose_row(const strata_strided *space, const int64_t *offsets, void *user) {
     const strata_op_call *call = user;
     const size_t bytes = strata_dtype_bytes(call->node->dtype);
     const uint8_t *condition = call->inputs[0];
-    const int64_t *sizes = inner->sizes;
+    const int last = space->rank - 1;
     char *y = (char *)call->output + (size_t)offsets[3] * bytes; /* y is contiguous */
-    for (int64_t i = 0; i < sizes[0] * sizes[1] * sizes[2]; i++) {
-        const int64_t c[3] = {i / sizes[2] / sizes[1], i / sizes[2] % sizes[1], i % sizes[2]};
-        int64_t at[3];
-        for (int t = 0; t < 3; t++)
-            at[t] = offsets[t] + c[0] * inner->strides[t][0] + c[1] * inner->strides[t][1] + c[2] * inner->strides[t][2];
-        for (int64_t j = 0; j < sizes[3]; j++, y += bytes) {
-            const int taken = condition[at[0] + j * inner->strides[0][3]] ? 1 : 2;
-            const char *source = call->inputs[taken];
-            memcpy(y, source + (size_t)(at[taken] + j * inner->strides[taken][3]) * bytes, bytes);
-        }
+    for (int64_t j = 0; j < space->sizes[last]; j++, y += bytes) {
+        const int taken = condition[offsets[0] + j * space->strides[0][last]] ? 1 : 2;
+        const char *source = call->inputs[taken];
+        memcpy(y, source + (size_t)(offsets[taken] + j * space->strides[taken][last]) * bytes, bytes);
     }
-    return STRATA_OK;
 }
 
 static void where_reference(strata_op_call *call) {
-    strata_strided space = where_space(call->node);
-    (void)!strata_strided_split(&space, choose_inner, call, NULL); /* choose_inner never fails */
+    const strata_strided space = where_space(call->node);
+    strata_strided_rows(&space, choose_row, call);
 }
 
 static strata_status where_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
