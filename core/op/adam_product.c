@@ -127,13 +127,19 @@ const strata_op strata_op_adam_product = {
     .flops = flops,
 };
 
-strata_tensor *strata_adam_product(const strata_tensor *adam, strata_tensor *a, strata_tensor *b, int64_t offset) {
+/* A node with the inputs of Adam, and a and b. */
+static strata_tensor *fused(const strata_op *op, const strata_tensor *adam, strata_tensor *a, strata_tensor *b,
+                            const void *attrs) {
     strata_tensor *inputs[STRATA_ADAM_PRODUCT_INPUTS];
-    for (int i = 0; i < STRATA_ADAM_PRODUCT_A; i++) inputs[i] = adam->inputs[i];
+    memcpy(inputs, adam->inputs, STRATA_ADAM_PRODUCT_A * sizeof *inputs);
     inputs[A] = a;
     inputs[B] = b;
-    strata_adam_product_attrs attrs = {.adam = *(const strata_adam_attrs *)adam->attrs, .offset = offset};
-    return strata_node(NULL, &strata_op_adam_product, STRATA_ADAM_PRODUCT_INPUTS, inputs, &attrs);
+    return strata_node(NULL, op, STRATA_ADAM_PRODUCT_INPUTS, inputs, attrs);
+}
+
+strata_tensor *strata_adam_product(const strata_tensor *adam, strata_tensor *a, strata_tensor *b, int64_t offset) {
+    const strata_adam_product_attrs attrs = {.adam = *(const strata_adam_attrs *)adam->attrs, .offset = offset};
+    return fused(&strata_op_adam_product, adam, a, b, &attrs);
 }
 
 /* ---- adam_gather. A batch uses only some rows of a large table, so most of its rows have the gradient 0. This op computes the
@@ -202,11 +208,7 @@ const strata_op strata_op_adam_gather = {
 };
 
 strata_tensor *strata_adam_gather(const strata_tensor *adam, const strata_tensor *grad, int64_t offset) {
-    strata_tensor *inputs[STRATA_ADAM_PRODUCT_INPUTS];
-    for (int i = 0; i < DY; i++) inputs[i] = adam->inputs[i];
-    inputs[DY] = grad->inputs[0];
-    inputs[INDICES] = grad->inputs[1];
-    strata_adam_gather_attrs attrs = {.update = {.adam = *(const strata_adam_attrs *)adam->attrs, .offset = offset},
-                                      .rows = ((const strata_gather_grad_attrs *)grad->attrs)->size};
-    return strata_node(NULL, &strata_op_adam_gather, STRATA_ADAM_PRODUCT_INPUTS, inputs, &attrs);
+    const strata_adam_gather_attrs attrs = {.update = {.adam = *(const strata_adam_attrs *)adam->attrs, .offset = offset},
+                                            .rows = ((const strata_gather_grad_attrs *)grad->attrs)->size};
+    return fused(&strata_op_adam_gather, adam, grad->inputs[0], grad->inputs[1], &attrs);
 }

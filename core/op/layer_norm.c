@@ -36,7 +36,8 @@ static void row_moments(const strata_op_call *call, int64_t start, int64_t colum
     *out_r = 1 / sqrt(squares / (double)columns + ((const layer_norm_attrs *)call->node->attrs)->epsilon);
 }
 
-static strata_status lower(const strata_tensor *node, bool gradient, strata_lowering *lowering, strata_error *err) {
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const bool gradient = node->op == &strata_op_layer_norm_grad;
     strata_tensor *const *in = node->inputs;
     const strata_channels c = strata_channels_of(node->shape);
     strata_launch launch = {.kernel = "layer_norm",
@@ -44,7 +45,7 @@ static strata_status lower(const strata_tensor *node, bool gradient, strata_lowe
                             .n_buffers = 5,
                             .buffers = {in[X], in[SCALE], gradient ? NULL : in[SHIFT], gradient ? in[DY] : NULL, node},
                             .writes = 1 << 4};
-    if (c.rows == 0 || c.channels == 0) return STRATA_OK;
+    if (!strata_shape_elements(node->shape)) return STRATA_OK;
     strata_launch_constant_add(&launch, "GRADIENT", gradient);
     STRATA_TRY(strata_launch_rows(&launch, c.rows, c.channels, 1, gradient ? 5 : 3, err));
     STRATA_LAUNCH_FLOATS(&launch, ((const layer_norm_attrs *)node->attrs)->epsilon);
@@ -84,10 +85,6 @@ static void layer_norm_reference(strata_op_call *call) {
     }
 }
 
-static strata_status layer_norm_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return lower(node, false, lowering, err);
-}
-
 static strata_tensor *mean_of_rows(strata_tensor *x) {
     return strata_reduce_mean(x, (int[]){-1}, 1, true);
 }
@@ -116,7 +113,7 @@ const strata_op strata_op_layer_norm = {
     .gradient = layer_norm_gradient,
     .reference = layer_norm_reference,
     .compose = layer_norm_compose,
-    .lower = layer_norm_lower,
+    .lower = lower,
 };
 
 strata_tensor *strata_layer_norm(strata_tensor *x, strata_tensor *scale, strata_tensor *shift, double epsilon) {
@@ -153,10 +150,6 @@ static void grad_reference(strata_op_call *call) {
     }
 }
 
-static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return lower(node, true, lowering, err);
-}
-
 static strata_tensor *grad_compose(strata_tensor *node) {
     strata_tensor *r, *n = normalized(node, &r), *g = strata_mul(strata_wide(node->inputs[DY]), node->inputs[SCALE]);
     strata_tensor *along_n = strata_mul(n, mean_of_rows(strata_mul(g, n)));
@@ -173,5 +166,5 @@ const strata_op strata_op_layer_norm_grad = {
     .no_gradient = "the gradient of layer_norm is not differentiated again",
     .reference = grad_reference,
     .compose = grad_compose,
-    .lower = grad_lower,
+    .lower = lower,
 };

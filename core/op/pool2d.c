@@ -121,16 +121,29 @@ static void avg_grad_gradient(strata_tensor *node, strata_tensor *g, strata_tens
 
 /* ---- references ---- */
 
+/* The rows and columns of a window that are inside of x. */
+typedef struct patch {
+    int64_t first_h, end_h, first_w, end_w;
+} patch;
+
+static patch patch_of(const strata_window *window, const strata_pool2d_sizes *s, int64_t oh, int64_t ow) {
+    patch p;
+    int64_t at;
+    strata_window_taps(window, 0, oh, s->in_h, &p.first_h, &p.end_h, &at);
+    p.first_h += at, p.end_h += at;
+    strata_window_taps(window, 1, ow, s->in_w, &p.first_w, &p.end_w, &at);
+    p.first_w += at, p.end_w += at;
+    return p;
+}
+
 /* Index in x of the first largest element of the window at output (n, oh, ow), channel c. */
 static int64_t largest(const strata_op_call *call, const strata_pool2d_sizes *s, int64_t n, int64_t oh, int64_t ow, int64_t c) {
-    const strata_window *window = window_of(call->node);
-    int64_t first_h, end_h, h, first_w, end_w, w, best = -1;
+    const patch p = patch_of(window_of(call->node), s, oh, ow);
+    int64_t best = -1;
     double most = 0;
-    strata_window_taps(window, 0, oh, s->in_h, &first_h, &end_h, &h);
-    strata_window_taps(window, 1, ow, s->in_w, &first_w, &end_w, &w);
-    for (int64_t kh = first_h; kh < end_h; kh++)
-        for (int64_t kw = first_w; kw < end_w; kw++) {
-            int64_t at = ((n * s->in_h + h + kh) * s->in_w + w + kw) * s->c + c;
+    for (int64_t h = p.first_h; h < p.end_h; h++)
+        for (int64_t w = p.first_w; w < p.end_w; w++) {
+            int64_t at = ((n * s->in_h + h) * s->in_w + w) * s->c + c;
             double v = strata_element_get(call->node->dtype, call->inputs[0], at);
             if (best >= 0 && (isnan(most) || !(v > most || isnan(v)))) continue;
             best = at;
@@ -170,21 +183,6 @@ static void max_grad_reference(strata_op_call *call) {
     const int64_t n = strata_shape_elements(call->node->shape);
     for (int64_t i = 0; i < n; i++) strata_element_set(call->node->dtype, call->output, i, 0);
     each_output(call, add);
-}
-
-/* The rows and columns of a window that are inside of x. */
-typedef struct patch {
-    int64_t first_h, end_h, first_w, end_w;
-} patch;
-
-static patch patch_of(const strata_window *window, const strata_pool2d_sizes *s, int64_t oh, int64_t ow) {
-    patch p;
-    int64_t at;
-    strata_window_taps(window, 0, oh, s->in_h, &p.first_h, &p.end_h, &at);
-    p.first_h += at, p.end_h += at;
-    strata_window_taps(window, 1, ow, s->in_w, &p.first_w, &p.end_w, &at);
-    p.first_w += at, p.end_w += at;
-    return p;
 }
 
 static double count_of(patch p) {
@@ -329,30 +327,19 @@ static strata_tensor *inverse_counts(const strata_tensor *node, const strata_tap
     return constant;
 }
 
+/* The sum of the taps of x, divided by their number; for the gradient, of each share of dy at the places of its taps. */
 static strata_tensor *avg_compose(strata_tensor *node) {
-    const strata_window *window = window_of(node);
-    strata_tensor *sum = NULL;
+    const bool is_grad = node->op == &strata_op_avg_pool2d_grad;
+    const int64_t *size = window_of(node)->size;
+    strata_tensor *x = node->inputs[0], *sum = NULL;
     strata_taps taps;
-    if (!strata_taps_init(&taps, window, node->inputs[0]->shape)) return NULL;
-    strata_tensor *x = strata_taps_pad(&taps, node->inputs[0], 0);
-    for (int64_t k = 0; k < window->size[0] * window->size[1]; k++) {
-        strata_tensor *tap = strata_tap(&taps, x, k / window->size[1], k % window->size[1]);
+    if (!strata_taps_init(&taps, window_of(node), is_grad ? node->shape : x->shape)) return NULL;
+    x = is_grad ? strata_mul(x, inverse_counts(node, &taps)) : strata_taps_pad(&taps, x, 0);
+    for (int64_t k = 0; k < size[0] * size[1]; k++) {
+        strata_tensor *tap = (is_grad ? strata_untap : strata_tap)(&taps, x, k / size[1], k % size[1]);
         sum = sum ? strata_add(sum, tap) : tap;
     }
-    return strata_mul(sum, inverse_counts(node, &taps));
-}
-
-static strata_tensor *avg_grad_compose(strata_tensor *node) {
-    const strata_window *window = window_of(node);
-    strata_tensor *sum = NULL;
-    strata_taps taps;
-    if (!strata_taps_init(&taps, window, node->shape)) return NULL;
-    strata_tensor *shares = strata_mul(node->inputs[0], inverse_counts(node, &taps));
-    for (int64_t k = 0; k < window->size[0] * window->size[1]; k++) {
-        strata_tensor *tap = strata_untap(&taps, shares, k / window->size[1], k % window->size[1]);
-        sum = sum ? strata_add(sum, tap) : tap;
-    }
-    return strata_taps_crop(&taps, sum);
+    return is_grad ? strata_taps_crop(&taps, sum) : strata_mul(sum, inverse_counts(node, &taps));
 }
 
 /* ---- lower ---- */
@@ -488,7 +475,7 @@ const strata_op strata_op_avg_pool2d_grad = {
     .shape = avg_grad_shape,
     .gradient = avg_grad_gradient,
     .reference = avg_grad_reference,
-    .compose = avg_grad_compose,
+    .compose = avg_compose,
     .lower = avg_lower,
 };
 

@@ -621,18 +621,17 @@ static strata_tensor *with_factors(strata_tensor *z, strata_tensor *mask, strata
 
 static strata_tensor *recurrent(strata_recurrent_cell cell, strata_tensor *z, strata_tensor *matrix, strata_tensor *bias,
                                 strata_tensor *mask, strata_recurrent_options opts) {
-    static const int64_t codes[] = {STRATA_EPILOGUE_TANH, STRATA_EPILOGUE_SIGMOID, STRATA_EPILOGUE_RELU,
+    /* By option; the first is the default. */
+    static const int64_t codes[] = {STRATA_EPILOGUE_TANH, STRATA_EPILOGUE_TANH, STRATA_EPILOGUE_SIGMOID, STRATA_EPILOGUE_RELU,
                                     STRATA_EPILOGUE_LINEAR};
     if (strata_tensor_is_poison(z)) return z;
     if ((unsigned)opts.activation > STRATA_RECURRENT_LINEAR || (unsigned)opts.recurrent_activation > STRATA_RECURRENT_LINEAR)
         return strata_graph_poison(z->graph, &strata_op_recurrent, STRATA_INVALID, "activations %d and %d: there are 0 to %d",
                                    (int)opts.activation, (int)opts.recurrent_activation, STRATA_RECURRENT_LINEAR);
-    const int64_t recurrent_code =
-        opts.recurrent_activation == STRATA_RECURRENT_DEFAULT ? STRATA_EPILOGUE_SIGMOID : codes[opts.recurrent_activation - 1];
     const strata_recurrent_attrs attrs = {
         .cell = cell,
-        .activation = opts.activation == STRATA_RECURRENT_DEFAULT ? STRATA_EPILOGUE_TANH : codes[opts.activation - 1],
-        .recurrent_activation = recurrent_code,
+        .activation = codes[opts.activation],
+        .recurrent_activation = opts.recurrent_activation ? codes[opts.recurrent_activation] : STRATA_EPILOGUE_SIGMOID,
         .reverse = opts.reverse};
     if (opts.factors) mask = with_factors(z, mask, opts.factors);
     strata_tensor *states =

@@ -111,16 +111,13 @@ static void reference(strata_op_call *call) {
 }
 
 /* Both ops use one kernel, and both gradients use another one. */
-static strata_status lower_as(const strata_tensor *node, const char *kernel, strata_lowering *lowering, strata_error *err) {
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_rows rows = strata_rows_of(node->shape);
-    strata_launch launch = strata_launch_of(node, kernel, strata_dtype_name(node->dtype));
+    strata_launch launch =
+        strata_launch_of(node, node->n_inputs > 1 ? "softmax_grad" : "softmax", strata_dtype_name(node->dtype));
     strata_launch_constant_add(&launch, "LOG_SOFTMAX", is_log(node));
     STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, 3, err));
     return strata_lowering_add(lowering, &launch, err);
-}
-
-static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return lower_as(node, "softmax", lowering, err);
 }
 
 static strata_tensor *compose(strata_tensor *node) {
@@ -181,10 +178,6 @@ static void grad_reference(strata_op_call *call) {
     }
 }
 
-static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return lower_as(node, "softmax_grad", lowering, err);
-}
-
 static strata_tensor *grad_compose(strata_tensor *node) {
     strata_tensor *y = node->inputs[0], *dy = node->inputs[1];
     if (is_log(node)) return strata_sub(dy, strata_mul(strata_exp(y), strata_sum_of_rows(dy)));
@@ -200,7 +193,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
         .gradient = gradient_of,            \
         .reference = grad_reference,        \
         .compose = grad_compose,            \
-        .lower = grad_lower,                \
+        .lower = lower,                     \
     };
 SOFTMAX_GRAD(softmax_grad, grad_gradient)
 SOFTMAX_GRAD(log_softmax_grad, log_grad_gradient)
