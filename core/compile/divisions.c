@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How nodes are divided among devices (partition.h): by the rules of their ops, the placements of their operands, and what their
- * readers want. */
+ * How nodes are divided among devices (partition.h): by the rules of their ops, by the placements of their operands, and by
+ * what their readers want. */
 #include <string.h>
 
 #include "core/compile/partitioner.h"
@@ -197,8 +197,8 @@ strata_status strata_partition_divide(partitioner *p, division *v, strata_error 
     return strata_partition_choose(p, v, 0, err);
 }
 
-/* ---- how readers want values: goes back from updates and outputs, and finds out how all readers of a value want it divided, so
- * that it is divided early ---- */
+/* ---- how readers want values: goes back from updates and outputs, and finds out how all readers of a value want it divided,
+ * so that it is divided early ---- */
 
 strata_status strata_partition_split_range(partitioner *p, const strata_dim_split *split, int64_t begin, int64_t n,
                                            strata_dim_split *out_split, strata_error *err) {

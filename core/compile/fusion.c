@@ -83,9 +83,10 @@ static void fold_gather_of_mean(strata_tensor *node, const int *uses, const stra
     if (fused) strata_fusion_become(node, fused, query);
 }
 
-/* ---- updates: if a large gradient in Adam's packed gradients is a matrix product or the gradient of a table of rows, and nothing
- * else uses it, the update computes this gradient itself (core/op/adam_product.h), and it is never stored. If something else uses
- * the gradients (clipping, an exchange with other replicas, accumulation, an output), nothing is fused ---- */
+/* ---- updates: if a large gradient in Adam's packed gradients is a matrix product or the gradient of a table of rows, and
+ * nothing else uses it, the update computes this gradient itself (core/op/adam_product.h), and it is never stored. If
+ * something else uses the gradients (clipping, an exchange with other replicas, accumulation, an output), nothing is fused
+ * ---- */
 
 /* The least number of elements of a fused gradient. With fewer elements, the launch of the fused kernel costs as much
  * as storing and loading the gradient. */

@@ -26,8 +26,8 @@ void strata_split(strata_tensor *x, int n_parts, int axis, strata_tensor **out_p
     for (int i = 0; i < n_parts; i++, begin[at] += part.dims[at]) out_parts[i] = strata_slice(x, begin, part.dims);
 }
 
-/* ---- stack: concatenates tensors of one shape along a new axis. It is a concat of reshapes, which are views, and has concat's
- * gradient ---- */
+/* ---- stack: concatenates tensors of one shape along a new axis. It is a concat of reshapes, which are views, and has
+ * concat's gradient ---- */
 
 /* x's shape with an axis of size 1 at `axis`. */
 static strata_shape with_axis(strata_shape shape, int axis) {
@@ -58,9 +58,9 @@ strata_tensor *strata_stack(strata_tensor *const *x, int n_x, int axis) {
     return parts ? strata_concat(parts, n_x, at) : &graph->poison;
 }
 
-/* ---- tile: x repeated along each axis. For one axis it is a broadcast of (outer, 1, inner) to (outer, times, inner) between two
- * reshapes; axes are processed from the last to the first, so that the copies of inner axes are read contiguously. The
- * gradient is that of broadcast_to: the sum over all copies ---- */
+/* ---- tile: x repeated along each axis. For one axis it is a broadcast of (outer, 1, inner) to (outer, times, inner)
+ * between two reshapes; axes are processed from the last to the first, so that the copies of inner axes are read
+ * contiguously. The gradient is that of broadcast_to: the sum over all copies ---- */
 
 static strata_tensor *repeat(strata_tensor *x, int axis, int64_t times) {
     int64_t outer = 1, inner = 1, size;

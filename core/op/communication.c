@@ -165,9 +165,9 @@ strata_tensor *strata_broadcast(strata_graph *graph, strata_tensor *x, strata_co
 }
 
 /* ---- all_gather: y = the members' x, concatenated along an axis in the order of the replicas. Each part is sent once. The
- * parts' lengths along the axis may differ; every member knows all of them. gradient: the sum of all members' dy, of which each
- * member receives only its own part. reduce_scatter computes this along axis 0; another axis is first exchanged with axis 0 ----
- */
+ * parts' lengths along the axis may differ; every member knows all of them. gradient: the sum of all members' dy, of which
+ * each member receives only its own part. reduce_scatter computes this along axis 0; another axis is first exchanged with
+ * axis 0 ---- */
 
 static strata_status all_gather_shape(strata_tensor *node, strata_error *err) {
     const strata_parts_attrs *attrs = node->attrs;
