@@ -7,11 +7,11 @@
 #include "core/compile/passes.h"
 #include "core/compile/walk.h"
 #include "core/op/adam_product.h"
+#include "core/op/attrs.h"
 #include "core/op/epilogue.h"
 #include "core/op/gather.h"
 #include "core/op/matmul.h"
 #include "core/op/ops.h"
-#include "core/op/attrs.h"
 #include "core/op/pool2d.h"
 #include "strata/ops.h"
 

@@ -10,8 +10,8 @@
 #include "core/compile/collectives.h"
 #include "core/compile/segments.h"
 #include "core/compile/walk.h"
-#include "core/op/ops.h"
 #include "core/op/attrs.h"
+#include "core/op/ops.h"
 
 enum { NONE = -1 };
 

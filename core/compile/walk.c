@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/compile/walk.h"
 
+#include "core/op/attrs.h"
 #include "core/op/broadcast.h"
 #include "core/op/ops.h"
-#include "core/op/attrs.h"
 #include "core/op/update.h"
 
 bool strata_is_view(const strata_tensor *node, int64_t *out_first_byte) {

@@ -9,6 +9,7 @@
 #include "core/base/locale.h"
 #include "core/graph/launch.h"
 #include "core/interchange/c_export.h"
+#include "core/op/attrs.h"
 #include "core/op/axes.h"
 #include "core/op/conv2d.h"
 #include "core/op/copy.h"
@@ -17,7 +18,6 @@
 #include "core/op/pool2d.h"
 #include "core/op/recurrent.h"
 #include "core/op/reduce.h"
-#include "core/op/attrs.h"
 #include "core/op/softmax.h"
 
 typedef long long wide;
