@@ -2,7 +2,7 @@
 #include "core/compile/walk.h"
 
 #include "core/op/attrs.h"
-#include "core/op/broadcast.h"
+#include "core/op/compose.h"
 #include "core/op/ops.h"
 #include "core/op/update.h"
 

@@ -11,7 +11,6 @@
 #include "core/graph/launch.h"
 #include "core/graph/placement.h"
 #include "core/op/axes.h"
-#include "core/op/broadcast.h"
 #include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/element.h"

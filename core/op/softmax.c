@@ -11,12 +11,6 @@ extern const strata_op strata_op_softmax, strata_op_log_softmax, strata_op_softm
 
 /* ---- shared ---- */
 
-strata_rows strata_rows_of(strata_shape shape) {
-    strata_rows rows = {1, shape.dims[shape.rank - 1]};
-    for (int i = 0; i < shape.rank - 1; i++) rows.n *= shape.dims[i];
-    return rows;
-}
-
 double strata_row_log_sum_exp(strata_dtype dtype, const void *x, int64_t row, int64_t c) {
     double most = -INFINITY, sum = 0;
     for (int64_t i = 0; i < c; i++) {
@@ -53,14 +47,14 @@ strata_shape strata_shape_of_rows(strata_shape shape) {
 
 strata_status strata_cross_entropy_lower(const strata_tensor *node, const char *kernel, const char *variant, int gradient,
                                          int passes, strata_lowering *lowering, strata_error *err) {
-    const strata_rows rows = strata_rows_of(node->inputs[0]->shape);
+    const strata_channels c = strata_channels_of(node->inputs[0]->shape);
     strata_launch launch = {.kernel = kernel,
                             .variant = variant,
                             .n_buffers = 4,
                             .buffers = {node->inputs[0], node->inputs[1], gradient ? node->inputs[2] : NULL, node},
                             .writes = 1u << 3};
     strata_launch_constant_add(&launch, "GRADIENT", gradient);
-    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, passes, err));
+    STRATA_TRY(strata_launch_rows(&launch, c.rows, c.channels, 1, passes, err));
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -98,12 +92,12 @@ static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx)
 }
 
 static void reference(strata_op_call *call) {
-    const strata_rows rows = strata_rows_of(call->node->shape);
+    const strata_channels c = strata_channels_of(call->node->shape);
     const strata_dtype dtype = call->node->dtype;
     const bool log_of = is_log(call->node);
-    for (int64_t row = 0; row < rows.n; row++) {
-        const double log_sum = strata_row_log_sum_exp(dtype, call->inputs[0], row, rows.c);
-        for (int64_t i = row * rows.c; i < (row + 1) * rows.c; i++) {
+    for (int64_t row = 0; row < c.rows; row++) {
+        const double log_sum = strata_row_log_sum_exp(dtype, call->inputs[0], row, c.channels);
+        for (int64_t i = row * c.channels; i < (row + 1) * c.channels; i++) {
             const double y = strata_element_get(dtype, call->inputs[0], i) - log_sum;
             strata_element_set(dtype, call->output, i, log_of ? y : exp(y));
         }
@@ -112,11 +106,11 @@ static void reference(strata_op_call *call) {
 
 /* Both ops use one kernel, and both gradients use another one. */
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    const strata_rows rows = strata_rows_of(node->shape);
+    const strata_channels c = strata_channels_of(node->shape);
     strata_launch launch =
         strata_launch_of(node, node->n_inputs > 1 ? "softmax_grad" : "softmax", strata_dtype_name(node->dtype));
     strata_launch_constant_add(&launch, "LOG_SOFTMAX", is_log(node));
-    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, 3, err));
+    STRATA_TRY(strata_launch_rows(&launch, c.rows, c.channels, 1, 3, err));
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -162,13 +156,13 @@ static void log_grad_gradient(strata_tensor *node, strata_tensor *g, strata_tens
 }
 
 static void grad_reference(strata_op_call *call) {
-    const strata_rows rows = strata_rows_of(call->node->shape);
+    const strata_channels c = strata_channels_of(call->node->shape);
     const strata_dtype dtype = call->node->dtype;
     const void *y = call->inputs[0], *dy = call->inputs[1];
     const bool log_of = is_log(call->node);
-    for (int64_t row = 0; row < rows.n; row++) {
+    for (int64_t row = 0; row < c.rows; row++) {
         double sum = 0;
-        const int64_t first = row * rows.c, end = first + rows.c;
+        const int64_t first = row * c.channels, end = first + c.channels;
         for (int64_t i = first; i < end; i++)
             sum += (log_of ? 1 : strata_element_get(dtype, y, i)) * strata_element_get(dtype, dy, i);
         for (int64_t i = first; i < end; i++) {

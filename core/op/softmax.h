@@ -4,13 +4,7 @@
 #ifndef STRATA_CORE_OP_SOFTMAX_H
 #define STRATA_CORE_OP_SOFTMAX_H
 
-#include "core/graph/launch.h"
-
-/* The shape as n rows of c elements, which are its last axis. The rank must be at least 1. */
-typedef struct strata_rows {
-    int64_t n, c;
-} strata_rows;
-strata_rows strata_rows_of(strata_shape shape);
+#include "core/op/channels.h"
 
 /* log sum exp of row `row` of x, in double and without overflow. -infinity if a row has no elements. */
 double strata_row_log_sum_exp(strata_dtype dtype, const void *x, int64_t row, int64_t c);

@@ -38,10 +38,10 @@ static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx)
 static void reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const void *logits = call->inputs[LOGITS], *labels = call->inputs[LABELS];
-    strata_rows rows = strata_rows_of(call->node->inputs[LOGITS]->shape);
-    for (int64_t row = 0; row < rows.n; row++) {
-        double log_sum = strata_row_log_sum_exp(dtype, logits, row, rows.c), loss = 0;
-        for (int64_t i = row * rows.c; i < (row + 1) * rows.c; i++)
+    strata_channels c = strata_channels_of(call->node->inputs[LOGITS]->shape);
+    for (int64_t row = 0; row < c.rows; row++) {
+        double log_sum = strata_row_log_sum_exp(dtype, logits, row, c.channels), loss = 0;
+        for (int64_t i = row * c.channels; i < (row + 1) * c.channels; i++)
             loss += strata_element_get(dtype, labels, i) * (log_sum - strata_element_get(dtype, logits, i));
         strata_element_set(dtype, call->output, row, loss);
     }
@@ -87,11 +87,11 @@ static void grad_reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const void *logits = call->inputs[LOGITS], *labels = call->inputs[LABELS];
     const bool of_logits = ((const grad_attrs *)call->node->attrs)->of == OF_LOGITS;
-    strata_rows rows = strata_rows_of(call->node->shape);
-    for (int64_t row = 0; row < rows.n; row++) {
-        double log_sum = strata_row_log_sum_exp(dtype, logits, row, rows.c), weight = 0;
+    strata_channels c = strata_channels_of(call->node->shape);
+    for (int64_t row = 0; row < c.rows; row++) {
+        double log_sum = strata_row_log_sum_exp(dtype, logits, row, c.channels), weight = 0;
         double dy = strata_element_get(dtype, call->inputs[DY], row);
-        int64_t first = row * rows.c, end = first + rows.c;
+        int64_t first = row * c.channels, end = first + c.channels;
         for (int64_t i = first; i < end; i++) weight += strata_element_get(dtype, labels, i);
         for (int64_t i = first; i < end; i++) {
             double minus_log_p = log_sum - strata_element_get(dtype, logits, i);

@@ -38,12 +38,13 @@ static int64_t label_of(const strata_op_call *call, int64_t row, int64_t c) {
 static void reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const void *logits = call->inputs[LOGITS];
-    strata_rows rows = strata_rows_of(call->node->inputs[LOGITS]->shape);
-    for (int64_t row = 0; row < rows.n; row++) {
-        int64_t label = label_of(call, row, rows.c);
+    strata_channels c = strata_channels_of(call->node->inputs[LOGITS]->shape);
+    for (int64_t row = 0; row < c.rows; row++) {
+        int64_t label = label_of(call, row, c.channels);
         double loss = NAN;
         if (label >= 0)
-            loss = strata_row_log_sum_exp(dtype, logits, row, rows.c) - strata_element_get(dtype, logits, row * rows.c + label);
+            loss = strata_row_log_sum_exp(dtype, logits, row, c.channels) -
+                   strata_element_get(dtype, logits, row * c.channels + label);
         strata_element_set(dtype, call->output, row, loss);
     }
 }
@@ -98,14 +99,14 @@ static strata_status grad_shape(strata_tensor *node, strata_error *err) {
 
 static void grad_reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
-    strata_rows rows = strata_rows_of(call->node->shape);
-    for (int64_t row = 0; row < rows.n; row++) {
-        int64_t label = label_of(call, row, rows.c);
-        double log_sum = strata_row_log_sum_exp(dtype, call->inputs[LOGITS], row, rows.c);
+    strata_channels c = strata_channels_of(call->node->shape);
+    for (int64_t row = 0; row < c.rows; row++) {
+        int64_t label = label_of(call, row, c.channels);
+        double log_sum = strata_row_log_sum_exp(dtype, call->inputs[LOGITS], row, c.channels);
         double dy = label >= 0 ? strata_element_get(dtype, call->inputs[DY], row) : NAN;
-        for (int64_t i = 0; i < rows.c; i++) {
-            double p = exp(strata_element_get(dtype, call->inputs[LOGITS], row * rows.c + i) - log_sum);
-            strata_element_set(dtype, call->output, row * rows.c + i, dy * (p - (i == label)));
+        for (int64_t i = 0; i < c.channels; i++) {
+            double p = exp(strata_element_get(dtype, call->inputs[LOGITS], row * c.channels + i) - log_sum);
+            strata_element_set(dtype, call->output, row * c.channels + i, dy * (p - (i == label)));
         }
     }
 }
