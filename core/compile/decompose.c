@@ -67,18 +67,12 @@ static strata_tensor *widened(const strata_tensor *node) {
  * if one of the nodes cannot be replaced. */
 static strata_tensor *expressed_since(splitter *s, int first, strata_tensor *result, int depth) {
     if (result->id < first) return result;
-    const size_t n = (size_t)(s->to->n_nodes - first);
-    bool *needed = strata_graph_alloc(s->to, n * sizeof *needed);
-    strata_tensor **stands_for = strata_graph_alloc(s->to, n * sizeof *stands_for);
+    const int n = result->id + 1 - first;
+    const bool *needed = strata_find_needed(s->to, first, result->id);
+    strata_tensor **stands_for = strata_graph_alloc(s->to, (size_t)n * sizeof *stands_for);
     bool whole = needed && stands_for;
-    for (size_t i = n; whole && i-- > 0;) {
-        const strata_tensor *node = s->to->nodes[(size_t)first + i];
-        if (node == result) needed[i] = true;
-        for (int k = 0; needed[i] && k < node->n_inputs; k++)
-            if (node->inputs[k]->id >= first) needed[node->inputs[k]->id - first] = true;
-    }
-    for (size_t i = 0; whole && i < n; i++) {
-        strata_tensor *node = s->to->nodes[(size_t)first + i];
+    for (int i = 0; whole && i < n; i++) {
+        strata_tensor *node = s->to->nodes[first + i];
         if (!needed[i]) continue;
         strata_tensor **inputs = strata_graph_alloc(s->to, ((size_t)node->n_inputs + 1) * sizeof *inputs);
         bool changed = false;

@@ -295,16 +295,6 @@ static bool reserve_scratch(writer *w) {
     return true;
 }
 
-/* Returns, for each of the scratch graph's nodes first .. last, whether node `last` depends on it. */
-static bool *find_needed(writer *w, int first, int last) {
-    bool *needed = take(w, (size_t)(last + 1 - first), sizeof *needed);
-    if (needed) needed[last - first] = true;
-    for (int id = last; id >= first && needed; id--)
-        for (int i = 0; needed[id - first] && i < w->memory->nodes[id]->n_inputs; i++)
-            if (w->memory->nodes[id]->inputs[i]->id >= first) needed[w->memory->nodes[id]->inputs[i]->id - first] = true;
-    return needed;
-}
-
 /* Describes the node's parts. They are built in the scratch graph, from a copy of the node whose inputs are leaves that
  * represent the node's inputs. */
 static void describe_parts(writer *w, const strata_tensor *node, strata_plugin_node *out) {
@@ -324,7 +314,7 @@ static void describe_parts(writer *w, const strata_tensor *node, strata_plugin_n
     if (!last || strata_tensor_is_poison(last) || last->id < first_part || !reserve_scratch(w)) return;
     for (int i = 0; i < node->n_inputs; i++) w->scratch_value_of[first + i] = out->inputs[i];
     w->scratch_value_of[last->id] = out->output;
-    const bool *needed = find_needed(w, first_part, last->id);
+    const bool *needed = strata_find_needed(w->memory, first_part, last->id);
     strata_plugin_node **parts = take(w, (size_t)(last->id + 1 - first_part), sizeof(*parts));
     for (int id = first_part; id <= last->id && parts && needed; id++) {
         const strata_tensor *part = w->memory->nodes[id];

@@ -27,6 +27,15 @@ void strata_mark_live(const strata_graph *graph, strata_tensor *const *outputs, 
     }
 }
 
+bool *strata_find_needed(strata_graph *graph, int first, int last) {
+    bool *needed = strata_graph_alloc(graph, (size_t)(last + 1 - first));
+    if (needed) needed[last - first] = true;
+    for (int id = last; id >= first && needed; id--)
+        for (int i = 0; needed[id - first] && i < graph->nodes[id]->n_inputs; i++)
+            if (graph->nodes[id]->inputs[i]->id >= first) needed[graph->nodes[id]->inputs[i]->id - first] = true;
+    return needed;
+}
+
 bool strata_is_written(const strata_tensor *node, int i) {
     return (node->op->flags & STRATA_OP_UPDATE) && (i == 0 || node->op->also_writes >> i & 1);
 }

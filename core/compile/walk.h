@@ -15,6 +15,9 @@ bool strata_is_view(const strata_tensor *node, int64_t *out_first_byte);
 void strata_mark_live(const strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
                       int n_updates, bool *live, int *uses);
 
+/* For each node from `first` to `last`, whether `last` depends on it; memory of the graph. NULL: there is none. */
+bool *strata_find_needed(strata_graph *graph, int first, int last);
+
 /* Whether the update changes the memory of its input i. False for other ops. */
 bool strata_is_written(const strata_tensor *node, int i);
 

@@ -62,10 +62,8 @@ static strata_tensor *compose(strata_tensor *node) {
     strata_update_parts u;
     if (!strata_update_parts_init(&u, node, GRADIENTS)) return NULL;
     strata_tensor *g = node->inputs[GRADIENTS], *p = strata_update_part(&u, PARAMETERS), *m, *v;
-    m = strata_update_towards(&u, strata_update_part(&u, M), g, 1 - attrs->beta1);
-    v = strata_update_towards(&u, strata_update_part(&u, V), strata_square(g), 1 - attrs->beta2);
-    strata_update_assign(&u, M, m, &m);
-    strata_update_assign(&u, V, v, &v);
+    m = strata_update_average(&u, M, g, 1 - attrs->beta1);
+    v = strata_update_average(&u, V, strata_square(g), 1 - attrs->beta2);
     if (attrs->decay != 0) {
         strata_tensor *rate =
             strata_mul(strata_update_word(&u, STRATA_STEP_PLAIN_RATE), strata_update_number(&u, attrs->decay));

@@ -172,20 +172,11 @@ static void pow_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx
     pass_back(y, strata_mul(dy, strata_mul(b, strata_pow(a, exponent))), strata_mul(dy, strata_mul(y, logarithm)), dx);
 }
 
-/* Passes dy to the operand that was chosen: to a where `takes_a` is true, else to b. */
-static void choice_gradient(strata_tensor *y, strata_tensor *takes_a, strata_tensor *dy, strata_tensor **dx) {
-    strata_tensor *zero = scalar_like(dy, 0);
-    pass_back(y, strata_where(takes_a, dy, zero), strata_where(takes_a, zero, dy), dx);
-}
-
-static void min_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    choice_gradient(y, strata_less_equal(y->inputs[0], y->inputs[1]), dy, dx);
-}
-
-static void max_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    choice_gradient(y, strata_greater_equal(y->inputs[0], y->inputs[1]), dy, dx);
-}
-
+/* dy passes to the operand that was chosen. */
+GRADIENT(min, strata_where(strata_less_equal(a, b), dy, scalar_like(dy, 0)),
+         strata_where(strata_less_equal(a, b), scalar_like(dy, 0), dy))
+GRADIENT(max, strata_where(strata_greater_equal(a, b), dy, scalar_like(dy, 0)),
+         strata_where(strata_greater_equal(a, b), scalar_like(dy, 0), dy))
 /* The fused gradients are g(a, b) = a f'(b), with a the gradient that arrived and b the activation's output. */
 GRADIENT(relu_grad, node_of(&strata_op_relu_grad, dy, b), NULL)
 /* a (1 - b^2): the second factor's derivative is -2 b. */

@@ -50,14 +50,9 @@ static strata_tensor *compose(strata_tensor *node) {
     const strata_rmsprop_attrs *attrs = node->attrs;
     strata_update_parts u;
     if (!strata_update_parts_init(&u, node, GRADIENTS)) return NULL;
-    strata_tensor *g = node->inputs[GRADIENTS], *squares, *mean;
-    squares = strata_update_towards(&u, strata_update_part(&u, SQUARES), strata_square(g), 1 - attrs->rho);
-    strata_update_assign(&u, SQUARES, squares, &squares);
-    if (attrs->centered) {
-        mean = strata_update_towards(&u, strata_update_part(&u, MEAN), g, 1 - attrs->rho);
-        strata_update_assign(&u, MEAN, mean, &mean);
-        squares = strata_sub(squares, strata_square(mean));
-    }
+    strata_tensor *g = node->inputs[GRADIENTS];
+    strata_tensor *squares = strata_update_average(&u, SQUARES, strata_square(g), 1 - attrs->rho);
+    if (attrs->centered) squares = strata_sub(squares, strata_square(strata_update_average(&u, MEAN, g, 1 - attrs->rho)));
     strata_tensor *spread = strata_sqrt(strata_add(squares, strata_update_number(&u, attrs->epsilon)));
     strata_tensor *change = strata_div(strata_mul(g, strata_update_word(&u, STRATA_STEP_LEARNING_RATE)), spread);
     if (attrs->momentum != 0) {

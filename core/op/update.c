@@ -145,10 +145,6 @@ strata_tensor *strata_update_number(const strata_update_parts *parts, double val
     return strata_scalar(parts->node->graph, STRATA_DTYPE_F32, value);
 }
 
-strata_tensor *strata_update_towards(const strata_update_parts *parts, strata_tensor *a, strata_tensor *b, double factor) {
-    return strata_add(a, strata_mul(strata_sub(b, a), strata_update_number(parts, factor)));
-}
-
 strata_tensor *strata_update_assign(const strata_update_parts *parts, int index, strata_tensor *value,
                                     strata_tensor **out_part) {
     strata_tensor *whole = parts->node->inputs[index];
@@ -161,4 +157,11 @@ strata_tensor *strata_update_assign(const strata_update_parts *parts, int index,
     strata_tensor *assigned = strata_assign(whole, value);
     if (out_part) *out_part = first_elements(parts, assigned);
     return assigned;
+}
+
+strata_tensor *strata_update_average(const strata_update_parts *parts, int index, strata_tensor *value, double rate) {
+    strata_tensor *old = strata_update_part(parts, index), *updated;
+    strata_tensor *change = strata_mul(strata_sub(value, old), strata_update_number(parts, rate));
+    strata_update_assign(parts, index, strata_add(old, change), &updated);
+    return updated;
 }

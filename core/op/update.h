@@ -100,8 +100,8 @@ strata_tensor *strata_update_part(const strata_update_parts *parts, int index);
 /* strata_update_word: word `word` of the step, as a scalar. strata_update_number: a constant scalar. */
 strata_tensor *strata_update_word(const strata_update_parts *parts, int word);
 strata_tensor *strata_update_number(const strata_update_parts *parts, double value);
-/* a + factor (b - a) */
-strata_tensor *strata_update_towards(const strata_update_parts *parts, strata_tensor *a, strata_tensor *b, double factor);
+/* Moves the running average in input `index` by `rate` towards the value, and returns its new updated elements. */
+strata_tensor *strata_update_average(const strata_update_parts *parts, int index, strata_tensor *value, double rate);
 /* If the gate is open, assigns `value` to the updated elements of input `index`. Returns the new value of the whole
  * variable, and in *out_part (may be NULL) its updated elements. */
 strata_tensor *strata_update_assign(const strata_update_parts *parts, int index, strata_tensor *value,
