@@ -185,7 +185,7 @@ const char *strata_decompose_obstacle(const strata_tensor *node, const strata_de
             if (node->inputs[k] == node->inputs[i]) inputs[i] = inputs[k];
         if (!inputs[i]) inputs[i] = strata_stand_in(s.to, node->inputs[i]);
     }
-    strata_tensor *copy = built(s.to, strata_node(s.to, node->op, node->n_inputs, inputs, node->attrs));
+    strata_tensor *copy = inputs ? built(s.to, strata_node(s.to, node->op, node->n_inputs, inputs, node->attrs)) : NULL;
     if (copy) expressed(&s, copy, 0);
     const char *name = s.obstacle && s.obstacle != node->op ? s.obstacle->name : NULL;
     strata_graph_destroy(s.to);
