@@ -92,6 +92,16 @@ size_t strata_utf8_length(const void *at, size_t n_bytes) {
     return too_long || surrogate || beyond ? 0 : length;
 }
 
+size_t strata_utf8_encode(uint32_t c, char *out) {
+    if (c < 0x80) return out[0] = (char)c, 1;
+    if (c < 0x800) return out[0] = (char)(0xC0 | c >> 6), out[1] = (char)(0x80 | (c & 0x3F)), 2;
+    if (c < 0x10000)
+        return out[0] = (char)(0xE0 | c >> 12), out[1] = (char)(0x80 | (c >> 6 & 0x3F)), out[2] = (char)(0x80 | (c & 0x3F)), 3;
+    out[0] = (char)(0xF0 | c >> 18), out[1] = (char)(0x80 | (c >> 12 & 0x3F));
+    out[2] = (char)(0x80 | (c >> 6 & 0x3F)), out[3] = (char)(0x80 | (c & 0x3F));
+    return 4;
+}
+
 bool strata_utf8_valid(const char *string) {
     size_t n_bytes = strlen(string);
     for (size_t i = 0; i < n_bytes;) {

@@ -12,6 +12,7 @@
 #include "core/data/format/stream.h"
 #include "core/data/format/tree.h"
 #include "core/data/prepare/preprocessing.h"
+#include "core/base/memory.h"
 
 static const size_t MOST_FILE_BYTES = (size_t)256 << 20;
 enum {
@@ -77,15 +78,9 @@ static strata_status add_picture(const char *name, const char *place, unsigned c
                                  strata_error *err) {
     picture_list *a = user;
     strata_status status = STRATA_OK;
-    if (a->n == a->capacity) {
-        const int64_t capacity = a->capacity ? 2 * a->capacity : 256;
-        picture *larger = realloc(a->pictures, (size_t)capacity * sizeof *larger);
-        if (!larger) {
-            free(bytes);
-            return no_memory(place, err);
-        }
-        a->pictures = larger;
-        a->capacity = capacity;
+    if (!strata_make_room(&a->pictures, a->n, &a->capacity, sizeof *a->pictures)) {
+        free(bytes);
+        return no_memory(place, err);
     }
     picture *added = &a->pictures[a->n++];
     *added = (picture){.name = strdup(name)};

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "core/data/stage/stage.h"
+#include "core/base/memory.h"
 
 typedef struct store {
     atomic_int references;
@@ -68,14 +69,8 @@ static void publish(cache *c, caching *state) {
 /* Adds the parent's next element to the store. */
 static strata_status store_next(strata_iterator *it, bool *out_more, strata_error *err) {
     store *s = ((caching *)it->state)->store;
-    if (s->n == s->capacity) {
-        int64_t capacity = s->capacity ? 2 * s->capacity : 64;
-        strata_element *larger = realloc(s->elements, (size_t)capacity * sizeof *larger);
-        if (!larger)
-            return strata_fail(err, STRATA_OUT_OF_MEMORY, "cache: no host memory for %lld elements", (long long)capacity);
-        s->elements = larger;
-        s->capacity = capacity;
-    }
+    if (!strata_make_room(&s->elements, s->n, &s->capacity, sizeof *s->elements))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "cache: no host memory for more than %lld elements", (long long)s->n);
     STRATA_TRY(strata_iterator_next(it->parents[0], &s->elements[s->n], out_more, err));
     s->n += *out_more;
     return STRATA_OK;

@@ -7,6 +7,7 @@
 
 #include "core/data/stage/stage.h"
 #include "strata/philox.h"
+#include "core/base/memory.h"
 
 typedef struct shuffle {
     int64_t buffer; /* the size of the buffer, in elements; 0: the buffer contains all elements */
@@ -53,23 +54,14 @@ static void shuffle_close(strata_iterator *it) {
 
 /* ---- the buffer ---- */
 
-static strata_status make_room(shuffling *s, strata_error *err) {
-    if (s->n_buffered < s->capacity) return STRATA_OK;
-    int64_t capacity = s->capacity ? 2 * s->capacity : 64;
-    strata_element *larger = realloc(s->buffer, (size_t)capacity * sizeof *larger);
-    if (!larger)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "shuffle: no host memory for %lld elements", (long long)capacity);
-    s->buffer = larger;
-    s->capacity = capacity;
-    return STRATA_OK;
-}
-
 static strata_status fill(strata_iterator *it, strata_error *err) {
     const shuffle *options = it->dataset->state;
     shuffling *s = it->state;
     while (!s->ended && (!options->buffer || s->n_buffered < options->buffer)) {
         bool more;
-        STRATA_TRY(make_room(s, err));
+        if (!strata_make_room(&s->buffer, s->n_buffered, &s->capacity, sizeof *s->buffer))
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "shuffle: no host memory for more than %lld elements",
+                               (long long)s->n_buffered);
         STRATA_TRY(strata_iterator_next(it->parents[0], &s->buffer[s->n_buffered], &more, err));
         s->n_buffered += more;
         s->ended = !more;

@@ -3,6 +3,7 @@
  * The table is doubled when three quarters of its slots are used. The hash is FNV-1a with a final mixing step. Results do not
  * depend on the hash. */
 #include "core/data/text/dictionary.h"
+#include "core/base/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,13 +53,7 @@ static bool grow_slots(strata_dictionary *d) {
 }
 
 static bool make_room(strata_dictionary *d, size_t length) {
-    if (d->n == d->capacity) {
-        int32_t capacity = d->capacity ? d->capacity * 2 : 64;
-        void *larger = realloc(d->entries, (size_t)capacity * sizeof *d->entries);
-        if (!larger) return false;
-        d->entries = larger;
-        d->capacity = capacity;
-    }
+    if (!strata_make_room(&d->entries, d->n, &d->capacity, sizeof *d->entries)) return false;
     if (d->pool_capacity - d->n_pool < length + 1) {
         size_t capacity = 2 * d->pool_capacity + length + 256;
         char *larger = realloc(d->pool, capacity);

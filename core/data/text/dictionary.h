@@ -17,7 +17,8 @@ typedef struct strata_dictionary {
         uint32_t length, hash;
         int64_t count;
     } * entries;
-    int32_t n, capacity;
+    int32_t n;
+    int64_t capacity;
     /* [n_slots] The index of an entry, plus 1; 0: the slot is free. */
     int32_t *slots;
     uint32_t n_slots;

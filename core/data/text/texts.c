@@ -11,6 +11,7 @@
 #include "core/data/columns.h"
 #include "core/data/format/stream.h"
 #include "strata/preprocessing.h"
+#include "core/base/memory.h"
 
 /* ---- adding documents ---- */
 
@@ -51,15 +52,8 @@ static strata_status make_room(strata_texts *texts, size_t n_bytes, strata_error
         texts->bytes = larger;
         texts->bytes_capacity = capacity;
     }
-    if (texts->n == texts->capacity) {
-        int64_t capacity = texts->capacity ? texts->capacity * 2 : 64;
-        struct strata_document *larger = realloc(texts->documents, (size_t)capacity * sizeof *larger);
-        if (!larger)
-            return strata_fail(err, STRATA_OUT_OF_MEMORY, "texts: no host memory for %lld documents", (long long)capacity);
-        texts->documents = larger;
-        texts->capacity = capacity;
-    }
-    return STRATA_OK;
+    if (strata_make_room(&texts->documents, texts->n, &texts->capacity, sizeof *texts->documents)) return STRATA_OK;
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "texts: no host memory for more than %lld documents", (long long)texts->n);
 }
 
 strata_status strata_texts_add(strata_texts *texts, const char *const *parts, int n_parts, int label, int64_t line,
