@@ -212,11 +212,7 @@ static strata_status read_back(const strata_file_writer *writer, const strata_fi
                        "%s: it is not written, because it could not be read back: %s", writer->path, why);
 }
 
-strata_status strata_file_writer_commit(strata_file_writer *writer, strata_error *err) {
-    return strata_file_writer_commit_checked(writer, NULL, err);
-}
-
-strata_status strata_file_writer_commit_checked(strata_file_writer *writer, const strata_file_check *check, strata_error *err) {
+strata_status strata_file_writer_commit(strata_file_writer *writer, const strata_file_check *check, strata_error *err) {
     int result;
     if (check) STRATA_TRY(read_back(writer, check, err));
     do {
@@ -252,7 +248,7 @@ strata_status strata_file_write_checked(const char *path, const void *bytes, siz
     strata_file_writer *writer;
     STRATA_TRY(strata_file_writer_create(path, &writer, err));
     strata_status status = strata_file_writer_add(writer, bytes, n_bytes, err);
-    if (!status) status = strata_file_writer_commit_checked(writer, check, err);
+    if (!status) status = strata_file_writer_commit(writer, check, err);
     strata_file_writer_destroy(writer);
     return status;
 }

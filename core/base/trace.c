@@ -284,5 +284,5 @@ strata_status strata_trace_write(strata_trace *trace, const char *const *texts, 
         STRATA_TRY(strata_file_writer_add(trace->file, texts[i], strlen(texts[i]), err));
     }
     STRATA_TRY(strata_file_writer_add(trace->file, tail, sizeof tail - 1, err));
-    return strata_file_writer_commit(trace->file, err);
+    return strata_file_writer_commit(trace->file, NULL, err);
 }

@@ -14,8 +14,7 @@
 #include "core/data/format/idx.h"
 #include "core/data/format/npy.h"
 #include "core/data/format/stream.h"
-#include "core/data/set/digits.h"
-#include "core/data/set/mnist.h"
+#include "core/data/set/image_set.h"
 #include "core/data/stage/stage.h"
 #include "strata/philox.h"
 

@@ -244,7 +244,7 @@ static strata_status safetensors_scenario(strata_error *err) {
     strata_metadata metadata = {"format", "story"};
     strata_safetensors file = {0};
     strata_array loaded = {0};
-    STRATA_TRY(strata_safetensors_write(test_path("story.safetensors"), arrays, 2, &metadata, 1, err));
+    STRATA_TRY(strata_safetensors_write(test_path("story.safetensors"), arrays, 2, &metadata, 1, NULL, err));
     STRATA_TRY(strata_safetensors_read(test_path("story.safetensors"), &file, err));
     strata_status status = strata_safetensors_load(&file, "b", &loaded, err);
     strata_array_finish(&loaded);

@@ -366,7 +366,7 @@ strata_status strata_npy_write(const char *path, const strata_array *array, stra
     strata_status status;
     STRATA_TRY_GOTO(strata_file_writer_add(writer, header, total, err));
     STRATA_TRY_GOTO(strata_file_writer_add(writer, array->data, strata_array_bytes(array), err));
-    status = strata_file_writer_commit(writer, err);
+    status = strata_file_writer_commit(writer, NULL, err);
 cleanup:
     strata_file_writer_destroy(writer);
     return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading safetensors: all values of the header are checked against the file before any tensor can be read.
- * Writing is in core/data/format/safetensors_write.c. */
+ * Reading and writing safetensors. All values of the header are checked against the file before any tensor can be read. A header
+ * that is written is padded with spaces to 8 bytes. */
 #include "core/data/format/safetensors.h"
 
 #include <inttypes.h>
@@ -10,22 +10,50 @@
 
 #include "core/base/file.h"
 #include "core/data/format/kind.h"
-#include "core/data/format/safetensors_dtypes.h"
+#include "strata/sha256.h"
 
 enum { LENGTH_BYTES = 8 };
 
 static const char metadata_key[] = "__metadata__";
 
+/* The element types of the format. */
+static const struct {
+    const char *name;
+    int bits;
+    /* STRATA_DTYPE_COUNT: Strata does not have this type. */
+    strata_dtype dtype;
+} dtypes[] = {
+    {"F32", 32, STRATA_DTYPE_F32},          {"F16", 16, STRATA_DTYPE_F16},      {"BF16", 16, STRATA_DTYPE_BF16},
+    {"I32", 32, STRATA_DTYPE_I32},          {"I64", 64, STRATA_DTYPE_I64},      {"U8", 8, STRATA_DTYPE_U8},
+    {"BOOL", 8, STRATA_DTYPE_BOOL},         {"F64", 64, STRATA_DTYPE_COUNT},    {"C64", 64, STRATA_DTYPE_COUNT},
+    {"U64", 64, STRATA_DTYPE_COUNT},        {"U32", 32, STRATA_DTYPE_COUNT},    {"U16", 16, STRATA_DTYPE_COUNT},
+    {"I16", 16, STRATA_DTYPE_COUNT},        {"I8", 8, STRATA_DTYPE_COUNT},      {"F8_E5M2", 8, STRATA_DTYPE_COUNT},
+    {"F8_E4M3", 8, STRATA_DTYPE_COUNT},     {"F8_E8M0", 8, STRATA_DTYPE_COUNT}, {"F8_E5M2FNUZ", 8, STRATA_DTYPE_COUNT},
+    {"F8_E4M3FNUZ", 8, STRATA_DTYPE_COUNT}, {"F6_E2M3", 6, STRATA_DTYPE_COUNT}, {"F6_E3M2", 6, STRATA_DTYPE_COUNT},
+    {"F4", 4, STRATA_DTYPE_COUNT},
+};
+enum { N_DTYPES = sizeof dtypes / sizeof *dtypes };
+
+const char *strata_safetensors_dtype_name(strata_dtype dtype) {
+    for (size_t i = 0; i < N_DTYPES; i++)
+        if (dtypes[i].dtype == dtype) return dtypes[i].name;
+    return NULL;
+}
+
+bool strata_safetensors_find_dtype(const char *name, strata_dtype *out_dtype, int *out_bits) {
+    size_t i = 0;
+    while (i < N_DTYPES && strcmp(name, dtypes[i].name)) i++;
+    if (i == N_DTYPES) return false;
+    *out_dtype = dtypes[i].dtype;
+    *out_bits = dtypes[i].bits;
+    return true;
+}
+
 /* ---- one entry of the header ---- */
 
 static strata_status parse_dtype(const strata_json *entry, strata_safetensor *tensor, int *out_bits, strata_error *err) {
     STRATA_TRY(strata_json_get_string(entry, "dtype", STRATA_JSON_REQUIRED, &tensor->dtype_name, err));
-    for (size_t i = 0; i < N_SAFETENSORS_DTYPES; i++) {
-        if (strcmp(tensor->dtype_name, safetensors_dtypes[i].name) != 0) continue;
-        tensor->dtype = safetensors_dtypes[i].dtype;
-        *out_bits = safetensors_dtypes[i].bits;
-        return STRATA_OK;
-    }
+    if (strata_safetensors_find_dtype(tensor->dtype_name, &tensor->dtype, out_bits)) return STRATA_OK;
     return strata_json_fail(entry, err, STRATA_DATA, "the format has no dtype \"%.40s\"", tensor->dtype_name);
 }
 
@@ -285,5 +313,165 @@ strata_status strata_safetensors_load(const strata_safetensors *file, const char
     STRATA_TRY(strata_array_create(tensor->dtype, tensor->shape, out_array, err));
     strata_status status = copy_elements(file, tensor, out_array->data, err);
     if (status) strata_array_finish(out_array);
+    return status;
+}
+
+/* ---- writing ---- */
+
+static int in_file_order(const void *a, const void *b) {
+    const strata_named_array *const *x = a, *const *y = b;
+    size_t x_bytes = strata_dtype_bytes((*x)->array.dtype), y_bytes = strata_dtype_bytes((*y)->array.dtype);
+    if (x_bytes != y_bytes) return x_bytes > y_bytes ? -1 : 1;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static int by_key(const void *a, const void *b) {
+    const strata_metadata *const *x = a, *const *y = b;
+    return strcmp((*x)->key, (*y)->key);
+}
+
+static void add_metadata(strata_json_writer *writer, const strata_metadata *const *sorted, size_t n_metadata) {
+    if (n_metadata == 0) return;
+    strata_json_key(writer, metadata_key);
+    strata_json_begin_object(writer);
+    for (size_t i = 0; i < n_metadata; i++) {
+        strata_json_key(writer, sorted[i]->key);
+        strata_json_write_string(writer, sorted[i]->value);
+    }
+    strata_json_end_object(writer);
+}
+
+static size_t add_tensor(strata_json_writer *writer, const strata_named_array *tensor, size_t begin) {
+    size_t end = begin + strata_array_bytes(&tensor->array);
+    strata_json_key(writer, tensor->name);
+    strata_json_begin_object(writer);
+    strata_json_key(writer, "dtype");
+    strata_json_write_string(writer, strata_safetensors_dtype_name(tensor->array.dtype));
+    strata_json_key(writer, "shape");
+    strata_json_begin_array(writer);
+    for (int d = 0; d < tensor->array.shape.rank; d++) strata_json_write_int(writer, tensor->array.shape.dims[d]);
+    strata_json_end_array(writer);
+    strata_json_key(writer, "data_offsets");
+    strata_json_begin_array(writer);
+    strata_json_write_int(writer, (int64_t)begin);
+    strata_json_write_int(writer, (int64_t)end);
+    strata_json_end_array(writer);
+    strata_json_end_object(writer);
+    return end;
+}
+
+static strata_status check_names(const char *path, const strata_named_array *const *tensors, size_t n_tensors,
+                                 const strata_metadata *const *metadata, size_t n_metadata, strata_error *err) {
+    for (size_t i = 0; i < n_metadata; i++) {
+        if (!strata_utf8_valid(metadata[i]->key) || !strata_utf8_valid(metadata[i]->value)) {
+            return strata_fail(err, STRATA_INVALID, "%s: metadata \"%.100s\" is not valid UTF-8", path, metadata[i]->key);
+        }
+    }
+    for (size_t i = 0; i < n_tensors; i++) {
+        const char *name = tensors[i]->name;
+        if (strcmp(name, metadata_key) == 0) {
+            return strata_fail(err, STRATA_INVALID, "%s: a tensor can't be named \"%s\"; the format uses that name", path,
+                               name);
+        }
+        if (!strata_utf8_valid(name)) {
+            return strata_fail(err, STRATA_INVALID, "%s: the name \"%.100s\" of a tensor is not valid UTF-8", path, name);
+        }
+        if (!strata_safetensors_dtype_name(tensors[i]->array.dtype)) {
+            return strata_fail(err, STRATA_INVALID, "%s: tensor \"%.100s\" has dtype %d, which is not known", path, name,
+                               (int)tensors[i]->array.dtype);
+        }
+    }
+    return STRATA_OK;
+}
+
+/* Makes the 8 bytes of length and the padded header. The caller frees the text. */
+static strata_status make_header(const char *path, const strata_named_array *const *tensors, size_t n_tensors,
+                                 const strata_metadata *const *metadata, size_t n_metadata, char **out_text,
+                                 size_t *out_n_bytes, strata_error *err) {
+    strata_json_writer writer = {0};
+    strata_text_add_bytes(&writer.text, "........", 8); /* room for the length */
+    strata_json_begin_object(&writer);
+    add_metadata(&writer, metadata, n_metadata);
+    size_t end = 0;
+    for (size_t i = 0; i < n_tensors; i++) end = add_tensor(&writer, tensors[i], end);
+    strata_json_end_object(&writer);
+    strata_text_add_bytes(&writer.text, "       ", (8 - writer.text.n_bytes % 8) % 8);
+    STRATA_TRY(strata_json_take(&writer, out_text, out_n_bytes, err));
+    uint64_t n_header = *out_n_bytes - 8;
+    if (n_header > STRATA_SAFETENSORS_MAX_HEADER) {
+        return strata_fail(err, STRATA_INVALID, "%s: names, shapes and metadata need %llu bytes; at most %d are possible", path,
+                           (unsigned long long)n_header, STRATA_SAFETENSORS_MAX_HEADER);
+    }
+    for (int i = 0; i < 8; i++) (*out_text)[i] = (char)(n_header >> 8 * i & 0xFF);
+    return STRATA_OK;
+}
+
+/* Parses the header as a reader will, so that no file is written that a reader would refuse, for example because of two equal
+ * names. */
+static strata_status check_header(const char *path, const char *header, size_t n_header, strata_error *err) {
+    strata_json root;
+    strata_error why;
+    strata_status status = strata_json_parse("header", header + 8, n_header - 8, STRATA_SAFETENSORS_MAX_HEADER, &root, &why);
+    strata_json_finish(&root);
+    if (status == STRATA_DATA) status = STRATA_INVALID;
+    return status ? strata_fail(err, status, "%s: can't be written: %s", path, why.message) : STRATA_OK;
+}
+
+typedef struct output {
+    strata_file_writer *file;
+    strata_sha256 sha; /* context NULL: the hash is not computed */
+    int64_t n_bytes;
+} output;
+
+static strata_status add_bytes(output *to, const void *bytes, size_t n_bytes, strata_error *err) {
+    if (to->sha.context) STRATA_TRY(strata_sha256_update(&to->sha, bytes, n_bytes, err));
+    to->n_bytes += (int64_t)n_bytes;
+    return strata_file_writer_add(to->file, bytes, n_bytes, err);
+}
+
+static strata_status write_all(const char *path, const char *header, size_t n_header, const strata_named_array *const *tensors,
+                               size_t n_tensors, const strata_safetensors_writing *how, strata_error *err) {
+    output to = {0};
+    strata_status status = STRATA_OK;
+    STRATA_TRY_GOTO(strata_file_writer_create(path, &to.file, err));
+    if (how->sha256) STRATA_TRY_GOTO(strata_sha256_init(&to.sha, err));
+    STRATA_TRY_GOTO(add_bytes(&to, header, n_header, err));
+    for (size_t i = 0; i < n_tensors; i++) {
+        const strata_array *array = &tensors[i]->array;
+        STRATA_TRY_GOTO(add_bytes(&to, array->data, strata_array_bytes(array), err));
+    }
+    if (how->sha256) STRATA_TRY_GOTO(strata_sha256_final(&to.sha, how->sha256, err));
+    if (how->bytes) *how->bytes = to.n_bytes;
+    status = strata_file_writer_commit(to.file, how->check, err);
+cleanup:
+    strata_sha256_finish(&to.sha);
+    strata_file_writer_destroy(to.file);
+    return status;
+}
+
+strata_status strata_safetensors_write(const char *path, const strata_named_array *tensors, size_t n_tensors,
+                                       const strata_metadata *metadata, size_t n_metadata,
+                                       const strata_safetensors_writing *how, strata_error *err) {
+    char *header = NULL;
+    size_t n_header = 0;
+    strata_status status = STRATA_OUT_OF_MEMORY;
+    const strata_named_array **sorted = calloc(n_tensors + 1, sizeof *sorted);
+    const strata_metadata **sorted_metadata = calloc(n_metadata + 1, sizeof *sorted_metadata);
+    if (!sorted || !sorted_metadata) {
+        strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory to write %zu tensors", path, n_tensors);
+        goto cleanup;
+    }
+    for (size_t i = 0; i < n_tensors; i++) sorted[i] = &tensors[i];
+    for (size_t i = 0; i < n_metadata; i++) sorted_metadata[i] = &metadata[i];
+    qsort(sorted, n_tensors, sizeof *sorted, in_file_order);
+    qsort(sorted_metadata, n_metadata, sizeof *sorted_metadata, by_key);
+    STRATA_TRY_GOTO(check_names(path, sorted, n_tensors, sorted_metadata, n_metadata, err));
+    STRATA_TRY_GOTO(make_header(path, sorted, n_tensors, sorted_metadata, n_metadata, &header, &n_header, err));
+    STRATA_TRY_GOTO(check_header(path, header, n_header, err));
+    status = write_all(path, header, n_header, sorted, n_tensors, how ? how : &(strata_safetensors_writing){0}, err);
+cleanup:
+    free(header);
+    free(sorted_metadata);
+    free(sorted);
     return status;
 }

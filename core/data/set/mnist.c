@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finding the MNIST files in a folder, and checking that images and labels fit each other. */
-#include "core/data/set/mnist.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +8,8 @@
 #include <sys/stat.h>
 
 #include "core/base/file.h"
-#include "core/data/format/idx.h"
+#include "core/data/set/image_set.h"
+#include "strata/formats.h"
 
 enum { LONGEST_PATH = 4096 };
 
