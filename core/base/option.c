@@ -212,12 +212,6 @@ static void write_numbers(strata_json_writer *w, const strata_numbers *numbers) 
     strata_json_end_array(w);
 }
 
-static void write_ints(strata_json_writer *w, const int64_t *values, int n) {
-    strata_json_begin_array(w);
-    for (int i = 0; i < n; i++) strata_json_write_int(w, values[i]);
-    strata_json_end_array(w);
-}
-
 static void write_option(strata_json_writer *w, const strata_option *option, const void *options) {
     const void *value = (const char *)options + option->offset;
     if (!option->required && !is_given(option, options)) return;
@@ -237,13 +231,13 @@ static void write_option(strata_json_writer *w, const strata_option *option, con
             write_numbers(w, value);
             break;
         case STRATA_OPTION_SHAPE:
-            write_ints(w, ((const strata_shape *)value)->dims, ((const strata_shape *)value)->rank);
+            strata_json_write_ints(w, ((const strata_shape *)value)->dims, ((const strata_shape *)value)->rank);
             break;
         default:
             if (kinds[option->kind].n_ints == 1)
                 strata_json_write_int(w, *(const int64_t *)value);
             else
-                write_ints(w, value, kinds[option->kind].n_ints);
+                strata_json_write_ints(w, value, kinds[option->kind].n_ints);
             break;
     }
 }

@@ -653,15 +653,54 @@ static strata_status table_at(const strata_dataset *dataset, uint64_t seed, uint
     return STRATA_OK;
 }
 
-/* Copies the rows of the files index, index + n, ... to one array. */
-static strata_status rows_of_files(const strata_dataset *dataset, const strata_array *from, int64_t n, int64_t index,
-                                   int64_t n_rows, strata_array *out, strata_error *err) {
+strata_status strata_table_part(const strata_dataset *whole, int64_t n, strata_rows_function take, const void *user,
+                                strata_dataset **out_part, strata_error *err) {
+    strata_dataset *part = calloc(1, sizeof *part);
+    strata_status status = STRATA_OK;
+    if (!part) return strata_fail(err, STRATA_OUT_OF_MEMORY, "dataset: no host memory");
+    *part = (strata_dataset){.stage = whole->stage,
+                             .spec = whole->spec,
+                             .n = n,
+                             .n_classes = whole->n_classes,
+                             .least_token = whole->least_token,
+                             .most_token = whole->most_token,
+                             .has_labels = whole->has_labels,
+                             .element = whole->element,
+                             .label = whole->label,
+                             .element_size = whole->element_size,
+                             .label_size = whole->label_size,
+                             .scale = whole->scale};
+    atomic_init(&part->references, 1);
+    if (whole->source) STRATA_TRY_GOTO(strata_dataset_set_source(part, whole->source, err));
+    STRATA_TRY_GOTO(strata_dataset_set_class_names(part, (const char *const *)whole->class_names, whole->n_class_names, err));
+    STRATA_TRY_GOTO(take(&whole->features, user, &part->features, err));
+    if (whole->has_labels) STRATA_TRY_GOTO(take(&whole->labels, user, &part->labels, err));
+    if (whole->weights.data) STRATA_TRY_GOTO(take(&whole->weights, user, &part->weights, err));
+    for (; part->n_more < whole->n_more; part->n_more++)
+        STRATA_TRY_GOTO(strata_table_part(whole->more[part->n_more], n, take, user, &part->more[part->n_more], err));
+    *out_part = part;
+    part = NULL;
+cleanup:
+    strata_dataset_destroy(part);
+    return status;
+}
+
+/* The files index, index + n, ... of a dataset. */
+typedef struct file_share {
+    const strata_dataset *dataset;
+    int64_t n, index, n_rows;
+} file_share;
+
+/* Copies the rows of the files to one array. */
+static strata_status rows_of_files(const strata_array *from, const void *user, strata_array *out, strata_error *err) {
+    const file_share *share = user;
+    const strata_dataset *dataset = share->dataset;
     strata_shape shape = from->shape;
-    shape.dims[0] = n_rows;
+    shape.dims[0] = share->n_rows;
     STRATA_TRY(strata_array_create(from->dtype, shape, out, err));
     const size_t row = dataset->n ? strata_array_bytes(from) / (size_t)dataset->n : 0;
     char *to = out->data;
-    for (int64_t f = index; f < dataset->n_files; f += n) {
+    for (int64_t f = share->index; f < dataset->n_files; f += share->n) {
         const int64_t first = f ? dataset->file_ends[f - 1] : 0;
         const size_t bytes = (size_t)(dataset->file_ends[f] - first) * row;
         if (bytes) memcpy(to, (const char *)from->data + (size_t)first * row, bytes);
@@ -672,29 +711,10 @@ static strata_status rows_of_files(const strata_dataset *dataset, const strata_a
 
 static strata_status table_shard_files(const strata_dataset *dataset, int64_t n, int64_t index, strata_dataset **out_dataset,
                                        strata_error *err) {
-    strata_array features = {0}, labels = {0}, weights = {0};
-    strata_dataset *part = NULL;
-    int64_t n_rows = 0;
-    for (int64_t f = index; f < dataset->n_files; f += n) n_rows += dataset->file_ends[f] - (f ? dataset->file_ends[f - 1] : 0);
-    STRATA_TRY(rows_of_files(dataset, &dataset->features, n, index, n_rows, &features, err));
-    strata_status status =
-        dataset->has_labels ? rows_of_files(dataset, &dataset->labels, n, index, n_rows, &labels, err) : STRATA_OK;
-    if (status) {
-        strata_array_finish(&features);
-        return status;
-    }
-    STRATA_TRY(strata_dataset_take_arrays(&features, dataset->has_labels ? &labels : NULL, (double)dataset->scale, &part, err));
-    part->scale = dataset->scale;
-    part->spec.parts[0].dtype = dataset->spec.parts[0].dtype;
-    part->n_classes = dataset->n_classes; /* including the classes that occur only in other workers' parts */
-    if (dataset->weights.data) status = rows_of_files(dataset, &dataset->weights, n, index, n_rows, &weights, err);
-    if (weights.data) status = strata_dataset_set_weights(part, &weights, err);
-    strata_array_finish(&weights);
-    if (status)
-        strata_dataset_destroy(part);
-    else
-        *out_dataset = part;
-    return status;
+    file_share share = {dataset, n, index, 0};
+    for (int64_t f = index; f < dataset->n_files; f += n)
+        share.n_rows += dataset->file_ends[f] - (f ? dataset->file_ends[f - 1] : 0);
+    return strata_table_part(dataset, share.n_rows, rows_of_files, &share, out_dataset, err);
 }
 
 const strata_stage strata_stage_table = {

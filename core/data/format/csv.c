@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/memory.h"
 #include "core/base/text.h"
 #include "core/data/format/stream.h"
 #include "core/data/prepare/cell.h"
-#include "core/base/memory.h"
 
 enum { MOST_COLUMNS = 16384 };
 
@@ -153,7 +153,8 @@ static strata_status check_n_cells(const parser *p, int64_t n) {
 
 static strata_status add_record(parser *p, int64_t line, int64_t n_cells) {
     strata_csv *csv = p->csv;
-    if (!strata_make_room(&csv->lines, csv->n_records, &csv->records_capacity, sizeof *csv->lines)) return no_memory(csv, p->err);
+    if (!strata_make_room(&csv->lines, csv->n_records, &csv->records_capacity, sizeof *csv->lines))
+        return no_memory(csv, p->err);
     csv->lines[csv->n_records++] = line;
     csv->n_columns = (int)n_cells;
     return STRATA_OK;

@@ -332,27 +332,19 @@ static int by_key(const void *a, const void *b) {
 
 static void add_metadata(strata_json_writer *writer, const strata_metadata *const *sorted, size_t n_metadata) {
     if (n_metadata == 0) return;
-    strata_json_key(writer, metadata_key);
-    strata_json_begin_object(writer);
+    strata_json_begin_object(strata_json_key(writer, metadata_key));
     for (size_t i = 0; i < n_metadata; i++) {
-        strata_json_key(writer, sorted[i]->key);
-        strata_json_write_string(writer, sorted[i]->value);
+        strata_json_write_string(strata_json_key(writer, sorted[i]->key), sorted[i]->value);
     }
     strata_json_end_object(writer);
 }
 
 static size_t add_tensor(strata_json_writer *writer, const strata_named_array *tensor, size_t begin) {
     size_t end = begin + strata_array_bytes(&tensor->array);
-    strata_json_key(writer, tensor->name);
-    strata_json_begin_object(writer);
-    strata_json_key(writer, "dtype");
-    strata_json_write_string(writer, strata_safetensors_dtype_name(tensor->array.dtype));
-    strata_json_key(writer, "shape");
-    strata_json_begin_array(writer);
-    for (int d = 0; d < tensor->array.shape.rank; d++) strata_json_write_int(writer, tensor->array.shape.dims[d]);
-    strata_json_end_array(writer);
-    strata_json_key(writer, "data_offsets");
-    strata_json_begin_array(writer);
+    strata_json_begin_object(strata_json_key(writer, tensor->name));
+    strata_json_write_string(strata_json_key(writer, "dtype"), strata_safetensors_dtype_name(tensor->array.dtype));
+    strata_json_write_ints(strata_json_key(writer, "shape"), tensor->array.shape.dims, tensor->array.shape.rank);
+    strata_json_begin_array(strata_json_key(writer, "data_offsets"));
     strata_json_write_int(writer, (int64_t)begin);
     strata_json_write_int(writer, (int64_t)end);
     strata_json_end_array(writer);

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 
 #include "core/base/file.h"
-#include "core/data/format/stream.h"
 #include "core/base/memory.h"
+#include "core/data/format/stream.h"
 
 enum { LONGEST_PATH = 4096, TAR_BLOCK = 512 };
 static const size_t LARGEST_FILE = STRATA_BYTES_LIMIT(33);

@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "core/data/stage/stage.h"
 #include "core/base/memory.h"
+#include "core/data/stage/stage.h"
 
 typedef struct store {
     atomic_int references;

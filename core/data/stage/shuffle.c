@@ -5,9 +5,9 @@
  * from it at random and replaced by the parent's next element. */
 #include <stdlib.h>
 
+#include "core/base/memory.h"
 #include "core/data/stage/stage.h"
 #include "strata/philox.h"
-#include "core/base/memory.h"
 
 typedef struct shuffle {
     int64_t buffer; /* the size of the buffer, in elements; 0: the buffer contains all elements */

@@ -118,6 +118,11 @@ strata_auto_shard strata_auto_shard_resolve(const strata_dataset *dataset, strat
 /* select.c: as strata_dataset_shard; an iteration that finds no element in the shard fails. */
 STRATA_MUST_USE strata_status strata_dataset_shard_required(strata_dataset **dataset, int64_t n, int64_t index,
                                                             strata_error *err);
+/* dataset.c: makes a dataset of n elements of the dataset of arrays `whole`, with its source and classes, also those that occur
+ * only in other elements. take: makes an array of these elements from one of the whole. */
+typedef strata_status (*strata_rows_function)(const strata_array *from, const void *user, strata_array *out, strata_error *err);
+STRATA_MUST_USE strata_status strata_table_part(const strata_dataset *whole, int64_t n, strata_rows_function take,
+                                                const void *user, strata_dataset **out_part, strata_error *err);
 /* dataset.c: element `position` of the order. */
 int64_t strata_order_index(const strata_order *order, int64_t position);
 /* dataset.c: writes part `part` of elements order[first .. first + n) of a dataset of arrays, as strata_dataset_fetch writes

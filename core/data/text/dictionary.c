@@ -3,10 +3,11 @@
  * The table is doubled when three quarters of its slots are used. The hash is FNV-1a with a final mixing step. Results do not
  * depend on the hash. */
 #include "core/data/text/dictionary.h"
-#include "core/base/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/base/memory.h"
 
 static uint32_t hash_of(const void *key, size_t length) {
     const unsigned char *bytes = key;

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/memory.h"
 #include "core/base/text.h"
 #include "core/data/text/tokenizer.h"
 #include "core/data/text/words.h"
-#include "core/base/memory.h"
 
 /* ---- characters ---- */
 
@@ -68,7 +68,8 @@ strata_status strata_tokenizer_add_merge(strata_tokenizer *tokenizer, int32_t le
     const struct strata_dictionary_entry *b = &tokens->entries[right - STRATA_FIRST_TOKEN];
     size_t length = (size_t)a->length + b->length;
     char *joined = malloc(length);
-    if (!joined || !strata_make_room(&tokenizer->merges, tokenizer->n_merges, &tokenizer->merges_capacity, sizeof(strata_merge))) {
+    if (!joined ||
+        !strata_make_room(&tokenizer->merges, tokenizer->n_merges, &tokenizer->merges_capacity, sizeof(strata_merge))) {
         free(joined);
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "tokenizer: no host memory for %d merges", tokenizer->n_merges + 1);
     }

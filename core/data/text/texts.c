@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/memory.h"
 #include "core/base/text.h"
 #include "core/data/columns.h"
 #include "core/data/format/stream.h"
 #include "strata/preprocessing.h"
-#include "core/base/memory.h"
 
 /* ---- adding documents ---- */
 
