@@ -3,7 +3,6 @@
  * Writes JSON: compact, in the order of the calls, and always valid UTF-8, even if the strings are not. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/base/json.h"

@@ -4,7 +4,6 @@
 #include "core/base/text.h"
 
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,11 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/option.h"
 #include "core/base/text.h"
 #include "core/data/dataset.h"
-#include "core/data/format/idx.h"
-#include "core/data/format/npy.h"
 #include "core/data/format/stream.h"
 #include "core/data/set/image_set.h"
 #include "core/data/stage/stage.h"

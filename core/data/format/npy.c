@@ -356,18 +356,3 @@ strata_status strata_npy_header(const char *path, const strata_array *array, cha
     *out_n_bytes = total;
     return STRATA_OK;
 }
-
-strata_status strata_npy_write(const char *path, const strata_array *array, strata_error *err) {
-    char header[STRATA_NPY_MOST_HEADER];
-    size_t total;
-    STRATA_TRY(strata_npy_header(path, array, header, &total, err));
-    strata_file_writer *writer;
-    STRATA_TRY(strata_file_writer_create(path, &writer, err));
-    strata_status status;
-    STRATA_TRY_GOTO(strata_file_writer_add(writer, header, total, err));
-    STRATA_TRY_GOTO(strata_file_writer_add(writer, array->data, strata_array_bytes(array), err));
-    status = strata_file_writer_commit(writer, NULL, err);
-cleanup:
-    strata_file_writer_destroy(writer);
-    return status;
-}

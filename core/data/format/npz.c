@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/base/file.h"
-#include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/format/npy.h"
 #include "core/data/format/zip.h"

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reading pictures. The table `formats` finds the format by the first bytes of a file, whatever the file is called. */
-#include "core/data/format/picture.h"
-
 #include <string.h>
 
 #include "core/base/ascii.h"
-#include "core/data/format/exif.h"
 #include "core/data/format/picture_formats.h"
 
 static const strata_picture_format *const formats[] = {&strata_picture_png,   &strata_picture_jpeg, &strata_picture_webp,

@@ -5,7 +5,7 @@
 #ifndef STRATA_CORE_DATA_PICTURE_FORMATS_H
 #define STRATA_CORE_DATA_PICTURE_FORMATS_H
 
-#include "core/data/format/picture.h"
+#include "strata/formats.h"
 
 enum { STRATA_PICTURE_MOST_SIDE = 1 << 15, STRATA_PICTURE_MOST_PIXELS = 1 << 26 };
 
@@ -36,5 +36,17 @@ strata_status strata_picture_damaged(const strata_picture_file *file, const char
 /* Converts n pixels of 4 bytes, cyan, magenta, yellow and black (0: no ink), to red, green and blue: the product of what the
  * colour's and the black ink let through. */
 void strata_picture_from_cmyk(const uint8_t *cmyk, int64_t n, uint8_t *rgb);
+
+/* Whether the path ends as pictures of a format do that is not read, such as .heic. */
+bool strata_picture_is_foreign(const char *path);
+
+/* ---- exif.c: from the Exif data of a JPEG, PNG or WebP, or from a TIFF (tag Orientation, 0x0112; Exif 2.32, section 4.6.4) ---- */
+
+/* The orientation, 1 to 8, in Exif's numbering. 1 means that the picture should be shown as it is stored, and is also returned
+ * if the file has no Exif data or damaged ones. From 5 on, rows and columns are exchanged. */
+int strata_exif_orientation(const unsigned char *picture, size_t n_bytes);
+/* Rotates or mirrors u8 pixels (rows, columns, channels) to the orientation in which the picture should be shown. Fails:
+ * OUT_OF_MEMORY. */
+STRATA_MUST_USE strata_status strata_exif_turn(const char *name, int orientation, strata_array *pixels, strata_error *err);
 
 #endif

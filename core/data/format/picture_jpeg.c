@@ -2,7 +2,6 @@
  *
  * JPEG, through libturbojpeg. Pictures for print (CMYK and YCCK) are converted to red, green and blue. */
 #include <stdlib.h>
-#include <string.h>
 #if STRATA_WITH_JPEG
 #include <turbojpeg.h>
 #endif

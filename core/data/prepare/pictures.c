@@ -9,7 +9,6 @@
 #include "core/base/memory.h"
 #include "core/base/text.h"
 #include "core/data/dataset.h"
-#include "core/data/format/picture.h"
 #include "core/data/format/picture_folder.h"
 #include "core/data/format/stream.h"
 #include "core/data/format/tree.h"

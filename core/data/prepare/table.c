@@ -10,7 +10,6 @@
 #include "core/base/locale.h"
 #include "core/base/text.h"
 #include "core/data/dataset.h"
-#include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
 #include "core/data/text/texts.h"
 

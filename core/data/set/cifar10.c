@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core/base/file.h"
-#include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/format/stream.h"
 #include "core/data/format/tree.h"

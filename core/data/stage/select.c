@@ -2,7 +2,6 @@
  *
  * Stages that choose among the elements of their parent, or repeat them, and do not change them: take, skip, shard, filter,
  * repeat. */
-#include <stdlib.h>
 
 #include "core/data/stage/stage.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A pipeline's source of documents, and the map that converts them to tokens. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/data/stage/stage.h"

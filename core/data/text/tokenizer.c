@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/text/texts.h"
 #include "core/data/text/words.h"
