@@ -143,10 +143,9 @@ strata_status strata_file_writer_create(const char *path, strata_file_writer **o
     *out_writer = NULL;
     struct stat info;
     bool exists = stat(path, &info) == 0;
-    if (exists && !S_ISREG(info.st_mode)) {
+    if (exists && !S_ISREG(info.st_mode))
         return strata_fail(err, STRATA_INVALID, "%s: is %s; give the name of a file", path,
                            S_ISDIR(info.st_mode) ? "a folder" : "not a regular file");
-    }
     char resolved[PATH_MAX];
     if (exists && realpath(path, resolved)) path = resolved;
     const char *name;

@@ -61,9 +61,8 @@ static shown_value show(const strata_json *value) {
             break;
         case STRATA_JSON_NUMBER:
             strata_format(shown.text, sizeof shown.text, "%.9g", node->valuedouble);
-            if (strata_scan_number(shown.text, NULL) != node->valuedouble) {
+            if (strata_scan_number(shown.text, NULL) != node->valuedouble)
                 strata_format(shown.text, sizeof shown.text, "%.17g", node->valuedouble);
-            }
             break;
         case STRATA_JSON_STRING:
             snprintf(shown.text, sizeof shown.text, "\"%.60s\"", node->valuestring);
@@ -134,10 +133,9 @@ strata_status strata_json_to_int(const strata_json *value, int64_t least, int64_
     if (least < -exact) least = -exact;
     if (most > exact) most = exact;
     double number = cJSON_IsNumber(value->node) ? value->node->valuedouble : NAN;
-    if (!(number >= (double)least && number <= (double)most) || number != trunc(number)) {
+    if (!(number >= (double)least && number <= (double)most) || number != trunc(number))
         return strata_json_fail(value, err, STRATA_DATA, "must be an integer %" PRId64 "..%" PRId64 ", is %s", least, most,
                                 show(value).text);
-    }
     *out = (int64_t)number;
     return STRATA_OK;
 }
@@ -155,9 +153,8 @@ strata_status strata_json_to_number(const strata_json *value, double least, doub
     }
     STRATA_TRY(strata_json_expect(value, STRATA_JSON_NUMBER, err));
     double number = value->node->valuedouble;
-    if (!(number >= least && number <= most)) {
+    if (!(number >= least && number <= most))
         return strata_json_fail(value, err, STRATA_DATA, "must be %.9g to %.9g, is %s", least, most, show(value).text);
-    }
     *out = number;
     return STRATA_OK;
 }
@@ -180,9 +177,8 @@ static bool present(const strata_json *object, const char *key, strata_json_pres
                     strata_status *out_status, strata_error *err) {
     *out_status = STRATA_OK;
     if (strata_json_find(object, key, out_member)) return true;
-    if (presence == STRATA_JSON_REQUIRED || !cJSON_IsObject(object->node)) {
+    if (presence == STRATA_JSON_REQUIRED || !cJSON_IsObject(object->node))
         *out_status = strata_json_get(object, key, out_member, err);
-    }
     return false;
 }
 
@@ -227,9 +223,8 @@ strata_status strata_json_check_keys(const strata_json *object, const char *cons
         if (found) continue;
         char list[400] = "";
         size_t length = 0;
-        for (size_t i = 0; i < n_known && length < sizeof list; i++) {
+        for (size_t i = 0; i < n_known && length < sizeof list; i++)
             length += (size_t)snprintf(list + length, sizeof list - length, "%s%s", i ? ", " : "", known[i]);
-        }
         const char *nearest = strata_nearest_name(member.name, known, n_known);
         return strata_json_fail(object, err, STRATA_DATA, "key \"%.100s\" is not known%s%s%s; known are: %s", member.name,
                                 nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"" : "", list);

@@ -64,10 +64,9 @@ static strata_status parse_shape(const strata_json *entry, strata_safetensor *te
     STRATA_TRY(strata_json_expect(&dims, STRATA_JSON_ARRAY, err));
     tensor->shape.rank = 0;
     for (bool more = strata_json_first(&dims, &dim); more; more = strata_json_next(&dim)) {
-        if (tensor->shape.rank == STRATA_MAX_RANK) {
+        if (tensor->shape.rank == STRATA_MAX_RANK)
             return strata_json_fail(&dims, err, STRATA_DATA, "has rank %" PRId64 "; at most %d is possible",
                                     strata_json_length(&dims), STRATA_MAX_RANK);
-        }
         STRATA_TRY(strata_json_to_int(&dim, 0, most_dim, &tensor->shape.dims[tensor->shape.rank++], err));
     }
     strata_error why;
@@ -80,10 +79,9 @@ static strata_status parse_offsets(const strata_json *entry, int64_t n_data, int
     strata_json offsets, offset;
     STRATA_TRY(strata_json_get(entry, "data_offsets", &offsets, err));
     STRATA_TRY(strata_json_expect(&offsets, STRATA_JSON_ARRAY, err));
-    if (strata_json_length(&offsets) != 2) {
+    if (strata_json_length(&offsets) != 2)
         return strata_json_fail(&offsets, err, STRATA_DATA, "must be [begin, end], has %" PRId64 " elements",
                                 strata_json_length(&offsets));
-    }
     strata_json_first(&offsets, &offset);
     STRATA_TRY(strata_json_to_int(&offset, 0, n_data, out_begin, err));
     strata_json_next(&offset);
@@ -100,12 +98,11 @@ static strata_status parse_entry(const strata_json *entry, const unsigned char *
     STRATA_TRY(parse_shape(entry, tensor, err));
     STRATA_TRY(parse_offsets(entry, (int64_t)n_data, &begin, &end, err));
     int64_t elements = strata_shape_elements(tensor->shape), all_bits;
-    if (__builtin_mul_overflow(elements, bits, &all_bits) || all_bits % 8 != 0 || all_bits / 8 != end - begin) {
+    if (__builtin_mul_overflow(elements, bits, &all_bits) || all_bits % 8 != 0 || all_bits / 8 != end - begin)
         return strata_json_fail(
             entry, err, STRATA_DATA,
             "%s %s has %" PRId64 " elements of %d bits, but data_offsets [%" PRId64 ", %" PRId64 "] have %" PRId64 " bytes",
             tensor->dtype_name, strata_shape_text(tensor->shape).text, elements, bits, begin, end, end - begin);
-    }
     tensor->name = entry->name;
     tensor->data = data + begin;
     tensor->n_bytes = (size_t)(end - begin);
@@ -115,9 +112,8 @@ static strata_status parse_entry(const strata_json *entry, const unsigned char *
 static strata_status check_metadata(const strata_json *metadata, strata_error *err) {
     STRATA_TRY(strata_json_expect(metadata, STRATA_JSON_OBJECT, err));
     strata_json item;
-    for (bool more = strata_json_first(metadata, &item); more; more = strata_json_next(&item)) {
+    for (bool more = strata_json_first(metadata, &item); more; more = strata_json_next(&item))
         STRATA_TRY(strata_json_expect(&item, STRATA_JSON_STRING, err));
-    }
     return STRATA_OK;
 }
 
@@ -142,19 +138,17 @@ static strata_status check_offsets(const strata_safetensors *file, const unsigne
     const unsigned char *end = data;
     for (size_t i = 0; i < file->n_tensors; i++) {
         const strata_safetensor *tensor = &file->tensors[i];
-        if (tensor->data != end) {
+        if (tensor->data != end)
             return strata_fail(err, STRATA_DATA,
                                "%s: tensor \"%.100s\" begins at data byte %td, but the one before it%s%.100s%s ends at %td: %s",
                                file->name, tensor->name, tensor->data - data, i ? " (\"" : "",
                                i ? file->tensors[i - 1].name : "", i ? "\")" : "", end - data,
                                tensor->data < end ? "they overlap" : "there is a gap");
-        }
         end = tensor->data + tensor->n_bytes;
     }
-    if (end != data + n_data) {
+    if (end != data + n_data)
         return strata_fail(err, STRATA_DATA, "%s: the tensors end at data byte %td, but the file has %zu bytes of data",
                            file->name, end - data, n_data);
-    }
     return STRATA_OK;
 }
 
@@ -163,9 +157,8 @@ static strata_status parse_entries(strata_safetensors *file, const unsigned char
     size_t n_entries = (size_t)strata_json_length(&file->header);
     file->tensors = calloc(n_entries + 1, sizeof *file->tensors);
     file->by_name = calloc(n_entries + 1, sizeof *file->by_name);
-    if (!file->tensors || !file->by_name) {
+    if (!file->tensors || !file->by_name)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for the names of %zu tensors", file->name, n_entries);
-    }
     strata_json entry;
     for (bool more = strata_json_first(&file->header, &entry); more; more = strata_json_next(&entry)) {
         if (strcmp(entry.name, metadata_key) == 0) {
@@ -184,24 +177,20 @@ static strata_status parse_entries(strata_safetensors *file, const unsigned char
 /* Reads the length of the header, and checks that the header ends within the file and begins with '{'. */
 static strata_status parse_length(const char *name, const unsigned char *bytes, size_t n_bytes, size_t *out_n_header,
                                   strata_error *err) {
-    if (n_bytes < LENGTH_BYTES) {
+    if (n_bytes < LENGTH_BYTES)
         return strata_fail(err, STRATA_DATA, "%s: has %zu bytes; a safetensors file begins with %d bytes of length", name,
                            n_bytes, LENGTH_BYTES);
-    }
     uint64_t n_header = 0;
     for (int i = LENGTH_BYTES - 1; i >= 0; i--) n_header = n_header << 8 | bytes[i];
-    if (n_header > STRATA_SAFETENSORS_MAX_HEADER) {
+    if (n_header > STRATA_SAFETENSORS_MAX_HEADER)
         return strata_fail(err, STRATA_DATA, "%s: says that its header has %" PRIu64 " bytes; at most %d are allowed", name,
                            n_header, STRATA_SAFETENSORS_MAX_HEADER);
-    }
-    if (n_header > n_bytes - LENGTH_BYTES) {
+    if (n_header > n_bytes - LENGTH_BYTES)
         return strata_fail(err, STRATA_DATA,
                            "%s: says that its header has %" PRIu64 " bytes, but only %zu follow: it is cut off", name, n_header,
                            n_bytes - LENGTH_BYTES);
-    }
-    if (n_header == 0 || bytes[LENGTH_BYTES] != '{') {
+    if (n_header == 0 || bytes[LENGTH_BYTES] != '{')
         return strata_fail(err, STRATA_DATA, "%s: its header of %" PRIu64 " bytes does not begin with '{'", name, n_header);
-    }
     *out_n_header = (size_t)n_header;
     return STRATA_OK;
 }
@@ -268,15 +257,13 @@ const char *strata_safetensors_metadata(const strata_safetensors *file, const ch
 static strata_status get_tensor(const strata_safetensors *file, const char *tensor_name, const strata_safetensor **out_tensor,
                                 strata_error *err) {
     const strata_safetensor *tensor = strata_safetensors_find(file, tensor_name);
-    if (!tensor) {
+    if (!tensor)
         return strata_fail(err, STRATA_DATA, "%s: has no tensor \"%.100s\" among its %zu", file->name, tensor_name,
                            file->n_tensors);
-    }
-    if (tensor->dtype == STRATA_DTYPE_COUNT) {
+    if (tensor->dtype == STRATA_DTYPE_COUNT)
         return strata_fail(err, STRATA_UNSUPPORTED,
                            "%s: tensor \"%.100s\" has dtype %s, which Strata does not have; convert it to F32", file->name,
                            tensor_name, tensor->dtype_name);
-    }
     *out_tensor = tensor;
     return STRATA_OK;
 }
@@ -284,10 +271,9 @@ static strata_status get_tensor(const strata_safetensors *file, const char *tens
 static strata_status copy_elements(const strata_safetensors *file, const strata_safetensor *tensor, void *out_data,
                                    strata_error *err) {
     for (size_t i = 0; tensor->dtype == STRATA_DTYPE_BOOL && i < tensor->n_bytes; i++) {
-        if (tensor->data[i] > 1) {
+        if (tensor->data[i] > 1)
             return strata_fail(err, STRATA_DATA, "%s: element %zu of tensor \"%.100s\" is %d; a bool must be 0 or 1",
                                file->name, i, tensor->name, tensor->data[i]);
-        }
     }
     if (tensor->n_bytes) memcpy(out_data, tensor->data, tensor->n_bytes);
     return STRATA_OK;
@@ -297,11 +283,10 @@ strata_status strata_safetensors_copy(const strata_safetensors *file, const char
                                       strata_shape shape, void *out_data, strata_error *err) {
     const strata_safetensor *tensor = NULL;
     STRATA_TRY(get_tensor(file, tensor_name, &tensor, err));
-    if (tensor->dtype != dtype || !strata_shape_equal(tensor->shape, shape)) {
+    if (tensor->dtype != dtype || !strata_shape_equal(tensor->shape, shape))
         return strata_fail(err, STRATA_DATA, "%s: tensor \"%.100s\" is %s %s, but %s %s is needed", file->name, tensor_name,
                            strata_dtype_name(tensor->dtype), strata_shape_text(tensor->shape).text, strata_dtype_name(dtype),
                            strata_shape_text(shape).text);
-    }
     return copy_elements(file, tensor, out_data, err);
 }
 
@@ -333,9 +318,7 @@ static int by_key(const void *a, const void *b) {
 static void add_metadata(strata_json_writer *writer, const strata_metadata *const *sorted, size_t n_metadata) {
     if (n_metadata == 0) return;
     strata_json_begin_object(strata_json_key(writer, metadata_key));
-    for (size_t i = 0; i < n_metadata; i++) {
-        strata_json_write_string(strata_json_key(writer, sorted[i]->key), sorted[i]->value);
-    }
+    for (size_t i = 0; i < n_metadata; i++) strata_json_write_string(strata_json_key(writer, sorted[i]->key), sorted[i]->value);
     strata_json_end_object(writer);
 }
 
@@ -355,23 +338,19 @@ static size_t add_tensor(strata_json_writer *writer, const strata_named_array *t
 static strata_status check_names(const char *path, const strata_named_array *const *tensors, size_t n_tensors,
                                  const strata_metadata *const *metadata, size_t n_metadata, strata_error *err) {
     for (size_t i = 0; i < n_metadata; i++) {
-        if (!strata_utf8_valid(metadata[i]->key) || !strata_utf8_valid(metadata[i]->value)) {
+        if (!strata_utf8_valid(metadata[i]->key) || !strata_utf8_valid(metadata[i]->value))
             return strata_fail(err, STRATA_INVALID, "%s: metadata \"%.100s\" is not valid UTF-8", path, metadata[i]->key);
-        }
     }
     for (size_t i = 0; i < n_tensors; i++) {
         const char *name = tensors[i]->name;
-        if (strcmp(name, metadata_key) == 0) {
+        if (strcmp(name, metadata_key) == 0)
             return strata_fail(err, STRATA_INVALID, "%s: a tensor can't be named \"%s\"; the format uses that name", path,
                                name);
-        }
-        if (!strata_utf8_valid(name)) {
+        if (!strata_utf8_valid(name))
             return strata_fail(err, STRATA_INVALID, "%s: the name \"%.100s\" of a tensor is not valid UTF-8", path, name);
-        }
-        if (!strata_safetensors_dtype_name(tensors[i]->array.dtype)) {
+        if (!strata_safetensors_dtype_name(tensors[i]->array.dtype))
             return strata_fail(err, STRATA_INVALID, "%s: tensor \"%.100s\" has dtype %d, which is not known", path, name,
                                (int)tensors[i]->array.dtype);
-        }
     }
     return STRATA_OK;
 }
@@ -390,10 +369,9 @@ static strata_status make_header(const char *path, const strata_named_array *con
     strata_text_add_bytes(&writer.text, "       ", (8 - writer.text.n_bytes % 8) % 8);
     STRATA_TRY(strata_json_take(&writer, out_text, out_n_bytes, err));
     uint64_t n_header = *out_n_bytes - 8;
-    if (n_header > STRATA_SAFETENSORS_MAX_HEADER) {
+    if (n_header > STRATA_SAFETENSORS_MAX_HEADER)
         return strata_fail(err, STRATA_INVALID, "%s: names, shapes and metadata need %llu bytes; at most %d are possible", path,
                            (unsigned long long)n_header, STRATA_SAFETENSORS_MAX_HEADER);
-    }
     for (int i = 0; i < 8; i++) (*out_text)[i] = (char)(n_header >> 8 * i & 0xFF);
     return STRATA_OK;
 }

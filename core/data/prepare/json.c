@@ -88,9 +88,7 @@ strata_status strata_preprocessing_to_json(const strata_preprocessing *p, char *
     write_columns(&w, "labels", p->labels, p->n_labels);
     if (p->weight) write_text(&w, "weight", p->weight);
     if (strata_preprocessing_has_texts(p)) strata_json_key(&w, "length"), strata_json_write_int(&w, p->length);
-    if (p->element.rank) {
-        strata_json_write_ints(strata_json_key(&w, "element"), p->element.dims, p->element.rank);
-    }
+    if (p->element.rank) strata_json_write_ints(strata_json_key(&w, "element"), p->element.dims, p->element.rank);
     strata_json_end_object(&w);
     return strata_json_take(&w, out_text, NULL, err);
 }

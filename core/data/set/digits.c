@@ -177,9 +177,8 @@ static uint8_t draw_digit(uint64_t seed, uint64_t index, uint8_t out_image[PIXEL
     distortion h = random_distortion(&g);
     float radius = uniform(&g, radii[0], radii[1]), ink = uniform(&g, inks[0], inks[1]), noise = uniform(&g, 0, most_noise);
     h.reach = radius + 0.5f;
-    for (int i = 0; i < MOST_STROKES && glyphs[digit][style][i].kind != NO_STROKE; i++) {
+    for (int i = 0; i < MOST_STROKES && glyphs[digit][style][i].kind != NO_STROKE; i++)
         draw_stroke(distance2, &glyphs[digit][style][i], &h, &g);
-    }
     shade(distance2, radius, ink, noise, &g, out_image);
     return (uint8_t)digit;
 }
