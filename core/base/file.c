@@ -100,19 +100,11 @@ struct strata_file_writer {
     int fd;          /* of the temporary file, -1 when closed */
 };
 
-static char *copy_string(const char *bytes, size_t n_bytes) {
-    char *copy = malloc(n_bytes + 1);
-    if (!copy) return NULL;
-    memcpy(copy, bytes, n_bytes);
-    copy[n_bytes] = '\0';
-    return copy;
-}
-
 /* Splits path into folder and name: "a/b" -> "a", "b"; "b" -> ".", "b"; "/b" -> "/", "b". */
 static bool split_path(const char *path, char **out_folder, const char **out_name) {
     const char *slash = strrchr(path, '/');
     *out_name = slash ? slash + 1 : path;
-    *out_folder = !slash ? copy_string(".", 1) : copy_string(path, slash == path ? 1 : (size_t)(slash - path));
+    *out_folder = !slash ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
     return *out_folder != NULL;
 }
 
@@ -152,7 +144,7 @@ strata_status strata_file_writer_create(const char *path, strata_file_writer **o
     strata_file_writer *writer = calloc(1, sizeof *writer);
     if (writer) {
         writer->fd = -1;
-        writer->path = copy_string(path, strlen(path));
+        writer->path = strdup(path);
     }
     if (!writer || !writer->path || !split_path(path, &writer->folder, &name)) {
         strata_file_writer_destroy(writer);

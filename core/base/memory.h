@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tables that grow. */
+ * Tables that grow, and numbers in the bytes of files. */
 #ifndef STRATA_CORE_MEMORY_H
 #define STRATA_CORE_MEMORY_H
 
@@ -21,6 +21,18 @@ static inline bool strata_make_room(void *table, int64_t n, int64_t *capacity, s
     memcpy(table, &memory, sizeof memory);
     *capacity = wanted;
     return true;
+}
+
+/* The number of n bytes, at most 8. */
+static inline uint64_t strata_little_endian(const unsigned char *at, int n) {
+    uint64_t value = 0;
+    while (n--) value = value << 8 | at[n];
+    return value;
+}
+static inline uint64_t strata_big_endian(const unsigned char *at, int n) {
+    uint64_t value = 0;
+    for (int i = 0; i < n; i++) value = value << 8 | at[i];
+    return value;
 }
 
 #endif

@@ -446,13 +446,10 @@ static void gather_i64(const int64_t *source, int64_t n, int32_t *out) {
 /* Shuffled elements are far apart in memory. Prefetching them a few elements ahead halves the time to copy a batch. */
 enum { PREFETCH_AHEAD = 4, PREFETCH_BYTES = 1024, CACHE_LINE = 64 };
 
-static void prefetch_element(const strata_dataset *dataset, int64_t element) {
-    int64_t bytes = dataset->element_size * (int64_t)strata_dtype_bytes(dataset->features.dtype);
-    const char *at = (const char *)dataset->features.data + element * bytes;
+static void prefetch_element(const strata_array *array, int64_t size, int64_t element) {
+    const int64_t bytes = size * (int64_t)strata_dtype_bytes(array->dtype);
+    const char *at = (const char *)array->data + element * bytes;
     for (int64_t i = 0; i < bytes && i < PREFETCH_BYTES; i += CACHE_LINE) __builtin_prefetch(at + i);
-    if (!dataset->has_labels) return;
-    const int64_t label_bytes = dataset->label_size * (int64_t)strata_dtype_bytes(dataset->labels.dtype);
-    __builtin_prefetch((const char *)dataset->labels.data + element * label_bytes);
 }
 
 static void fetch_labels(const strata_dataset *dataset, int64_t element, int64_t i, void *out) {
@@ -467,47 +464,20 @@ static void fetch_labels(const strata_dataset *dataset, int64_t element, int64_t
 }
 
 /* stored: features are copied with the dtype of the array. */
-static void fetch(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n, bool stored,
-                  void *out_features, void *out_labels) {
+static void fetch_features(const strata_dataset *dataset, int64_t element, int64_t i, bool stored, void *out) {
     const int64_t size = dataset->element_size;
     const strata_dtype from = dataset->features.dtype;
     const size_t bytes = (size_t)size * strata_dtype_bytes(from);
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t element = strata_order_index(order, first + i);
-        if (order->index && first + i + PREFETCH_AHEAD < order->n)
-            prefetch_element(dataset, order->index[first + i + PREFETCH_AHEAD]);
-        const void *features = (const char *)dataset->features.data + (size_t)element * bytes;
-        if (!out_features) {
-        } else if (stored || from == STRATA_DTYPE_I32) {
-            if (bytes) memcpy((char *)out_features + (size_t)i * bytes, features, bytes);
-        } else if (from == STRATA_DTYPE_U8) {
-            strata_bytes_to_f32(features, dataset->scale, size, (float *)out_features + i * size);
-        } else if (from == STRATA_DTYPE_F32) {
-            gather_f32(features, dataset->scale, size, (float *)out_features + i * size);
-        } else {
-            gather_i64(features, size, (int32_t *)out_features + i * size);
-        }
-        if (out_labels && dataset->has_labels) fetch_labels(dataset, element, i, out_labels);
+    const void *features = (const char *)dataset->features.data + (size_t)element * bytes;
+    if (stored || from == STRATA_DTYPE_I32) {
+        if (bytes) memcpy((char *)out + (size_t)i * bytes, features, bytes);
+    } else if (from == STRATA_DTYPE_U8) {
+        strata_bytes_to_f32(features, dataset->scale, size, (float *)out + i * size);
+    } else if (from == STRATA_DTYPE_F32) {
+        gather_f32(features, dataset->scale, size, (float *)out + i * size);
+    } else {
+        gather_i64(features, size, (int32_t *)out + i * size);
     }
-}
-
-void strata_dataset_fetch(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
-                          void *out_features, void *out_labels) {
-    fetch(dataset, order, first, n, false, out_features, out_labels);
-}
-
-void strata_dataset_fetch_stored(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
-                                 void *out_features, void *out_labels) {
-    fetch(dataset, order, first, n, true, out_features, out_labels);
-}
-
-/* ---- several inputs and targets ---- */
-
-strata_part_role strata_spec_role(const strata_element_spec *spec, int part) {
-    if (part >= spec->n_parts) return STRATA_PART_OTHER;
-    if (part == 0) return STRATA_PART_INPUT;
-    if (spec->roles[part] != STRATA_PART_BY_PLACE) return spec->roles[part];
-    return part == 1 ? STRATA_PART_TARGET : STRATA_PART_OTHER;
 }
 
 /* The table of an additional input or target; NULL: the part is the first input or target. */
@@ -517,12 +487,41 @@ static const strata_dataset *more_of(const strata_dataset *dataset, int part) {
 }
 
 void strata_dataset_fetch_part(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n, int part,
-                               void *out) {
+                               bool stored, void *out) {
     const strata_dataset *more = more_of(dataset, part);
-    if (more)
-        strata_dataset_fetch(more, order, first, n, out, NULL);
-    else
-        strata_dataset_fetch(dataset, order, first, n, part == 0 ? out : NULL, part == 1 ? out : NULL);
+    if (more) {
+        strata_dataset_fetch_part(more, order, first, n, 0, stored, out);
+        return;
+    }
+    if (part > 0 && !(part == 1 && dataset->has_labels)) {
+        strata_dataset_fetch_weights(dataset, order, first, n, out);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t element = strata_order_index(order, first + i), ahead = first + i + PREFETCH_AHEAD;
+        if (order->index && ahead < order->n)
+            prefetch_element(part ? &dataset->labels : &dataset->features, part ? dataset->label_size : dataset->element_size,
+                             order->index[ahead]);
+        if (part)
+            fetch_labels(dataset, element, i, out);
+        else
+            fetch_features(dataset, element, i, stored, out);
+    }
+}
+
+void strata_dataset_fetch(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
+                          void *out_features, void *out_labels) {
+    if (out_features) strata_dataset_fetch_part(dataset, order, first, n, 0, false, out_features);
+    if (out_labels && dataset->has_labels) strata_dataset_fetch_part(dataset, order, first, n, 1, false, out_labels);
+}
+
+/* ---- several inputs and targets ---- */
+
+strata_part_role strata_spec_role(const strata_element_spec *spec, int part) {
+    if (part >= spec->n_parts) return STRATA_PART_OTHER;
+    if (part == 0) return STRATA_PART_INPUT;
+    if (spec->roles[part] != STRATA_PART_BY_PLACE) return spec->roles[part];
+    return part == 1 ? STRATA_PART_TARGET : STRATA_PART_OTHER;
 }
 
 int64_t strata_dataset_part_classes(const strata_dataset *dataset, int part) {
@@ -641,12 +640,9 @@ static strata_status table_at(const strata_dataset *dataset, uint64_t seed, uint
         strata_element_finish(out_element);
         return status;
     }
-    const bool stored = dataset->spec.parts[0].dtype == STRATA_DTYPE_U8;
-    fetch(dataset, &in_order, index, 1, stored, out_element->parts[0].data,
-          dataset->has_labels ? out_element->parts[1].data : NULL);
-    if (dataset->weights.data) strata_dataset_fetch_weights(dataset, &in_order, index, 1, out_element->parts[2].data);
-    for (int i = 0, part = dataset->spec.n_parts - dataset->n_more; i < dataset->n_more; i++, part++)
-        strata_dataset_fetch(dataset->more[i], &in_order, index, 1, out_element->parts[part].data, NULL);
+    for (int i = 0; i < dataset->spec.n_parts; i++)
+        strata_dataset_fetch_part(dataset, &in_order, index, 1, i, dataset->spec.parts[i].dtype == STRATA_DTYPE_U8,
+                                  out_element->parts[i].data);
     return STRATA_OK;
 }
 

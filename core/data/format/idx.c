@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/memory.h"
 #include "core/data/format/stream.h"
 
 enum { LARGEST_RANK = 4 };
@@ -37,10 +38,6 @@ static const struct {
     {0x08, "u8", STRATA_DTYPE_U8},   {0x09, "i8", STRATA_DTYPE_COUNT}, {0x0B, "i16", STRATA_DTYPE_COUNT},
     {0x0C, "i32", STRATA_DTYPE_I32}, {0x0D, "f32", STRATA_DTYPE_F32},  {0x0E, "f64", STRATA_DTYPE_COUNT},
 };
-
-static uint32_t big_endian_u32(const unsigned char *b) {
-    return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
-}
 
 static strata_status read_exactly(source *s, void *out, size_t wanted, const char *what) {
     size_t n;
@@ -78,7 +75,7 @@ static strata_status read_header(source *s, idx_header *out_header) {
     STRATA_TRY(read_exactly(s, dims, (size_t)magic[3] * 4, "the dimensions"));
     int64_t elements = 1;
     for (int i = 0; i < header.shape.rank; i++) {
-        header.shape.dims[i] = big_endian_u32(dims + 4 * i);
+        header.shape.dims[i] = (int64_t)strata_big_endian(dims + 4 * i, 4);
         if (header.shape.dims[i] == 0)
             return strata_fail(s->err, STRATA_DATA, "%s: dimension %d (byte %d) is 0; there is no data", s->name, i, 4 + 4 * i);
         if (__builtin_mul_overflow(elements, header.shape.dims[i], &elements) || elements > most_elements)
@@ -113,7 +110,7 @@ static strata_status check_size(const source *s, const idx_header *header) {
 
 static void convert_big_endian(unsigned char *bytes, size_t n_bytes) {
     for (size_t i = 0; i < n_bytes; i += 4) {
-        uint32_t word = big_endian_u32(bytes + i);
+        const uint32_t word = (uint32_t)strata_big_endian(bytes + i, 4);
         memcpy(bytes + i, &word, sizeof word);
     }
 }

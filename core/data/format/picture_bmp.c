@@ -4,15 +4,14 @@
  * lengths of runs (RLE4, RLE8). Transparency is ignored. */
 #include <string.h>
 
+#include "core/base/memory.h"
 #include "core/data/format/picture_formats.h"
 
 enum { FILE_HEADER = 14, CORE_HEADER = 12, INFO_HEADER = 40 };
 enum { PLAIN = 0, RLE8 = 1, RLE4 = 2, MASKS = 3, MASKS_WITH_ALPHA = 6 };
 
 static uint32_t number_at(const unsigned char *at, int n) {
-    uint32_t value = 0;
-    while (n--) value = value << 8 | at[n];
-    return value;
+    return (uint32_t)strata_little_endian(at, n);
 }
 
 /* The first bytes could also be text. So the two lower bytes of the second header's size are compared as well. */

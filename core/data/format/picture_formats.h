@@ -37,6 +37,9 @@ strata_status strata_picture_damaged(const strata_picture_file *file, const char
  * colour's and the black ink let through. */
 void strata_picture_from_cmyk(const uint8_t *cmyk, int64_t n, uint8_t *rgb);
 
+/* exif.c: the body of the first chunk of a PNG or RIFF file with this name of 4 bytes; NULL: there is none. */
+const unsigned char *strata_picture_chunk(const unsigned char *bytes, size_t n_bytes, bool png, const char *name,
+                                          size_t *out_n);
 /* Whether the path ends as pictures of a format do that is not read, such as .heic. */
 bool strata_picture_is_foreign(const char *path);
 

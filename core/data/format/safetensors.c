@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/memory.h"
 #include "core/data/format/kind.h"
 #include "strata/sha256.h"
 
@@ -180,8 +181,7 @@ static strata_status parse_length(const char *name, const unsigned char *bytes, 
     if (n_bytes < LENGTH_BYTES)
         return strata_fail(err, STRATA_DATA, "%s: has %zu bytes; a safetensors file begins with %d bytes of length", name,
                            n_bytes, LENGTH_BYTES);
-    uint64_t n_header = 0;
-    for (int i = LENGTH_BYTES - 1; i >= 0; i--) n_header = n_header << 8 | bytes[i];
+    const uint64_t n_header = strata_little_endian(bytes, LENGTH_BYTES);
     if (n_header > STRATA_SAFETENSORS_MAX_HEADER)
         return strata_fail(err, STRATA_DATA, "%s: says that its header has %" PRIu64 " bytes; at most %d are allowed", name,
                            n_header, STRATA_SAFETENSORS_MAX_HEADER);

@@ -126,9 +126,9 @@ STRATA_MUST_USE strata_status strata_table_part(const strata_dataset *whole, int
 /* dataset.c: element `position` of the order. */
 int64_t strata_order_index(const strata_order *order, int64_t position);
 /* dataset.c: writes part `part` of elements order[first .. first + n) of a dataset of arrays, as strata_dataset_fetch writes
- * the first two parts. */
+ * the first two parts. stored: an input has the dtype of its array and is not scaled. */
 void strata_dataset_fetch_part(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n, int part,
-                               void *out);
+                               bool stored, void *out);
 /* dataset.c: one more than the largest integer of a target; 0: it is not known, or the target is no integers. */
 int64_t strata_dataset_part_classes(const strata_dataset *dataset, int part);
 /* dataset.c: checks that the integers of an input of arrays are in 0 .. n - 1. Fails: DATA, with the first that is not. */
@@ -136,9 +136,6 @@ STRATA_MUST_USE strata_status strata_dataset_check_part_tokens(const strata_data
                                                                strata_error *err);
 /* dataset.c: out[i] = source[i] * scale. */
 void strata_bytes_to_f32(const uint8_t *source, float scale, int64_t n, float *out);
-/* dataset.c: like strata_dataset_fetch, but features have the dtype of the array and are not scaled. */
-void strata_dataset_fetch_stored(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
-                                 void *out_features, void *out_labels);
 
 STRATA_MUST_USE strata_status strata_iterator_open_parents(strata_iterator *iterator, uint64_t epoch, strata_error *err);
 STRATA_MUST_USE strata_status strata_iterator_advance(strata_iterator *iterator, int64_t n, strata_error *err);

@@ -5,9 +5,7 @@
 #ifndef STRATA_CORE_DATA_DICTIONARY_H
 #define STRATA_CORE_DATA_DICTIONARY_H
 
-#include <stdbool.h>
-
-#include "strata/status.h"
+#include "strata/text.h"
 
 /* Zero-initialize it, and call strata_dictionary_finish at the end. */
 typedef struct strata_dictionary {
@@ -23,8 +21,7 @@ typedef struct strata_dictionary {
     int32_t *slots;
     uint32_t n_slots;
     /* All strings, each with a NUL after it. */
-    char *pool;
-    size_t n_pool, pool_capacity;
+    strata_text pool;
 } strata_dictionary;
 
 void strata_dictionary_finish(strata_dictionary *dictionary);

@@ -40,7 +40,7 @@ static strata_status find_characters(strata_tokenizer *tokenizer, const strata_d
         STRATA_TRY_GOTO(strata_dictionary_add(&characters, " ", 1, &index, err));
         characters.entries[index].count += word->count;
         for (size_t at = 0, size; at < word->length; at += size) {
-            const char *character = words->pool + word->first + at;
+            const char *character = words->pool.bytes + word->first + at;
             size = strata_utf8_length(character, word->length - at);
             STRATA_TRY_GOTO(strata_dictionary_add(&characters, character, size, &index, err));
             characters.entries[index].count += word->count;
@@ -73,8 +73,8 @@ strata_status strata_tokenizer_add_merge(strata_tokenizer *tokenizer, int32_t le
         free(joined);
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "tokenizer: no host memory for %d merges", tokenizer->n_merges + 1);
     }
-    memcpy(joined, tokens->pool + a->first, a->length);
-    memcpy(joined + a->length, tokens->pool + b->first, b->length);
+    memcpy(joined, tokens->pool.bytes + a->first, a->length);
+    memcpy(joined + a->length, tokens->pool.bytes + b->first, b->length);
     strata_status status = strata_dictionary_add(&tokenizer->tokens, joined, length, &index, err);
     free(joined);
     if (!status) status = strata_dictionary_add(&tokenizer->ranks, key, sizeof key, &rank, err);

@@ -17,7 +17,7 @@ static strata_status document_at(const strata_dataset *dataset, uint64_t seed, u
         strata_element_finish(out);
         return status;
     }
-    memcpy(out->parts[0].data, texts->bytes + document->first, document->length);
+    memcpy(out->parts[0].data, texts->all.bytes + document->first, document->length);
     if (out->n_parts > 1) *(int32_t *)out->parts[1].data = document->label;
     return STRATA_OK;
 }

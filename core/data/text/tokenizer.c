@@ -52,7 +52,7 @@ strata_status strata_dictionary_rank(strata_dictionary *out, const strata_dictio
     for (int32_t i = 0; !status && i < from->n && i < most && rows[i].count >= least_count; i++) {
         int32_t index;
         const struct strata_dictionary_entry *entry = &from->entries[rows[i].index];
-        status = strata_dictionary_add(out, from->pool + entry->first, entry->length, &index, err);
+        status = strata_dictionary_add(out, from->pool.bytes + entry->first, entry->length, &index, err);
     }
     free(rows);
     return status;
