@@ -221,14 +221,11 @@ static strata_status to_dataset(strata_columns *columns, const strata_csv *csv, 
     }
     STRATA_TRY_GOTO(strata_dataset_set_source(dataset, strata_csv_name(csv), err));
     STRATA_TRY_GOTO(strata_dataset_set_class_names(dataset, (const char *const *)columns->classes, columns->n_classes, err));
-    *out_dataset = dataset;
-    dataset = NULL;
 cleanup:
-    strata_dataset_destroy(dataset);
     strata_array_finish(&features);
     strata_array_finish(&labels);
     strata_array_finish(&weights);
-    return status;
+    return strata_dataset_give(status, dataset, out_dataset);
 }
 
 strata_status strata_dataset_from_csv(const strata_csv *csv, const strata_csv_options *opts, strata_dataset **out_dataset,

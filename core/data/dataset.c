@@ -134,11 +134,7 @@ strata_status strata_dataset_take_arrays(strata_array *features, strata_array *l
                   {dataset->labels.dtype == STRATA_DTYPE_F32 ? STRATA_DTYPE_F32 : STRATA_DTYPE_I32, dataset->label}}};
     status = count_classes(dataset, err);
     if (!status) status = find_token_range(dataset, err);
-    if (status)
-        strata_dataset_destroy(dataset);
-    else
-        *out_dataset = dataset;
-    return status;
+    return strata_dataset_give(status, dataset, out_dataset);
 }
 
 strata_status strata_dataset_from_arrays(const strata_array *features, const strata_array *labels, double scale,
@@ -620,11 +616,7 @@ strata_status strata_dataset_from_columns(const strata_data_column *inputs, int 
     }
     for (int i = 1; i < n_inputs && !status; i++) status = add_column(dataset, &inputs[i], false, err);
     for (int i = 1; i < n_targets && !status; i++) status = add_column(dataset, &targets[i], true, err);
-    if (status)
-        strata_dataset_destroy(dataset);
-    else
-        *out_dataset = dataset;
-    return status;
+    return strata_dataset_give(status, dataset, out_dataset);
 }
 
 /* ---- as the source of a pipeline ---- */
@@ -671,11 +663,8 @@ strata_status strata_table_part(const strata_dataset *whole, int64_t n, strata_r
     if (whole->weights.data) STRATA_TRY_GOTO(take(&whole->weights, user, &part->weights, err));
     for (; part->n_more < whole->n_more; part->n_more++)
         STRATA_TRY_GOTO(strata_table_part(whole->more[part->n_more], n, take, user, &part->more[part->n_more], err));
-    *out_part = part;
-    part = NULL;
 cleanup:
-    strata_dataset_destroy(part);
-    return status;
+    return strata_dataset_give(status, part, out_part);
 }
 
 /* The files index, index + n, ... of a dataset. */

@@ -147,11 +147,7 @@ static strata_status make_part(strata_dataset *whole, selection s, strata_datase
     STRATA_TRY(strata_table_part(whole, s.n, select_rows, &s, &part, err));
     if (!s.order) part->whole = strata_dataset_retain(whole);
     strata_status status = s.order ? name_single_files(whole, part, err) : name_files(whole, s.first, s.n, part, err);
-    if (status)
-        strata_dataset_destroy(part);
-    else
-        *out_part = part;
-    return status;
+    return strata_dataset_give(status, part, out_part);
 }
 
 /* Reads the labels if they are one class for each element. Otherwise *out is NULL. */
@@ -179,13 +175,10 @@ static strata_status split_at_random(strata_dataset *dataset, double fraction, u
     STRATA_TRY_GOTO(strata_split_order(classes, dataset->n, fraction, seed, order, &first, err));
     STRATA_TRY_GOTO(make_part(dataset, (selection){order, 0, first}, &part, err));
     STRATA_TRY_GOTO(make_part(dataset, (selection){order + first, 0, dataset->n - first}, out_last, err));
-    *out_first = part;
-    part = NULL;
 cleanup:
-    strata_dataset_destroy(part);
     free(classes);
     free(order);
-    return status;
+    return strata_dataset_give(status, part, out_first);
 }
 
 static strata_status split_as_it_lies(strata_dataset *dataset, double fraction, strata_dataset **out_first,
@@ -195,11 +188,7 @@ static strata_status split_as_it_lies(strata_dataset *dataset, double fraction, 
     STRATA_TRY(check_parts(n, fraction, first, err));
     STRATA_TRY(make_part(dataset, (selection){NULL, 0, first}, &before, err));
     strata_status status = make_part(dataset, (selection){NULL, first, n - first}, out_last, err);
-    if (status)
-        strata_dataset_destroy(before);
-    else
-        *out_first = before;
-    return status;
+    return strata_dataset_give(status, before, out_first);
 }
 
 strata_status strata_dataset_split(strata_dataset *dataset, double fraction, const strata_split_options *opts,

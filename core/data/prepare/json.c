@@ -315,9 +315,5 @@ strata_status strata_preprocessing_from_json(const char *text, size_t n_bytes, c
     strata_preprocessing *p = calloc(1, sizeof *p);
     strata_status status = p ? read_all(&root, p, err) : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", source);
     strata_json_finish(&root);
-    if (status)
-        strata_preprocessing_destroy(p);
-    else
-        *out_preprocessing = p;
-    return status;
+    return strata_preprocessing_give(status, p, out_preprocessing);
 }

@@ -225,11 +225,7 @@ strata_status strata_preprocessing_from_pictures(const char *path, const strata_
     strata_preprocessing *p = calloc(1, sizeof *p);
     strata_status status = p ? find_in_pictures(path, opts ? opts : &defaults, p, &a, err) : no_memory(path, err);
     picture_list_finish(&a);
-    if (status)
-        strata_preprocessing_destroy(p);
-    else
-        *out_preprocessing = p;
-    return status;
+    return strata_preprocessing_give(status, p, out_preprocessing);
 }
 
 /* ---- examples ---- */
@@ -279,13 +275,10 @@ static strata_status list_to_dataset(const strata_preprocessing *p, const char *
     STRATA_TRY_GOTO(strata_dataset_set_source(dataset, path, err));
     STRATA_TRY_GOTO(
         strata_dataset_set_class_names(dataset, (const char *const *)p->labels[0].words, p->labels[0].n_words, err));
-    *out_dataset = dataset;
-    dataset = NULL;
 cleanup:
-    strata_dataset_destroy(dataset);
     strata_array_finish(&x);
     strata_array_finish(&y);
-    return status;
+    return strata_dataset_give(status, dataset, out_dataset);
 }
 
 static strata_status read_one(const char *path, picture_list *a, strata_error *err) {
@@ -358,11 +351,8 @@ strata_status strata_dataset_image_folder(const char *path, int channels, strata
         STRATA_TRY_GOTO(strata_fail(err, STRATA_DATA, "%s: more than %d folders of classes", path, MOST_CLASSES));
     STRATA_TRY_GOTO(list_to_dataset(&p, path, &a, false, &dataset, err));
     STRATA_TRY_GOTO(describe_files(path, &a, dataset, err));
-    *out_dataset = dataset;
-    dataset = NULL;
 cleanup:
-    strata_dataset_destroy(dataset);
     strata_column_finish(&label);
     picture_list_finish(&a);
-    return status;
+    return strata_dataset_give(status, dataset, out_dataset);
 }

@@ -595,11 +595,7 @@ strata_status strata_preprocessing_from_csv(const strata_csv *csv, const strata_
     finish_findings(&found);
     free(labels);
     free(features);
-    if (status)
-        strata_preprocessing_destroy(p);
-    else
-        *out_preprocessing = p;
-    return status;
+    return strata_preprocessing_give(status, p, out_preprocessing);
 }
 
 /* ---- arrays ---- */
@@ -664,11 +660,7 @@ strata_status strata_preprocessing_from_examples(const strata_examples *examples
     strata_preprocessing *p = calloc(1, sizeof *p);
     if (!p) return no_memory("preprocessing", err);
     strata_status status = find_in_arrays(p, examples, opts ? opts : &defaults, err);
-    if (status)
-        strata_preprocessing_destroy(p);
-    else
-        *out_preprocessing = p;
-    return status;
+    return strata_preprocessing_give(status, p, out_preprocessing);
 }
 
 strata_status strata_preprocessing_from_arrays(const strata_array *features, const strata_array *labels,

@@ -421,14 +421,11 @@ static strata_status to_dataset(const source *s, const int64_t *rows, int64_t n,
     if (strata_preprocessing_n_classes(p))
         STRATA_TRY_GOTO(strata_dataset_set_class_names(dataset, (const char *const *)p->labels[0].words,
                                                        strata_preprocessing_n_classes(p), err));
-    *out_dataset = dataset;
-    dataset = NULL;
 cleanup:
-    strata_dataset_destroy(dataset);
     strata_array_finish(&x);
     strata_array_finish(&y);
     strata_array_finish(&tokens);
-    return status;
+    return strata_dataset_give(status, dataset, out_dataset);
 }
 
 strata_status strata_preprocessing_split_examples(strata_preprocessing *p, const strata_examples *examples, double fraction,

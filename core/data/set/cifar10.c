@@ -206,11 +206,7 @@ static strata_status join(batches *b, strata_dataset **out_dataset, strata_error
     if (!status) status = strata_dataset_set_source(dataset, line, err);
     if (!status) status = strata_dataset_set_class_names(dataset, class_names, STRATA_CIFAR10_CLASSES, err);
     free(line);
-    if (status)
-        strata_dataset_destroy(dataset);
-    else
-        *out_dataset = dataset;
-    return status;
+    return strata_dataset_give(status, dataset, out_dataset);
 }
 
 strata_status strata_dataset_cifar10(const char *path, const char *split, strata_dataset **out_dataset, strata_error *err) {

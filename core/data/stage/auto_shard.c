@@ -5,6 +5,7 @@
  * stages are shared with the original dataset. */
 #include <string.h>
 
+#include "core/data/dataset.h"
 #include "core/data/stage/stage.h"
 
 typedef struct sharding {
@@ -63,11 +64,7 @@ static strata_status replace_hint(const sharding *s, strata_dataset *parent, str
     if (!status && before >= 0 && before < s->n)
         status = strata_fail(err, STRATA_INVALID, "shard_hint: %lld elements for %lld workers; there must be one for each",
                              (long long)before, (long long)s->n);
-    if (status)
-        strata_dataset_destroy(parent);
-    else
-        *out = parent;
-    return status;
+    return strata_dataset_give(status, parent, out);
 }
 
 static strata_status rewrite(const sharding *s, strata_dataset *dataset, strata_dataset **out, strata_error *err) {

@@ -176,13 +176,10 @@ strata_status strata_dataset_from_texts(const strata_texts *texts, const strata_
     STRATA_TRY_GOTO(strata_dataset_take_arrays(&features, texts->has_labels ? &labels : NULL, 0, &dataset, err));
     STRATA_TRY_GOTO(strata_dataset_set_source(dataset, texts->source, err));
     STRATA_TRY_GOTO(strata_dataset_set_class_names(dataset, (const char *const *)texts->class_names, texts->n_classes, err));
-    *out_dataset = dataset;
-    dataset = NULL;
 cleanup:
-    strata_dataset_destroy(dataset);
     strata_array_finish(&features);
     strata_array_finish(&labels);
-    return status;
+    return strata_dataset_give(status, dataset, out_dataset);
 }
 
 strata_status strata_dataset_from_text(const char *text, const strata_tokenizer *tokenizer, int64_t length,
