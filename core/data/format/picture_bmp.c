@@ -15,7 +15,7 @@ static uint32_t number_at(const unsigned char *at, int n) {
 }
 
 /* The first bytes could also be text. So the two lower bytes of the second header's size are compared as well. */
-static bool matches(const unsigned char *head, size_t n) {
+bool strata_picture_is_bmp(const unsigned char *head, size_t n) {
     static const uint32_t sizes[] = {CORE_HEADER, INFO_HEADER, 52, 56, 64, 108, 124};
     bool known = false;
     if (n < 16 || head[0] != 'B' || head[1] != 'M') return false;
@@ -165,8 +165,8 @@ static strata_status decode_runs(const strata_picture_file *file, const bitmap *
     return STRATA_OK;
 }
 
-static strata_status read_picture(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
-                                  strata_error *err) {
+strata_status strata_picture_read_bmp(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                      strata_error *err) {
     bitmap b;
     STRATA_TRY(read_header(file, &b, err));
     if (!pixels) {
@@ -176,5 +176,3 @@ static strata_status read_picture(const strata_picture_file *file, strata_pictur
     const bool runs = b.bits <= 8 && b.compression != PLAIN;
     return runs ? decode_runs(file, &b, pixels, err) : decode_plain(file, &b, pixels, err);
 }
-
-const strata_picture_format strata_picture_bmp = {.name = "BMP", .matches = matches, .read = read_picture};

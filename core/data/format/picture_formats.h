@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One entry for each file format of pictures. picture.c finds the entry by a file's first bytes; each picture_<format>.c has
- * one. An entry returns the pixels as the file stores them: picture.c turns them upright and converts grey and colours. */
+ * A reader for each file format of pictures: each picture_<format>.c has one. picture.c chooses the reader by a file's first
+ * bytes. A reader returns the pixels as the file stores them: picture.c turns them upright and converts grey and colours. */
 #ifndef STRATA_CORE_DATA_PICTURE_FORMATS_H
 #define STRATA_CORE_DATA_PICTURE_FORMATS_H
 
@@ -16,20 +16,17 @@ typedef struct strata_picture_file {
     size_t n_bytes;
 } strata_picture_file;
 
-typedef struct strata_picture_format {
-    /* As in messages: "PNG". */
-    const char *name;
-    /* The library that reads it, and its Debian package; NULL: this library reads it by itself. */
-    const char *library, *package;
-    /* Whether head[0..n), the first bytes of a file, are those of this format. */
-    bool (*matches)(const unsigned char *head, size_t n);
-    /* pixels NULL: reads the header and sets *size: rows and columns before the picture is turned, channels 1 or 3. Otherwise
-     * writes `pixels`, u8 (rows, columns, channels) of the size that was measured. NULL: this build lacks the library. */
-    strata_status (*read)(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels, strata_error *err);
-} strata_picture_format;
-
-extern const strata_picture_format strata_picture_bmp, strata_picture_gif, strata_picture_jpeg, strata_picture_netpbm,
-    strata_picture_png, strata_picture_tiff, strata_picture_webp;
+/* pixels NULL: reads the header and sets *size: rows and columns before the picture is turned, channels 1 or 3. Otherwise writes
+ * `pixels`, u8 (rows, columns, channels) of the size that was measured. */
+typedef strata_status strata_picture_reader(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                            strata_error *err);
+strata_picture_reader strata_picture_read_bmp, strata_picture_read_netpbm;
+/* Only in builds with their library. */
+strata_picture_reader strata_picture_read_gif, strata_picture_read_jpeg, strata_picture_read_png, strata_picture_read_tiff,
+    strata_picture_read_webp;
+/* Whether head[0..n), the first bytes of a file, are those of this format. */
+bool strata_picture_is_bmp(const unsigned char *head, size_t n);
+bool strata_picture_is_netpbm(const unsigned char *head, size_t n);
 
 /* Fails with DATA: "<name>: its <what> is damaged or cut off: <reason>". what: for example "PNG header". reason may be NULL. */
 strata_status strata_picture_damaged(const strata_picture_file *file, const char *what, const char *reason, strata_error *err);

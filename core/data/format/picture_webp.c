@@ -9,10 +9,6 @@
 #include "core/base/memory.h"
 #include "core/data/format/picture_formats.h"
 
-static bool matches(const unsigned char *head, size_t n) {
-    return n >= 12 && !memcmp(head, "RIFF", 4) && !memcmp(head + 8, "WEBP", 4);
-}
-
 #if STRATA_WITH_WEBP
 /* A rectangle of the picture, and the bytes of a still picture that fills it. */
 typedef struct frame {
@@ -33,8 +29,8 @@ static bool find_frame(const strata_picture_file *file, frame *out) {
     return true;
 }
 
-static strata_status read_picture(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
-                                  strata_error *err) {
+strata_status strata_picture_read_webp(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                       strata_error *err) {
     WebPBitstreamFeatures features;
     if (WebPGetFeatures(file->bytes, file->n_bytes, &features) != VP8_STATUS_OK)
         return strata_picture_damaged(file, "WebP header", NULL, err);
@@ -57,13 +53,3 @@ static strata_status read_picture(const strata_picture_file *file, strata_pictur
     return STRATA_OK;
 }
 #endif
-
-const strata_picture_format strata_picture_webp = {
-    .name = "WebP",
-    .library = "libwebp",
-    .package = "libwebp-dev",
-    .matches = matches,
-#if STRATA_WITH_WEBP
-    .read = read_picture,
-#endif
-};
