@@ -123,7 +123,7 @@ static const strata_stage cache_stage = {.name = "cache",
 strata_status strata_dataset_cache(strata_dataset **dataset, strata_error *err) {
     if ((*dataset)->n == STRATA_SIZE_INFINITE)
         return strata_fail(err, STRATA_INVALID, "cache: a dataset without end cannot be stored; put take before cache");
-    STRATA_TRY(strata_stage_put(&cache_stage, dataset, sizeof(cache), NULL, err));
+    STRATA_TRY(strata_stage_put(&cache_stage, dataset, NULL, sizeof(cache), NULL, err));
     pthread_mutex_init(&((cache *)(*dataset)->state)->lock, NULL);
     return STRATA_OK;
 }

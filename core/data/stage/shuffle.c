@@ -99,14 +99,7 @@ static strata_status shuffle_next(strata_iterator *it, strata_element *out, bool
 }
 
 static strata_status shuffle_advance(strata_iterator *it, int64_t n, strata_error *err) {
-    const shuffling *s = it->state;
-    bool more = true;
-    for (int64_t i = 0; !s->order && i < n && more; i++) {
-        strata_element element = {0};
-        STRATA_TRY(shuffle_next(it, &element, &more, err));
-        strata_element_finish(&element);
-    }
-    return STRATA_OK;
+    return ((const shuffling *)it->state)->order ? STRATA_OK : strata_iterator_discard(it, shuffle_next, n, err);
 }
 
 static const strata_stage shuffle_stage = {.name = "shuffle",
@@ -123,7 +116,8 @@ strata_status strata_dataset_shuffle(strata_dataset **dataset, const strata_shuf
                            (long long)o.buffer);
     if (!o.buffer && (*dataset)->n == STRATA_SIZE_INFINITE)
         return strata_fail(err, STRATA_INVALID, "shuffle: a dataset without end needs a buffer");
-    STRATA_TRY(strata_stage_put(&shuffle_stage, dataset, sizeof(shuffle), NULL, err));
-    *(shuffle *)(*dataset)->state = (shuffle){o.buffer, o.same_each_epoch, (*dataset)->n_shuffles++};
+    const shuffle s = {o.buffer, o.same_each_epoch, (*dataset)->n_shuffles};
+    STRATA_TRY(strata_stage_put(&shuffle_stage, dataset, &s, sizeof s, NULL, err));
+    (*dataset)->n_shuffles++;
     return STRATA_OK;
 }

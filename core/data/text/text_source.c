@@ -31,8 +31,7 @@ static const strata_stage documents_stage = {.name = "documents", .at = document
 strata_status strata_dataset_take_texts(strata_texts **texts, strata_dataset **out_dataset, strata_error *err) {
     const strata_element_spec spec = {.n_parts = (*texts)->has_labels ? 2 : 1,
                                       .parts = {{STRATA_DTYPE_U8, STRATA_SHAPE(-1)}, {STRATA_DTYPE_I32, STRATA_SHAPE()}}};
-    STRATA_TRY(strata_stage_create(&documents_stage, NULL, 0, sizeof *texts, &spec, out_dataset, err));
-    *(strata_texts **)(*out_dataset)->state = *texts;
+    STRATA_TRY(strata_stage_create(&documents_stage, NULL, 0, texts, sizeof *texts, &spec, out_dataset, err));
     (*out_dataset)->n = (*texts)->n;
     (*out_dataset)->n_classes = (*texts)->n_classes;
     *texts = NULL;
