@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/file.h"
 #include "core/data/dataset.h"
@@ -167,12 +168,7 @@ static strata_status read_batches(const char *path, batches *b, strata_error *er
     STRATA_TRY(strata_tree_visit_folder(path, &visitor, err));
     if (b->n) return STRATA_OK;
     snprintf(tar, sizeof tar, "%s/%s", path, tar_name);
-    FILE *there = fopen(tar, "rb");
-    if (there) {
-        fclose(there);
-        return strata_tree_visit_tar(tar, &visitor, err);
-    }
-    return STRATA_OK;
+    return access(tar, R_OK) ? STRATA_OK : strata_tree_visit_tar(tar, &visitor, err);
 }
 
 /* Makes a dataset of all batches. Each batch's records are freed when they were copied, so that at most one batch is in memory
