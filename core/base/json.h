@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arrays of integers, and the first difference of two JSON values. The public header, strata/json.h, has the reader and the writer. cJSON builds the
- * tree; what cJSON accepts although it is wrong is refused before the caller gets the tree. */
+ * Arrays of integers, and the first difference of two JSON values. The public header, strata/json.h, has the reader and the
+ * writer. The nodes of a tree are cJSON's. */
 #ifndef STRATA_CORE_JSON_H
 #define STRATA_CORE_JSON_H
 

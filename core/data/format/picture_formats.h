@@ -16,8 +16,8 @@ typedef struct strata_picture_file {
     size_t n_bytes;
 } strata_picture_file;
 
-/* pixels NULL: reads the header and sets *size: rows and columns before the picture is turned, channels 1 or 3. Otherwise writes
- * `pixels`, u8 (rows, columns, channels) of the size that was measured. */
+/* pixels NULL: reads the header and sets *size: rows and columns before the picture is turned, channels 1 or 3. Otherwise
+ * writes `pixels`, u8 (rows, columns, channels) of the size that was measured. */
 typedef strata_status strata_picture_reader(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
                                             strata_error *err);
 strata_picture_reader strata_picture_read_bmp, strata_picture_read_netpbm;
@@ -40,7 +40,7 @@ const unsigned char *strata_picture_chunk(const unsigned char *bytes, size_t n_b
 /* Whether the path ends as pictures of a format do that is not read, such as .heic. */
 bool strata_picture_is_foreign(const char *path);
 
-/* ---- exif.c: from the Exif data of a JPEG, PNG or WebP, or from a TIFF (tag Orientation, 0x0112; Exif 2.32, section 4.6.4) ---- */
+/* ---- exif.c: the Exif data of a JPEG, PNG or WebP, and a TIFF (tag Orientation, 0x0112; Exif 2.32, section 4.6.4) ---- */
 
 /* The orientation, 1 to 8, in Exif's numbering. 1 means that the picture should be shown as it is stored, and is also returned
  * if the file has no Exif data or damaged ones. From 5 on, rows and columns are exchanged. */

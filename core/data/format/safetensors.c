@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading and writing safetensors. All values of the header are checked against the file before any tensor can be read. A header
- * that is written is padded with spaces to 8 bytes. */
+ * Reading and writing safetensors. All values of the header are checked against the file before any tensor can be read. A
+ * header that is written is padded with spaces to 8 bytes. */
 #include "core/data/format/safetensors.h"
 
 #include <inttypes.h>

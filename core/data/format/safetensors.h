@@ -14,8 +14,8 @@ enum { STRATA_SAFETENSORS_MAX_HEADER = 16 << 20 };
 
 /* The name of a dtype in files; NULL: it is not known. */
 const char *strata_safetensors_dtype_name(strata_dtype dtype);
-/* Finds a dtype by its name in files, and how many bits an element has. *out_dtype is STRATA_DTYPE_COUNT for one that Strata does
- * not have. Returns false if the format has none of this name. */
+/* Finds a dtype by its name in files, and how many bits an element has. *out_dtype is STRATA_DTYPE_COUNT for one that Strata
+ * does not have. Returns false if the format has none of this name. */
 bool strata_safetensors_find_dtype(const char *name, strata_dtype *out_dtype, int *out_bits);
 
 /* Checks all of bytes[0..n_bytes), which are borrowed until finish.

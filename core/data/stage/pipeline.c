@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "core/data/dataset.h"
 #include "core/data/stage/stage.h"
 #include "strata/philox.h"
 
@@ -120,12 +121,10 @@ strata_status strata_stage_create(const strata_stage *stage, strata_dataset *con
         dataset->n = first->n;
         dataset->n_classes = first->n_classes;
         dataset->scale = first->spec.parts[0].dtype == STRATA_DTYPE_U8 ? first->scale : 0;
-        if (first->source && !(dataset->source = strdup(first->source)))
-            status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", stage->name);
+        if (first->source) status = strata_dataset_set_source(dataset, first->source, err);
         if (!status)
             status =
-                strata_names_copy((const char *const *)first->class_names, first->n_class_names, &dataset->class_names, err);
-        if (!status) dataset->n_class_names = first->n_class_names;
+                strata_dataset_set_class_names(dataset, (const char *const *)first->class_names, first->n_class_names, err);
     }
     if (status) {
         strata_dataset_destroy(dataset);
