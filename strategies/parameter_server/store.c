@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/narrow.h"
 #include "core/run/device.h"
 #include "strategies/parameter_server/rows.h"
 #include "strategies/parameter_server/store_parts.h"
@@ -21,21 +22,17 @@ static size_t value_bytes(const strata_ps_store *store) {
 }
 
 void strata_ps_narrow(strata_dtype wire, const float *from, int64_t n, void *to) {
-    if (wire != STRATA_DTYPE_BF16) {
+    if (wire == STRATA_DTYPE_BF16)
+        strata_narrow_row(wire, from, (size_t)n, to);
+    else
         memcpy(to, from, (size_t)n * sizeof *from);
-        return;
-    }
-    uint16_t *bits = to;
-    for (int64_t i = 0; i < n; i++) bits[i] = strata_bf16_from_f32(from[i]);
 }
 
 void strata_ps_widen(strata_dtype wire, const void *from, int64_t n, float *to) {
-    if (wire != STRATA_DTYPE_BF16) {
+    if (wire == STRATA_DTYPE_BF16)
+        strata_widen_row(wire, from, (size_t)n, to);
+    else
         memcpy(to, from, (size_t)n * sizeof *to);
-        return;
-    }
-    const uint16_t *bits = from;
-    for (int64_t i = 0; i < n; i++) to[i] = strata_bf16_to_f32(bits[i]);
 }
 
 static const strata_ps_shard *table_shard(const strata_ps_store *store, int k) {
