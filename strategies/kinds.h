@@ -40,13 +40,13 @@ typedef struct strata_strategy_kind {
     /* With `own`: builds the program that runs after every strata_strategy_options.every updates, at the end of an epoch and at
      * the end of a fit. */
     strata_average *average;
-    /* Adds to `choice` the devices that are used when the user names none (optional; NULL: those that mirrored uses).
-     *   rows      [n_rows] all devices of the machine
-     *   out_kind  *out_kind is this kind when the function is called; "auto" sets it to the kind that it stands for */
-    strata_status (*choose)(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
-                            const struct strata_strategy_kind **out_kind, strata_error *err);
+    /* Adds to `choice` the devices that are used when the user names none, of `rows`, all devices of the machine (optional;
+     * NULL: strata_choose_accelerators). */
+    strata_status (*choose)(const strata_device_info *rows, int n_rows, strata_device_choice *choice, strata_error *err);
 } strata_strategy_kind;
 
+/* The name of a strategy of this kind with n devices; 0: none is named. "auto" becomes the one that it stands for. */
+const char *strata_strategy_name_of(const strata_strategy_kind *kind, int n);
 /* Like strata_strategy_create, for a kind that may have no row in strategies.def. */
 STRATA_MUST_USE strata_status strata_strategy_of_kind(const strata_strategy_kind *kind, const strata_strategy_options *opts,
                                                       strata_strategy **out_strategy, strata_error *err);
@@ -55,7 +55,7 @@ STRATA_MUST_USE strata_status strata_strategy_of_devices(const strata_strategy_k
                                                          int n_devices, const strata_strategy_options *opts,
                                                          strata_strategy **out_strategy, strata_error *err);
 /* Adds the accelerators among the rows to the choice, each device once. If several APIs list devices of the same name, those
- * of the API that lists the most of them are used. */
+ * of the API that lists the most of them are used. If there is no accelerator: as strata_choose_best. */
 STRATA_MUST_USE strata_status strata_choose_accelerators(const strata_device_info *rows, int n_rows,
                                                          strata_device_choice *choice, strata_error *err);
 /* Divides the devices among the local_size workers on this machine: keeps those of worker local_rank, which are consecutive.

@@ -17,9 +17,7 @@
 
 #include "core/run/device.h"
 
-static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
-                            const strata_strategy_kind **out_kind, strata_error *err) {
-    *out_kind = &strata_strategy_tpu;
+static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice, strata_error *err) {
     for (int i = 0; i < n_rows; i++)
         if (!rows[i].skipped[0] && rows[i].device_class == STRATA_DEVICE_ACCELERATOR)
             STRATA_TRY(strata_choice_add(choice, rows[i].id, err));

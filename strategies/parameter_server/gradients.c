@@ -206,7 +206,7 @@ bool strata_ps_name_wrong_data(const strata_ps_worker *w, const strata_ps_job *j
         const strata_ps_batch *b = &j->batches[k];
         for (int i = 0; i < model->n_inputs; i++) {
             const strata_input_spec *input = &model->inputs[i];
-            if (input->dtype != STRATA_DTYPE_F32 || w->data.form.byte_scale != 0) continue;
+            if (input->dtype != STRATA_DTYPE_F32 || w->form.byte_scale != 0) continue;
             if (strata_ps_all_finite(b->x[i], b->own * strata_shape_elements(input->shape))) continue;
             snprintf(out, room, "input %s", model->values[input->value]->name);
             return true;

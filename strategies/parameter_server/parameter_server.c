@@ -17,14 +17,8 @@
 
 enum { DEFAULT_CONNECT_SECONDS = 60 };
 
-static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
-                            const strata_strategy_kind **out_kind, strata_error *err) {
-    *out_kind = &strata_strategy_parameter_server;
-    return strata_choose_best(rows, n_rows, choice, err);
-}
-
 const strata_strategy_kind strata_strategy_parameter_server = {
-    .name = "parameter_server", .most_devices = 1, .mesh = STRATA_MESH_OF_TASK, .choose = choose};
+    .name = "parameter_server", .most_devices = 1, .mesh = STRATA_MESH_OF_TASK, .choose = strata_choose_best};
 
 /* ---- options ---- */
 

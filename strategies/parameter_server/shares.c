@@ -19,24 +19,24 @@ void strata_ps_store_drop_kept(const strata_ps_store *store) {
 
 static strata_status keep(strata_ps_store *store, const strata_ps_gradients *g, strata_ps_kept *out, strata_error *err) {
     int64_t n_rows = 0, n_ids = 0;
-    for (int k = 0; k < store->n_tables; k++) {
+    for (int k = 0; k < store->group->n_tables; k++) {
         n_rows += g->tables[k].n * store->tables[k].shard->row;
         n_ids += g->tables[k].n;
     }
-    const int64_t n = store->n_dense_elements + store->n_states + n_rows + n_ids;
+    const int64_t n = store->group->dense_elements + store->group->n_states + n_rows + n_ids;
     strata_ps_kept made = {.memory = malloc((size_t)(n + 1) * sizeof(float)),
-                           .tables = calloc((size_t)store->n_tables + 1, sizeof *made.tables)};
+                           .tables = calloc((size_t)store->group->n_tables + 1, sizeof *made.tables)};
     if (!made.memory || !made.tables) {
         free(made.memory);
         free(made.tables);
         return strata_ps_store_no_memory(store, err);
     }
     made.dense = made.memory;
-    made.states = made.dense + store->n_dense_elements;
-    float *at = made.states + store->n_states;
-    strata_ps_widen(store->opts.wire, g->dense, store->n_dense_elements, made.dense);
-    if (store->n_states) memcpy(made.states, g->states, (size_t)store->n_states * sizeof(float));
-    for (int k = 0; k < store->n_tables; k++) {
+    made.states = made.dense + store->group->dense_elements;
+    float *at = made.states + store->group->n_states;
+    strata_ps_widen(store->opts.wire, g->dense, store->group->dense_elements, made.dense);
+    if (store->group->n_states) memcpy(made.states, g->states, (size_t)store->group->n_states * sizeof(float));
+    for (int k = 0; k < store->group->n_tables; k++) {
         const int64_t rows = g->tables[k].n, elements = rows * store->tables[k].shard->row;
         memcpy(at, g->tables[k].ids, (size_t)rows * sizeof(int32_t));
         made.tables[k] = (strata_ps_rows){rows, (int32_t *)(void *)at, at + rows};
@@ -158,10 +158,10 @@ static strata_status fold_rows(strata_ps_store *store, const strata_ps_close *cl
 static strata_status fold_dense(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
     float *gradients = NULL;
     int slot = 0;
-    if (!store->n_dense) return STRATA_OK;
+    if (!store->group->n_dense) return STRATA_OK;
     STRATA_TRY(strata_ps_store_open_dense(store, &slot, &gradients, err));
-    for (int i = 0; i < store->n_dense; i++) {
-        const strata_ps_shard *shard = &store->shards[i];
+    for (int i = 0; i < store->group->n_dense; i++) {
+        const strata_ps_shard *shard = &store->group->shards[i];
         fold(store, close, false, shard->before, shard->n, store->operands, gradients + store->dense.places[i]);
         multiply(gradients + store->dense.places[i], shard->n, factor_of(store, close));
     }
@@ -169,11 +169,11 @@ static strata_status fold_dense(strata_ps_store *store, const strata_ps_close *c
 }
 
 static strata_status fold_states(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
-    if (!store->n_states) return STRATA_OK;
-    float *sum = calloc((size_t)store->n_states, sizeof *sum);
+    if (!store->group->n_states) return STRATA_OK;
+    float *sum = calloc((size_t)store->group->n_states, sizeof *sum);
     if (!sum) return strata_ps_store_no_memory(store, err);
-    const int n = fold(store, close, true, 0, store->n_states, store->operands, sum);
-    for (int64_t i = 0; i < store->n_states && n; i++) store->states[i] += sum[i] / (float)n;
+    const int n = fold(store, close, true, 0, store->group->n_states, store->operands, sum);
+    for (int64_t i = 0; i < store->group->n_states && n; i++) store->states[i] += sum[i] / (float)n;
     free(sum);
     return STRATA_OK;
 }
@@ -210,14 +210,14 @@ static strata_status take_square(strata_ps_store *store, const strata_ps_close *
     int n_counted = 0;
     double sum = 0;
     STRATA_TRY(count_shares(store, close, &n_counted, err));
-    float *folded = malloc((size_t)(store->n_dense_elements + 1) * sizeof *folded);
+    float *folded = malloc((size_t)(store->group->dense_elements + 1) * sizeof *folded);
     if (!folded) return strata_ps_store_no_memory(store, err);
     if (n_counted) {
-        fold(store, close, false, 0, store->n_dense_elements, store->operands, folded);
-        sum = square_of(folded, store->n_dense_elements);
+        fold(store, close, false, 0, store->group->dense_elements, store->operands, folded);
+        sum = square_of(folded, store->group->dense_elements);
     }
     free(folded);
-    for (int k = 0; k < store->n_tables && n_counted; k++) {
+    for (int k = 0; k < store->group->n_tables && n_counted; k++) {
         strata_ps_rows rows = {0};
         const strata_status status = sum_rows(store, close, k, &rows, err);
         if (!status) sum += square_of(rows.values, rows.n * store->tables[k].shard->row);
@@ -261,7 +261,7 @@ static strata_status close_step(strata_ps_store *store, const strata_ps_close *c
     if (n_counted) {
         strata_ps_store_begin_update(store, close->rate);
         STRATA_TRY(fold_dense(store, close, err));
-        for (int k = 0; k < store->n_tables; k++) STRATA_TRY(fold_rows(store, close, k, err));
+        for (int k = 0; k < store->group->n_tables; k++) STRATA_TRY(fold_rows(store, close, k, err));
         STRATA_TRY(fold_states(store, close, err));
         store->version++;
         strata_ps_store_changed(store);

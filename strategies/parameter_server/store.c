@@ -12,7 +12,7 @@
 
 strata_status strata_ps_store_no_memory(const strata_ps_store *store, strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for %lld elements of a server's shards",
-                       (long long)(store->n_dense_elements + store->n_table_elements + store->n_states));
+                       (long long)(store->group->dense_elements + store->group->table_elements + store->group->n_states));
 }
 
 /* Bytes of an element of the type `wire`. */
@@ -38,20 +38,16 @@ void strata_ps_widen(strata_dtype wire, const void *from, int64_t n, float *to) 
     for (int64_t i = 0; i < n; i++) to[i] = strata_bf16_to_f32(bits[i]);
 }
 
-static const strata_ps_shard *table_shard(const strata_ps_store *store, int k) {
-    return &store->shards[store->n_dense + k];
-}
-
 static strata_status make_tables(strata_ps_store *store, strata_error *err) {
-    store->tables = calloc((size_t)store->n_tables + 1, sizeof *store->tables);
+    store->tables = strata_memory_take(&store->memory, store->group->n_tables, sizeof *store->tables);
     if (!store->tables) return strata_ps_store_no_memory(store, err);
-    for (int k = 0; k < store->n_tables; k++) {
+    for (int k = 0; k < store->group->n_tables; k++) {
         strata_ps_table *t = &store->tables[k];
-        t->shard = table_shard(store, k);
+        t->shard = &store->group->tables[k];
         STRATA_TRY(strata_ps_store_make_variables(store, t->shard->n, &t->parameters, t->slots, err));
         t->values = strata_variable_memory(t->parameters);
         t->copies = !t->values;
-        if (t->copies) t->values = calloc((size_t)t->shard->n + 1, sizeof *t->values);
+        if (t->copies) t->values = strata_memory_take(&store->memory, t->shard->n, sizeof *t->values);
         if (!t->values) return strata_ps_store_no_memory(store, err);
     }
     return STRATA_OK;
@@ -59,11 +55,11 @@ static strata_status make_tables(strata_ps_store *store, strata_error *err) {
 
 static strata_status make(strata_ps_store *store, strata_error *err) {
     STRATA_TRY(strata_ps_store_lay_out_dense(store, err));
-    store->states = calloc((size_t)store->n_states + 1, sizeof *store->states);
-    store->kept = calloc((size_t)store->opts.n_shares + 1, sizeof *store->kept);
-    store->operands = calloc((size_t)store->opts.n_shares + 1, sizeof(*store->operands));
-    if (!store->states || !store->kept || !store->operands) return strata_ps_store_no_memory(store, err);
-    if (store->n_dense) {
+    store->states = strata_memory_take(&store->memory, store->group->n_states, sizeof *store->states);
+    store->kept = strata_memory_take(&store->memory, store->opts.n_shares, sizeof *store->kept);
+    store->operands = strata_memory_take(&store->memory, store->opts.n_shares, sizeof(*store->operands));
+    if (store->memory.failed) return strata_ps_store_no_memory(store, err);
+    if (store->group->n_dense) {
         STRATA_TRY(strata_ps_store_make_variables(store, store->dense.size, &store->dense.parameters, store->dense.slots, err));
         STRATA_TRY(strata_ps_store_compile_dense(store, err));
     }
@@ -72,8 +68,6 @@ static strata_status make(strata_ps_store *store, strata_error *err) {
 
 strata_status strata_ps_store_create(const strata_model *model, const strata_ps_plan *plan, int server, strata_device *device,
                                      const strata_ps_store_options *opts, strata_ps_store **out_store, strata_error *err) {
-    const struct strata_ps_sizes *sizes = &plan->sizes[server];
-    const int n = plan->begins[server + 1] - plan->begins[server];
     strata_ps_store *store = calloc(1, sizeof *store);
     if (!store) return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory");
     *store = (strata_ps_store){.opts = *opts,
@@ -81,12 +75,7 @@ strata_status strata_ps_store_create(const strata_model *model, const strata_ps_
                                .optimizer = model->optimizer,
                                .device = device,
                                .n_slots = plan->n_slots,
-                               .n_shards = n,
-                               .n_dense = sizes->n_dense,
-                               .n_tables = sizes->n_tables,
-                               .n_dense_elements = sizes->dense,
-                               .n_table_elements = sizes->tables,
-                               .n_states = sizes->states,
+                               .group = &plan->groups[server],
                                .epoch = -1};
     /* in asynchronous training the worker clips by the norm, since only it has all gradients */
     store->most_norm = opts->n_shares ? (double)store->optimizer.clip_global_norm : 0;
@@ -94,13 +83,7 @@ strata_status strata_ps_store_create(const strata_model *model, const strata_ps_
     store->square.epoch = -1;
     strata_ps_store_prepare_for_delay(store);
     pthread_mutex_init(&store->lock, NULL);
-    store->shards = calloc((size_t)n + 1, sizeof *store->shards);
-    strata_status status = STRATA_OK;
-    if (store->shards)
-        memcpy(store->shards, plan->shards + plan->begins[server], (size_t)n * sizeof *store->shards);
-    else
-        status = strata_ps_store_no_memory(store, err);
-    if (!status) status = make(store, err);
+    const strata_status status = make(store, err);
     if (status)
         strata_ps_store_destroy(store);
     else
@@ -110,28 +93,20 @@ strata_status strata_ps_store_create(const strata_model *model, const strata_ps_
 
 void strata_ps_store_destroy(strata_ps_store *store) {
     if (!store) return;
-    for (int k = 0; store->tables && k < store->n_tables; k++) {
+    for (int k = 0; store->tables && k < store->group->n_tables; k++) {
         strata_ps_table *t = &store->tables[k];
         for (int i = 0; i < STRATA_PS_SIZES; i++) strata_executable_destroy(t->updates[i]);
         strata_variable_destroy(t->parameters);
         for (int s = 0; s < store->n_slots; s++) strata_variable_destroy(t->slots[s]);
-        if (t->copies) free(t->values);
     }
     strata_executable_destroy(store->dense.update);
     strata_variable_destroy(store->dense.parameters);
     for (int s = 0; s < store->n_slots; s++) strata_variable_destroy(store->dense.slots[s]);
     strata_ps_store_drop_kept(store);
     strata_ps_snapshot_release(store->snapshot);
-    free(store->kept);
-    free(store->operands);
     free(store->applied);
-    free(store->tables);
-    free(store->states);
     free(store->before);
-    free(store->dense.places);
-    free(store->dense.ends);
-    free(store->dense.owner);
-    free(store->shards);
+    strata_memory_free(&store->memory);
     pthread_mutex_destroy(&store->lock);
     free(store);
 }
@@ -145,14 +120,14 @@ static strata_status write_range(strata_variable *variable, int64_t offset, floa
 
 /* Moves every value of the server, in the order of strata_ps_plan_value. */
 static strata_status move_all(strata_ps_store *store, transfer move, float *values, strata_error *err) {
-    for (int j = 0; j <= store->n_slots && store->n_dense; j++) {
+    for (int j = 0; j <= store->n_slots && store->group->n_dense; j++) {
         strata_variable *variable = j ? store->dense.slots[j - 1] : store->dense.parameters;
-        for (int i = 0; i < store->n_dense; i++) {
-            STRATA_TRY(move(variable, store->dense.places[i], values, store->shards[i].n, err));
-            values += store->shards[i].n;
+        for (int i = 0; i < store->group->n_dense; i++) {
+            STRATA_TRY(move(variable, store->dense.places[i], values, store->group->shards[i].n, err));
+            values += store->group->shards[i].n;
         }
     }
-    for (int k = 0; k < store->n_tables; k++) {
+    for (int k = 0; k < store->group->n_tables; k++) {
         const strata_ps_table *t = &store->tables[k];
         for (int j = 0; j <= store->n_slots; j++, values += t->shard->n)
             STRATA_TRY(move(j ? t->slots[j - 1] : t->parameters, 0, values, t->shard->n, err));
@@ -166,11 +141,11 @@ void strata_ps_store_changed(strata_ps_store *store) {
 }
 
 strata_status strata_ps_store_set(strata_ps_store *store, const float *values, int64_t t, int64_t epoch, strata_error *err) {
-    const int64_t n_before = (store->n_dense_elements + store->n_table_elements) * (1 + store->n_slots);
+    const int64_t n_before = (store->group->dense_elements + store->group->table_elements) * (1 + store->n_slots);
     pthread_mutex_lock(&store->lock);
     strata_status status = move_all(store, write_range, (float *)values, err); /* only read */
-    memcpy(store->states, values + n_before, (size_t)store->n_states * sizeof *values);
-    for (int k = 0; k < store->n_tables && !status; k++) {
+    memcpy(store->states, values + n_before, (size_t)store->group->n_states * sizeof *values);
+    for (int k = 0; k < store->group->n_tables && !status; k++) {
         const strata_ps_table *t = &store->tables[k];
         if (t->copies) status = strata_ps_store_read_range(t->parameters, 0, t->values, t->shard->n, err);
     }
@@ -194,18 +169,18 @@ strata_status strata_ps_store_check_filled(const strata_ps_store *store, strata_
 }
 
 strata_status strata_ps_store_get(strata_ps_store *store, float *values, int64_t *out_t, strata_error *err) {
-    const int64_t n_before = (store->n_dense_elements + store->n_table_elements) * (1 + store->n_slots);
+    const int64_t n_before = (store->group->dense_elements + store->group->table_elements) * (1 + store->n_slots);
     pthread_mutex_lock(&store->lock);
     strata_status status = strata_ps_store_check_filled(store, err);
     if (!status) status = move_all(store, strata_ps_store_read_range, values, err);
-    memcpy(values + n_before, store->states, (size_t)store->n_states * sizeof *values);
+    memcpy(values + n_before, store->states, (size_t)store->group->n_states * sizeof *values);
     *out_t = store->t;
     pthread_mutex_unlock(&store->lock);
     return status;
 }
 
 static strata_status check_rows(const strata_ps_store *store, const strata_ps_rows *tables, strata_error *err) {
-    for (int k = 0; k < store->n_tables; k++) {
+    for (int k = 0; k < store->group->n_tables; k++) {
         const int32_t *ids = tables[k].ids;
         int32_t least = 0, most = -1;
         for (int64_t i = 0; i < tables[k].n; i++) {
@@ -261,19 +236,19 @@ static strata_status apply_rows(strata_ps_store *store, int k, const strata_ps_r
 static strata_status apply(strata_ps_store *store, const strata_ps_gradients *g, strata_error *err) {
     strata_ps_store_begin_update(store, g->rate);
     STRATA_TRY(strata_ps_store_keep_before(store, err));
-    if (store->n_dense) {
+    if (store->group->n_dense) {
         const unsigned char *from = g->dense;
         float *gradients = NULL;
         int slot = 0;
         STRATA_TRY(strata_ps_store_open_dense(store, &slot, &gradients, err));
-        for (int i = 0; i < store->n_dense; i++) {
-            strata_ps_widen(store->opts.wire, from, store->shards[i].n, gradients + store->dense.places[i]);
-            from += (size_t)store->shards[i].n * value_bytes(store);
+        for (int i = 0; i < store->group->n_dense; i++) {
+            strata_ps_widen(store->opts.wire, from, store->group->shards[i].n, gradients + store->dense.places[i]);
+            from += (size_t)store->group->shards[i].n * value_bytes(store);
         }
         STRATA_TRY(strata_ps_store_run(store->dense.update, slot, store->words, err));
     }
-    for (int k = 0; k < store->n_tables; k++) STRATA_TRY(apply_rows(store, k, &g->tables[k], err));
-    for (int64_t i = 0; i < store->n_states; i++) store->states[i] += g->states[i];
+    for (int k = 0; k < store->group->n_tables; k++) STRATA_TRY(apply_rows(store, k, &g->tables[k], err));
+    for (int64_t i = 0; i < store->group->n_states; i++) store->states[i] += g->states[i];
     store->version++;
     strata_ps_store_changed(store);
     return STRATA_OK;
@@ -304,14 +279,6 @@ strata_status strata_ps_store_push(strata_ps_store *store, const strata_ps_gradi
     return status;
 }
 
-const void *strata_ps_snapshot_data(const strata_ps_snapshot *snapshot) {
-    return snapshot->data;
-}
-
-size_t strata_ps_snapshot_bytes(const strata_ps_snapshot *snapshot) {
-    return snapshot->bytes;
-}
-
 void strata_ps_snapshot_release(void *snapshot) {
     strata_ps_snapshot *own = snapshot;
     if (own && atomic_fetch_sub(&own->references, 1) == 1) free(own);
@@ -319,23 +286,23 @@ void strata_ps_snapshot_release(void *snapshot) {
 
 /* Writes the dense shards in the type `wire`, followed by the states. ahead: as in strata_ps_store_pull. */
 static strata_status write_values(strata_ps_store *store, bool ahead, unsigned char *to, strata_error *err) {
-    const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->n_dense_elements);
+    const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->group->dense_elements);
     const bool narrow = store->opts.wire != STRATA_DTYPE_F32;
-    float *wide = narrow ? malloc((size_t)(store->n_dense_elements + 1) * sizeof *wide) : (float *)(void *)to;
+    float *wide = narrow ? malloc((size_t)(store->group->dense_elements + 1) * sizeof *wide) : (float *)(void *)to;
     strata_status status = wide ? STRATA_OK : strata_ps_store_no_memory(store, err);
-    for (int i = 0; i < store->n_dense && !status; i++)
-        status = strata_ps_store_read_range(store->dense.parameters, store->dense.places[i], wide + store->shards[i].before,
-                                            store->shards[i].n, err);
+    for (int i = 0; i < store->group->n_dense && !status; i++)
+        status = strata_ps_store_read_range(store->dense.parameters, store->dense.places[i],
+                                            wide + store->group->shards[i].before, store->group->shards[i].n, err);
     if (!status && ahead) strata_ps_store_look_ahead(store, wide);
-    if (!status && narrow) strata_ps_narrow(store->opts.wire, wide, store->n_dense_elements, to);
-    if (!status) memcpy(to + dense, store->states, (size_t)store->n_states * sizeof(float));
+    if (!status && narrow) strata_ps_narrow(store->opts.wire, wide, store->group->dense_elements, to);
+    if (!status) memcpy(to + dense, store->states, (size_t)store->group->n_states * sizeof(float));
     if (narrow) free(wide);
     return status;
 }
 
 static strata_status take_snapshot(strata_ps_store *store, bool ahead, strata_error *err) {
-    const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->n_dense_elements);
-    const size_t bytes = dense + (size_t)store->n_states * sizeof(float);
+    const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->group->dense_elements);
+    const size_t bytes = dense + (size_t)store->group->n_states * sizeof(float);
     strata_ps_snapshot *made = aligned_alloc(64, (sizeof *made + bytes + 63) / 64 * 64);
     if (!made) return strata_ps_store_no_memory(store, err);
     const strata_status status = write_values(store, ahead, made->data, err);
@@ -387,7 +354,7 @@ strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows 
         *out_snapshot = room ? NULL : store->snapshot;
         if (!room) atomic_fetch_add(&store->snapshot->references, 1);
         *out_version = store->version;
-        for (int k = 0; k < store->n_tables; k++) copy_rows(store, k, &tables[k]);
+        for (int k = 0; k < store->group->n_tables; k++) copy_rows(store, k, &tables[k]);
     }
     pthread_mutex_unlock(&store->lock);
     return status;

@@ -12,6 +12,8 @@
 #ifndef STRATA_STRATEGIES_PARAMETER_SERVER_STORE_H
 #define STRATA_STRATEGIES_PARAMETER_SERVER_STORE_H
 
+#include <stdatomic.h>
+
 #include "strategies/parameter_server/partition.h"
 
 typedef struct strata_ps_store strata_ps_store;
@@ -28,7 +30,7 @@ typedef struct strata_ps_store_options {
     int staleness;
 } strata_ps_store_options;
 
-/* The server's variables are on `device`, which is borrowed, as model and plan are during create. Values are zeros. Fails:
+/* The server's variables are on `device`. Plan and device are borrowed, and the model is during create. Values are zeros. Fails:
  * OUT_OF_MEMORY with the bytes of the server's shards. */
 STRATA_MUST_USE strata_status strata_ps_store_create(const strata_model *model, const strata_ps_plan *plan, int server,
                                                      strata_device *device, const strata_ps_store_options *opts,
@@ -101,9 +103,11 @@ STRATA_MUST_USE strata_status strata_ps_store_square(strata_ps_store *store, con
 
 /* A copy of the dense shards (in the type `wire`, padded to a multiple of 4 bytes), followed by the states. Several pulls share
  * it. */
-typedef struct strata_ps_snapshot strata_ps_snapshot;
-const void *strata_ps_snapshot_data(const strata_ps_snapshot *snapshot);
-size_t strata_ps_snapshot_bytes(const strata_ps_snapshot *snapshot);
+typedef struct strata_ps_snapshot {
+    atomic_int references;
+    size_t bytes;
+    _Alignas(64) unsigned char data[];
+} strata_ps_snapshot;
 void strata_ps_snapshot_release(void *snapshot);
 
 /* tables: [tables of this server] whose `values` are the rooms for the rows, in the type `wire`. room: memory to which the

@@ -5,9 +5,9 @@
 #define STRATA_STRATEGIES_PARAMETER_SERVER_STORE_PARTS_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "strata/executable.h"
+#include "strategies/memory.h"
 #include "strategies/parameter_server/store.h"
 
 /* The sizes for which updates of rows are compiled: STRATA_PS_SIZE_PARTS sizes from each power of two to the next. */
@@ -29,12 +29,6 @@ typedef struct strata_ps_kept {
     strata_ps_rows *tables;
 } strata_ps_kept;
 
-struct strata_ps_snapshot {
-    atomic_int references;
-    size_t bytes;
-    _Alignas(64) unsigned char data[];
-};
-
 struct strata_ps_store {
     pthread_mutex_t lock;
     strata_ps_store_options opts;
@@ -42,16 +36,15 @@ struct strata_ps_store {
     strata_optimizer optimizer;
     strata_device *device;
     int n_slots;
-    /* The shards of this server; owned. */
-    strata_ps_shard *shards;
-    int n_shards, n_dense, n_tables;
-    int64_t n_dense_elements, n_table_elements, n_states;
+    /* The shards of this server; borrowed. */
+    const strata_ps_group *group;
+    /* The arrays below that do not grow. */
+    strata_memory memory;
     /* The dense shards, each of which begins at a multiple of STRATA_PARAMETER_ALIGNMENT. */
     struct {
         int64_t size;
         int64_t *places;
         strata_segments segments;
-        int32_t *ends, *owner;
         strata_variable *parameters, *slots[STRATA_MAX_OPTIMIZER_SLOTS];
         strata_executable *update;
         /* The optimizer; the factor of its learning rate; and how many times the last update pulls are extrapolated by
@@ -134,7 +127,7 @@ void strata_ps_store_begin_update(strata_ps_store *store, double rate);
 void strata_ps_store_prepare_for_delay(strata_ps_store *store);
 /* Stores the dense shards before they are updated, if pulls are extrapolated. */
 STRATA_MUST_USE strata_status strata_ps_store_keep_before(strata_ps_store *store, strata_error *err);
-/* values: (n_dense_elements) The dense shards, which are replaced by the extrapolated ones (stale.c). */
+/* values: (dense_elements) The dense shards, which are replaced by the extrapolated ones (stale.c). */
 void strata_ps_store_look_ahead(const strata_ps_store *store, float *values);
 
 /* ---- shares.c ---- */

@@ -128,13 +128,9 @@ strata_status strata_ps_write_parts(strata_model *model, const char *folder, str
                                     strata_error *err);
 
 /* Connects to another task, given by type and index. shared_bytes: as in strata_rpc_client_options. Fails with the task's name
- * after connect_seconds. */
-STRATA_MUST_USE strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index,
+ * after this many seconds. */
+STRATA_MUST_USE strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index, double seconds,
                                                 size_t shared_bytes, strata_rpc_client **out_client, strata_error *err);
-/* The same, but fails after this many seconds. */
-STRATA_MUST_USE strata_status strata_ps_connect_within(const strata_ps_task *task, strata_task_type type, int index,
-                                                       double seconds, size_t shared_bytes, strata_rpc_client **out_client,
-                                                       strata_error *err);
 /* This task's server, at the address that the cluster has for it. */
 STRATA_MUST_USE strata_status strata_ps_listen(const strata_ps_task *task, strata_rpc_handler handler,
                                                strata_rpc_on_peer on_peer, void *user, strata_rpc_server **out_server,
@@ -159,13 +155,6 @@ STRATA_MUST_USE strata_status strata_ps_say_hello(const strata_ps_fit *fit, stra
  * the file that STRATA_ENDED_TASKS names; without it nothing is known. *out_code: its exit code, or 128 + its signal. */
 bool strata_ps_has_ended(strata_task_type type, int index, int *out_code);
 
-/* The head of a hello. */
-typedef struct strata_ps_hello_ask {
-    /* STRATA_PS_MAGIC. */
-    int64_t magic;
-    /* As in strata_ps_fit. */
-    int64_t serial;
-} strata_ps_hello_ask;
 /* Replies to such a call. *out_serial: the greatest serial number that the sender knows; 0: the call is no hello. */
 strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, int64_t *out_serial,
                                      strata_error *err);
@@ -229,16 +218,6 @@ STRATA_MUST_USE strata_status strata_ps_save_group(const strata_ps_fit *fit, int
 STRATA_MUST_USE strata_status strata_ps_save_all(const strata_ps_watch *watch, const strata_ps_close *close, const char *folder,
                                                  strata_manifest *manifest, int64_t *out_t, strata_error *err);
 
-/* ---- for closures (remote_model.c) ---- */
-
-/* A worker's part: steps with batches that the caller gives. fit, of which dataset and opts are not used, is borrowed. */
-typedef struct strata_ps_stepper strata_ps_stepper;
-STRATA_MUST_USE strata_status strata_ps_stepper_create(strata_ps_fit *fit, strata_ps_stepper **out_stepper, strata_error *err);
-/* x: [n_inputs], y: [n_outputs], n examples each as the model takes them. */
-STRATA_MUST_USE strata_status strata_ps_stepper_step(strata_ps_stepper *stepper, int64_t number, const strata_array *x,
-                                                     const strata_array *y, int64_t n, double *out_loss, strata_error *err);
-void strata_ps_stepper_destroy(strata_ps_stepper *stepper); /* NULL is fine */
-
 /* ---- messages: structs in the machine's byte order; the magic number of the hello checks that both sides have the same
  * ---- */
 
@@ -252,16 +231,16 @@ typedef enum strata_ps_method {
     STRATA_PS_NEXT,
     /* To the chief, from a worker that fails. body: the reason, text. */
     STRATA_PS_FAIL,
-    /* To a server: head strata_ps_pull_ask and int64_t [tables] how many rows; body: their indices, i32. Reply: int64_t
-     * version; body: a snapshot, then the rows, in the type `wire`. */
+    /* To a server: head strata_ps_pull_ask; body: int64_t [tables] how many rows, their indices, i32. Reply: int64_t version;
+     * body: a snapshot, then the rows, in the type `wire`. */
     STRATA_PS_PULL,
-    /* To a server: head strata_ps_push_ask and int64_t [tables] how many rows; body: dense gradients (padded to 4 bytes),
-     * states, rows' indices, rows. Reply: int64_t staleness. */
+    /* To a server: head strata_ps_push_ask; body: dense gradients (padded to 4 bytes), states, int64_t [tables] how many rows,
+     * their indices, i32, the rows. Reply: int64_t staleness. */
     STRATA_PS_PUSH,
     /* From the chief to a server: head strata_ps_set_ask; body: all values. */
     STRATA_PS_SET,
-    /* To a server, before the push of its unit: head strata_ps_part_ask and int32_t [] which of its dense shards; body: their
-     * gradients, end to end, in the type `wire`. They are applied with the push. */
+    /* To a server, before the push of its unit: head strata_ps_part_ask; body: int32_t [n_shards] which of its dense shards,
+     * their gradients, end to end, in the type `wire`. They are applied with the push. */
     STRATA_PS_PART,
     /* From the chief to a server: head strata_ps_pull_ask. Reply: int64_t t; body: all values. */
     STRATA_PS_GET,
@@ -277,7 +256,27 @@ typedef enum strata_ps_method {
     /* From the chief to a server: head strata_ps_pull_ask; body: the path of a file, which gets the group's values, text.
      * Reply: strata_ps_save_reply. */
     STRATA_PS_SAVE,
+    STRATA_PS_METHODS,
 } strata_ps_method;
+
+/* task.c: what the methods have in common on both sides. */
+typedef struct strata_ps_method_row {
+    /* The size of the head. A NEXT has one such head or several. */
+    size_t head_bytes;
+    /* "a pull of parameters": for error messages; and the name in the trace of a server, NULL: it has none. */
+    const char *what, *trace;
+} strata_ps_method_row;
+extern const strata_ps_method_row strata_ps_methods[STRATA_PS_METHODS];
+
+/* A request of this method. */
+strata_rpc_ask strata_ps_ask(strata_ps_method method, const void *head, const struct iovec *body, int n_body);
+
+typedef struct strata_ps_hello_ask {
+    /* STRATA_PS_MAGIC. */
+    int64_t magic;
+    /* As in strata_ps_fit. */
+    int64_t serial;
+} strata_ps_hello_ask;
 
 /* The most units that one reply of the chief leases, and that one request reports: those of a reply, and one from before. */
 enum { STRATA_PS_MOST_UNITS = 8, STRATA_PS_MOST_REPORTS = STRATA_PS_MOST_UNITS + 1 };
@@ -357,6 +356,39 @@ typedef struct strata_ps_part_ask {
     int64_t group;
     /* A number of the worker that sends the part: from 1, a different one for each unit that it computes. */
     int64_t attempt;
+    int64_t n_shards;
 } strata_ps_part_ask;
+
+/* A request to a server in progress. It is zero at first. */
+typedef struct strata_ps_message {
+    /* NULL: none is in progress. */
+    strata_rpc_request *request;
+    union {
+        strata_ps_pull_ask pull;
+        strata_ps_push_ask push;
+        strata_ps_part_ask part;
+        strata_ps_set_ask set;
+    } head;
+    strata_rpc_answer answer;
+    /* The head of the reply: a version, a staleness, a count of updates, or the reply to a SAVE. */
+    union {
+        int64_t number;
+        strata_ps_save_reply saved;
+    } reply;
+} strata_ps_message;
+/* The head of a request about a group and the end of the last synchronous step; close NULL: there is none. */
+static inline strata_ps_pull_ask strata_ps_about(int group, const strata_ps_close *close) {
+    strata_ps_pull_ask ask = {.has_close = close != NULL, .group = group};
+    if (close) ask.close = *close;
+    return ask;
+}
+
+/* Sends the message, whose head is filled. The body is borrowed until it has been waited for. rooms: [n_rooms] the memory for
+ * the body of the reply. */
+STRATA_MUST_USE strata_status strata_ps_start(strata_ps_message *message, strata_rpc_client *client, strata_ps_method method,
+                                              const struct iovec *body, int n_body, const struct iovec *rooms, int n_rooms,
+                                              strata_error *err);
+/* Waits for the reply, if the message is in progress. A failure is stored in *status and err unless *status is one already. */
+void strata_ps_wait(strata_ps_message *message, strata_status *status, strata_error *err);
 
 #endif

@@ -43,8 +43,8 @@ strata_status strata_ps_watch_meet(strata_ps_watch *watch, strata_error *err) {
             const double left = until - strata_clock_seconds();
             if (strata_ps_has_ended(STRATA_TASK_PS, s, &code))
                 return strata_fail(err, STRATA_PEER_LOST, "fit: ps:%d ended (exit code %d) before the training began", s, code);
-            status = strata_ps_connect_within(task, STRATA_TASK_PS, s, left < LOOK_SECONDS ? left : LOOK_SECONDS, 0,
-                                              &watch->clients[s], err);
+            status = strata_ps_connect(task, STRATA_TASK_PS, s, left < LOOK_SECONDS ? left : LOOK_SECONDS, 0,
+                                       &watch->clients[s], err);
         } while (status == STRATA_TIMEOUT && strata_clock_seconds() < until);
         if (status == STRATA_TIMEOUT)
             strata_fail_in(err, status, "fit: ps:%d did not come in %.0f s", s, task->connect_seconds);
@@ -83,8 +83,7 @@ static strata_status tell_route(strata_ps_watch *watch, strata_error *err) {
     if (!watch->fit->task->replicas) return STRATA_OK;
     STRATA_TRY(choose_holders(watch, &route, err));
     while (s < watch->n) {
-        const strata_rpc_ask ask = {
-            .method = STRATA_PS_ROUTE, .head = &route, .head_bytes = sizeof route, .what = "who has which shards"};
+        const strata_rpc_ask ask = strata_ps_ask(STRATA_PS_ROUTE, &route, NULL, 0);
         const strata_status status =
             watch->lost[s] ? STRATA_OK : strata_rpc_client_call(watch->clients[s], &ask, NULL, patience, err);
         if (status && status != STRATA_PEER_LOST && status != STRATA_TIMEOUT) return status;

@@ -122,7 +122,7 @@ Test(ps_store, every_element_has_one_owner_and_loads_are_alike) {
             all += strata_shape_elements(own->shape);
         }
         for (int s = 0; s < n; s++) {
-            const int64_t load = plan.sizes[s].dense + plan.sizes[s].tables;
+            const int64_t load = plan.groups[s].dense_elements + plan.groups[s].table_elements;
             cr_assert_eq(strata_ps_plan_elements(&plan, s), 3 * load, "parameters and two slots");
             most = load > most ? load : most;
             least = load < least ? load : least;
@@ -223,9 +223,10 @@ static servers make_servers_with(const strata_ps_store_options *opts, strata_opt
     for (int i = 0; i < n; i++) {
         float *own = calloc((size_t)strata_ps_plan_elements(&s.plan, i), sizeof *own);
         OK(strata_ps_store_create(s.model, &s.plan, i, device, opts, &s.stores[i], &err));
-        for (int k = s.plan.begins[i]; k < s.plan.begins[i + 1]; k++)
-            memcpy(own + strata_ps_plan_value(&s.plan, &s.plan.shards[k], 0), s.values + s.plan.shards[k].first,
-                   (size_t)s.plan.shards[k].n * sizeof *own);
+        for (int k = 0; k < s.plan.groups[i].n_shards; k++) {
+            const strata_ps_shard *shard = &s.plan.groups[i].shards[k];
+            memcpy(own + strata_ps_plan_value(&s.plan, shard, 0), s.values + shard->first, (size_t)shard->n * sizeof *own);
+        }
         OK(strata_ps_store_set(s.stores[i], own, 0, 0, &err));
         free(own);
     }
@@ -252,16 +253,16 @@ static const int32_t used_rows[] = {1, 2, 9};
 
 /* Pushes gradients to server i and returns the staleness with which it replies. */
 static int64_t push(servers *s, int i, strata_ps_unit unit, int number, int64_t version) {
-    const struct strata_ps_sizes *sizes = &s->plan.sizes[i];
-    const strata_ps_shard *shards = s->plan.shards + s->plan.begins[i];
-    float *dense = calloc((size_t)sizes->dense + 1, sizeof *dense), rows[4][3 * 4];
+    const strata_ps_group *group = &s->plan.groups[i];
+    const strata_ps_shard *shards = group->shards;
+    float *dense = calloc((size_t)group->dense_elements + 1, sizeof *dense), rows[4][3 * 4];
     int32_t ids[4][3];
     strata_ps_rows tables[4] = {0};
     int64_t staleness = 0;
-    for (int k = 0; k < sizes->n_dense; k++)
+    for (int k = 0; k < group->n_dense; k++)
         for (int64_t e = 0; e < shards[k].n; e++) dense[shards[k].before + e] = gradient(shards[k].first + e, number);
-    for (int k = 0; k < sizes->n_tables; k++) {
-        const strata_ps_shard *table = &shards[sizes->n_dense + k];
+    for (int k = 0; k < group->n_tables; k++) {
+        const strata_ps_shard *table = &shards[group->n_dense + k];
         tables[k] = (strata_ps_rows){0, ids[k], rows[k]};
         for (int r = 0; r < 3; r++) {
             const int64_t row = used_rows[r] - table->first_row;
@@ -285,9 +286,10 @@ static float *fetch(servers *s) {
         float *own = calloc((size_t)strata_ps_plan_elements(&s->plan, i), sizeof *own);
         int64_t t = 0;
         OK(strata_ps_store_get(s->stores[i], own, &t, &err));
-        for (int k = s->plan.begins[i]; k < s->plan.begins[i + 1]; k++)
-            memcpy(values + s->plan.shards[k].first, own + strata_ps_plan_value(&s->plan, &s->plan.shards[k], 0),
-                   (size_t)s->plan.shards[k].n * sizeof *own);
+        for (int k = 0; k < s->plan.groups[i].n_shards; k++) {
+            const strata_ps_shard *shard = &s->plan.groups[i].shards[k];
+            memcpy(values + shard->first, own + strata_ps_plan_value(&s->plan, shard, 0), (size_t)shard->n * sizeof *own);
+        }
         free(own);
     }
     return values;
@@ -322,7 +324,7 @@ Test(ps_store, batches_with_a_number_that_cannot_be_are_refused) {
     static const int64_t wrong[] = {-1, -9, INT64_MIN, INT64_MAX};
     servers s = make_servers(strata_adam_optimizer(0), false, NULL, 1, 0);
     push(&s, 0, (strata_ps_unit){0, 0, 0}, 0, 0); /* the store has marks for applied units from now on */
-    float *before = fetch(&s), *dense = calloc((size_t)s.plan.sizes[0].dense + 1, sizeof *dense);
+    float *before = fetch(&s), *dense = calloc((size_t)s.plan.groups[0].dense_elements + 1, sizeof *dense);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const strata_ps_gradients g = {.unit = {0, wrong[i], 0}, .version = 1, .rate = STRATA_SCHEDULED_RATE, .dense = dense};
         int64_t staleness = 0;
@@ -449,7 +451,7 @@ Test(ps_store, squares_of_all_servers_add_up_and_clip_the_step) {
 
 Test(ps_store, a_pull_is_of_one_version) {
     servers s = make_servers(strata_sgd_optimizer(0.1, 0, false), true, NULL, 1, 0);
-    const strata_ps_shard *table = &s.plan.shards[s.plan.sizes[0].n_dense];
+    const strata_ps_shard *table = &s.plan.shards[s.plan.groups[0].n_dense];
     const int32_t ids[] = {9, 0};
     float rows[2][4];
     const strata_ps_rows ask = {2, ids, rows};
@@ -458,13 +460,12 @@ Test(ps_store, a_pull_is_of_one_version) {
     OK(strata_ps_store_pull(s.stores[0], &ask, false, NULL, &before, &version, &err));
     cr_assert_eq(version, 0);
     cr_assert_arr_eq(rows[0], s.values + table->first + 9 * 4, sizeof rows[0]);
-    cr_assert_arr_eq(strata_ps_snapshot_data(before), s.values + s.plan.shards[0].first, sizeof(float));
+    cr_assert_arr_eq(before->data, s.values + s.plan.shards[0].first, sizeof(float));
     push(&s, 0, (strata_ps_unit){0, 0, 0}, 0, 0);
     OK(strata_ps_store_pull(s.stores[0], &ask, false, NULL, &after, &version, &err));
     cr_assert_eq(version, 1);
-    cr_assert_arr_eq(strata_ps_snapshot_data(before), s.values + s.plan.shards[0].first, sizeof(float),
-                     "it changed after the pull");
-    cr_assert_neq(memcmp(strata_ps_snapshot_data(after), strata_ps_snapshot_data(before), strata_ps_snapshot_bytes(after)), 0);
+    cr_assert_arr_eq(before->data, s.values + s.plan.shards[0].first, sizeof(float), "it changed after the pull");
+    cr_assert_neq(memcmp(after->data, before->data, after->bytes), 0);
     for (int e = 0; e < 4; e++) {
         const int64_t place = table->first + 9 * 4 + e;
         cr_assert_float_eq(rows[0][e], s.values[place] - 0.1f * gradient(place, 0), 1e-6);
@@ -490,8 +491,7 @@ static void assert_same_pulls(servers *plain, servers *corrected) {
     int64_t version = -1;
     OK(strata_ps_store_pull(plain->stores[0], &none, false, NULL, &of_plain, &version, &err));
     OK(strata_ps_store_pull(corrected->stores[0], &none, true, NULL, &of_corrected, &version, &err));
-    cr_assert_arr_eq(strata_ps_snapshot_data(of_plain), strata_ps_snapshot_data(of_corrected),
-                     strata_ps_snapshot_bytes(of_plain));
+    cr_assert_arr_eq(of_plain->data, of_corrected->data, of_plain->bytes);
     strata_ps_snapshot_release(of_plain);
     strata_ps_snapshot_release(of_corrected);
 }
@@ -547,7 +547,7 @@ Test(ps_store, momentum_of_four_workers_lasts_four_times_as_many_updates) {
         float *now = fetch(&s);
         for (int i = 0; i < s.plan.n_shards; i++) {
             const strata_ps_shard *shard = &s.plan.shards[i];
-            const bool table = i >= s.plan.sizes[0].n_dense;
+            const bool table = i >= s.plan.groups[0].n_dense;
             for (int64_t e = 0; e < shard->n; e++) {
                 const int64_t at = shard->first + e, row = table ? e / 4 : used_rows[0];
                 const bool is_used = row == used_rows[0] || row == used_rows[1] || row == used_rows[2];
@@ -569,7 +569,7 @@ static void assert_ahead(servers *s, const float *before, double by) {
     int64_t version = -1;
     OK(strata_ps_store_pull(s->stores[0], &none, true, NULL, &ahead, &version, &err));
     OK(strata_ps_store_pull(s->stores[0], &none, false, NULL, &plain, &version, &err));
-    const float *expected = strata_ps_snapshot_data(ahead), *now = strata_ps_snapshot_data(plain);
+    const float *expected = (const float *)(const void *)ahead->data, *now = (const float *)(const void *)plain->data;
     for (int i = 0; i < s->plan.n_shards; i++)
         for (int64_t e = 0; e < s->plan.shards[i].n; e++) {
             const double value = (double)now[s->plan.shards[i].before + e];
