@@ -24,8 +24,8 @@ static void lose(strata_ps_chief *c, int w, const char *why) {
     const int n = strata_ps_pace_lose(c->pace, w) + strata_ps_pace_lose(c->visits.pace, w);
     if (!c->over && !c->failure.status) { /* otherwise the worker ends together with all tasks */
         c->task->totals.lost++;
-        strata_ps_chief_notice(c, "worker:%d was lost%s%s%s; %d batch%s that it had %s given to other workers", w,
-                               *why ? " (" : "", why, *why ? ")" : "", n, n == 1 ? "" : "es", n == 1 ? "is" : "are");
+        strata_ps_notice(c->task, "worker:%d was lost%s%s%s; %d batch%s that it had %s given to other workers", w,
+                         *why ? " (" : "", why, *why ? ")" : "", n, n == 1 ? "" : "es", n == 1 ? "is" : "are");
     }
     if (!strata_ps_chief_n_there(c)) c->alone = strata_clock_seconds();
 }
@@ -58,7 +58,7 @@ static void join(strata_ps_chief *c, int w) {
     strata_ps_pace_join(c->visits.pace, w);
     if (!c->begun) return;
     c->task->totals.joined++;
-    strata_ps_chief_notice(c, "worker:%d has joined", w);
+    strata_ps_notice(c->task, "worker:%d has joined", w);
 }
 
 /* A worker gives its batches back because it cannot reach a server. If it does so again and again while the chief finds the
@@ -78,7 +78,7 @@ static strata_status take_back(strata_ps_chief *c, int w, const char *what, stra
     }
     if (!own->n_returned++) own->first_returned = strata_clock_seconds();
     if (own->n_returned < MOST_RETURNS || strata_clock_seconds() - own->first_returned < least_seconds) {
-        strata_ps_chief_notice(c, "worker:%d gave its batches back: %.200s", w, what);
+        strata_ps_notice(c->task, "worker:%d gave its batches back: %.200s", w, what);
         return STRATA_OK;
     }
     char why[256];
@@ -180,7 +180,7 @@ static void take_report(strata_ps_chief *c, int w, const strata_ps_next_ask *ask
         snprintf(c->failure.refused, sizeof c->failure.refused,
                  "the gradients of worker:%d at step %lld are not finite (%.90s) and were left out", w,
                  (long long)ask->unit.index + 1, ask->what);
-        strata_ps_chief_notice(c, "%s", c->failure.refused);
+        strata_ps_notice(c->task, "%s", c->failure.refused);
     }
     if (finished == STRATA_PS_TOO_LATE) return;
     if (!strata_ps_chief_synchronous(c)) {

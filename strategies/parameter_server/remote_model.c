@@ -170,14 +170,6 @@ strata_status strata_remote_model_serve(strata_model *model, strata_error *err) 
     return status;
 }
 
-static void note(void *user, const char *text) {
-    strata_ps_task *task = ((strata_remote_model *)user)->fit.task;
-    pthread_mutex_lock(&task->lock);
-    strata_parameter_server_notice *own = &task->notices[task->totals.notices++ % STRATA_PS_MOST_NOTICES];
-    snprintf(own->text, sizeof own->text, "%s", text);
-    pthread_mutex_unlock(&task->lock);
-}
-
 static void take_route(void *user, const strata_ps_route *route) {
     ((strata_remote_model *)user)->fit.route = *route;
 }
@@ -201,7 +193,7 @@ static void *look_after_servers(void *user) {
 /* The chief connects to the servers and sends them the parameters. */
 static strata_status open_chief(strata_remote_model *r, strata_error *err) {
     r->is_chief = true;
-    r->watch = (strata_ps_watch){.notice = note, .on_route = take_route, .user = r};
+    r->watch = (strata_ps_watch){.on_route = take_route, .user = r};
     pthread_mutex_init(&r->lock, NULL);
     strata_clock_cond_init(&r->changed);
     STRATA_TRY(strata_ps_watch_make(&r->watch, &r->fit, err));

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "core/base/locale.h"
-#include "strategies/memory.h"
 #include "strategies/parameter_server/task.h"
 
 /* The parts of a worker's next push that have arrived: of attempt `attempt`, the gradients of the dense shards for which `came`

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/base/locale.h"
 #include "core/model/agree.h"
 
 /* If there is a copy, tasks wait only this long for a broken connection; training then continues from the copy. */
@@ -37,6 +38,16 @@ strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type typ
         status = strata_rpc_client_create(&opts, out_client, err);
     }
     return status;
+}
+
+void strata_ps_notice(strata_ps_task *task, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    pthread_mutex_lock(&task->lock);
+    strata_parameter_server_notice *own = &task->notices[task->totals.notices++ % STRATA_PS_MOST_NOTICES];
+    strata_format_v(own->text, sizeof own->text, format, arguments);
+    pthread_mutex_unlock(&task->lock);
+    va_end(arguments);
 }
 
 bool strata_ps_has_ended(strata_task_type type, int index, int *out_code) {

@@ -10,6 +10,7 @@
 #include "core/base/clock.h"
 #include "core/model/manifest.h"
 #include "strata/cluster_spec.h"
+#include "strategies/memory.h"
 #include "strategies/parameter_server/pace.h"
 
 enum { STRATA_PS_MOST_NOTICES = 32, STRATA_PS_MOST_REPLICATED = 256 };
@@ -91,6 +92,9 @@ static inline strata_ps_task *strata_ps_task_of(const strata_model *model) {
     return model->strategy->trainer_data;
 }
 
+/* Stores a notice for the user. */
+__attribute__((format(printf, 2, 3))) void strata_ps_notice(strata_ps_task *task, const char *format, ...);
+
 /* What a fit of any task needs. */
 typedef struct strata_ps_fit {
     strata_ps_task *task;
@@ -122,7 +126,7 @@ typedef struct strata_ps_fit {
 strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err);
-/* settle.c: strata_trainer.settle and write_parts. */
+/* epochs.c: strata_trainer.settle and write_parts. */
 strata_status strata_ps_settle(strata_model *model, bool values, strata_error *err);
 strata_status strata_ps_write_parts(strata_model *model, const char *folder, strata_manifest *manifest, bool *out_written,
                                     strata_error *err);
@@ -163,6 +167,7 @@ strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_
  * one at a time. */
 typedef struct strata_ps_watch {
     strata_ps_fit *fit;
+    strata_memory memory;
     int n;
     /* [n] */
     strata_rpc_client **clients;
@@ -170,12 +175,8 @@ typedef struct strata_ps_watch {
     uint64_t *incarnations;
     /* [n] With replicas: lost: the server was lost. cut: the copy of its shards lacks a change. */
     bool *lost, *cut;
-    /* notice is called with messages for the user. The other function is called with each new route and stores it in
-     * fit->route. */
-    void (*notice)(void *user, const char *text);
+    /* Called with each new route, which it stores in fit->route. */
     void (*on_route)(void *user, const strata_ps_route *route);
-    /* Called with a server's reply to each check whether it is alive; NULL: not called. */
-    void (*on_hello)(void *user, const strata_ps_hello_reply *reply);
     void *user;
 } strata_ps_watch;
 STRATA_MUST_USE strata_status strata_ps_watch_make(strata_ps_watch *watch, strata_ps_fit *fit, strata_error *err);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/model/shards.h"
-#include "strategies/memory.h"
 #include "strategies/parameter_server/task.h"
 
 /* The place of a value in the array of the whole model, (all_size + n_slots * flat_size): parameters and states, followed by

@@ -11,7 +11,6 @@
 #include "core/data/batches.h"
 #include "core/model/loop.h"
 #include "core/run/device.h"
-#include "strategies/memory.h"
 #include "strategies/parameter_server/rows.h"
 #include "strategies/parameter_server/task.h"
 
