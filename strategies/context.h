@@ -9,6 +9,7 @@
 #include "core/optimizer/optimizer.h"
 #include "core/run/strategy.h"
 #include "strata/distribute.h"
+#include "strategies/memory.h"
 
 enum { STRATA_MAX_FUNCTION_NODES = 256, STRATA_MAX_GATHERS = 32, STRATA_MAX_FEEDS = 32 };
 
@@ -98,6 +99,10 @@ STRATA_MUST_USE strata_status strata_batches_agree(const strata_strategy *strate
 STRATA_MUST_USE strata_status strata_function_agree(const strata_replica_context *replica,
                                                     const strata_replica_context *compared, const strata_error *failed,
                                                     strata_error *err);
+
+/* values.c: the values of all workers in replica order, as views of `values` or of memory that is taken. */
+STRATA_MUST_USE strata_status strata_per_replica_collect(const strata_strategy *strategy, const strata_per_replica *values,
+                                                         strata_memory *memory, strata_per_replica *out, strata_error *err);
 
 /* apply.c */
 /* Returns the model's use in this trace; NULL: the function has not applied the model. */

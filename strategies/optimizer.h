@@ -12,15 +12,15 @@ typedef struct strata_optimizer_memory {
     /* The variable may be destroyed before the optimizer; its number remains. */
     const strata_distributed_variable *variable;
     int64_t number;
-    /* [n_replicas] Each replica of this worker updates the elements [begin, end) of the variable. */
-    int64_t *begins, *ends;
-    /* [n_replicas] With a sharded optimizer, for a block of a model: the positions of the parameters in these elements. */
-    strata_segments *segments;
-    /* The slots. Each has a copy of end - begin elements on each replica. */
-    strata_variable **slots[STRATA_MAX_OPTIMIZER_SLOTS];
-    /* With a sharded optimizer: room for the replica's own part of the variable. */
-    strata_variable **shards;
     struct strata_optimizer_memory *next;
+    /* [n_replicas] Each replica of this worker updates the elements [begin, end) of the variable, with slots of this size. */
+    struct strata_optimizer_part {
+        int64_t begin, end;
+        strata_variable *slots[STRATA_MAX_OPTIMIZER_SLOTS];
+        /* With a sharded optimizer: room for these elements, and for a block of a model the positions of the parameters. */
+        strata_variable *shard;
+        strata_segments segments;
+    } parts[];
 } strata_optimizer_memory;
 
 struct strata_distributed_optimizer {
