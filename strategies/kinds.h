@@ -6,6 +6,7 @@
 #define STRATA_STRATEGIES_KINDS_H
 
 #include "core/run/strategy.h"
+#include "strata/cluster.h"
 
 /* The ids of devices that will be opened. */
 typedef struct strata_device_choice {
@@ -64,6 +65,43 @@ void strata_choice_divide(strata_device_choice *choice, int local_rank, int loca
 /* Chooses the device that strata_device_open(NULL) opens. */
 STRATA_MUST_USE strata_status strata_choose_best(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
                                                  strata_error *err);
+
+/* ---- multi_worker_mirrored.c: a strategy that is one of several workers of a job ---- */
+
+/* Makes the strategy one of the communicator's workers: sends the number of its replicas to the other workers, and receives
+ * theirs. Every worker must call it. The communicator is borrowed. */
+STRATA_MUST_USE strata_status strata_strategy_join(strata_strategy *strategy, strata_communicator *communicator,
+                                                   strata_error *err);
+
+/* If `opts` has no communicator, connects the workers that the environment names (strata_cluster_spec_resolve; STRATA_SECRET).
+ * Stores the communicator, which the caller destroys, and this worker's rank on its machine in `opts`. A single worker of a
+ * kind that needs no communicator gets none. */
+STRATA_MUST_USE strata_status strata_strategy_meet(const strata_strategy_kind *kind, strata_strategy_options *opts,
+                                                   strata_error *err);
+
+/* ---- tpu.c: strategies whose devices are the cores of one system ---- */
+
+/* Keeps, of the devices that the strategy has opened, those of the system that opts->tpu_address names, in the order of their
+ * numbers in the system. named: the user has named the devices, so all of them must belong to the system. Fails: INVALID,
+ * UNAVAILABLE, UNSUPPORTED; the message lists the systems. */
+STRATA_MUST_USE strata_status strata_tpu_arrange(strata_strategy *strategy, const strata_strategy_options *opts, bool named,
+                                                 char reason[128], strata_error *err);
+
+/* Finds out whether the strategy's devices are cores of one system that do collectives themselves, and if so fills
+ * strategy->cores. Works for any kind of strategy; called when the strategy's workers are known. */
+STRATA_MUST_USE strata_status strata_strategy_find_cores(strata_strategy *strategy, strata_error *err);
+
+/* ---- parameter_server/parameter_server.c ---- */
+
+/* Whether the options fit the strategy. */
+STRATA_MUST_USE strata_status strata_parameter_server_check(const strata_strategy_options *opts, strata_error *err);
+/* Finds this task in its cluster, and sets the strategy's trainer. Connections are made only by fit. */
+STRATA_MUST_USE strata_status strata_parameter_server_join(strata_strategy *strategy, const strata_strategy_options *opts,
+                                                           strata_error *err);
+/* The device of this task: for a server the parameter device. NULL: the options or the strategy choose it. */
+const char *strata_parameter_server_device(const strata_strategy *strategy, const strata_strategy_options *opts);
+/* "worker:1 of a chief, 3 workers and 2 servers": for the strategy's description. */
+const char *strata_parameter_server_role(const strata_strategy *strategy);
 
 #define STRATA_STRATEGY(name) extern const strata_strategy_kind strata_strategy_##name;
 #include "strategies/strategies.def"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Optimizers for custom loops: they sum gradients over replicas and make the same update as fit, by the same kernels. */
-#include "strategies/optimizer.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +8,7 @@
 #include "core/model/shards.h"
 #include "core/op/communication.h"
 #include "core/run/device.h"
+#include "strategies/context.h"
 
 /* ---- the object ---- */
 

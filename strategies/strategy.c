@@ -8,9 +8,7 @@
 
 #include "core/base/text.h"
 #include "core/run/device.h"
-#include "strategies/parameter_server/parameter_server.h"
-#include "strategies/tpu.h"
-#include "strategies/workers.h"
+#include "strategies/kinds.h"
 
 static const strata_strategy_kind *const kinds[] = {
 #define STRATA_STRATEGY(name) &strata_strategy_##name,

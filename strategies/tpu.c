@@ -9,13 +9,12 @@
  * An address names the system: "local", the name of a system or of its plugin, or the name of the TPU to which this host
  * belongs according to the environment (TPU_NAME). Hosts of a pod are workers, each with its own system: cluster/resolver/tpu.c
  * finds them. */
-#include "strategies/tpu.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/run/device.h"
+#include "strategies/kinds.h"
 
 static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice, strata_error *err) {
     for (int i = 0; i < n_rows; i++)

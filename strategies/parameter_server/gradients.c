@@ -66,10 +66,8 @@ static void add_row(strata_ps_row_set *sums, int32_t id, const float *values) {
 static void copy_used(strata_ps_row_set *sums, const strata_ps_row_set *used, bool renumbered, const float *gradient) {
     strata_ps_row_set_copy(sums, used);
     if (renumbered) memcpy(sums->values, gradient, (size_t)(used->n * sums->row) * sizeof *gradient);
-    for (int64_t i = 0, run; i < used->n && !renumbered; i += run) {
-        run = strata_ps_run(used->ids + i, used->n - i);
-        memcpy(sums->values + i * sums->row, gradient + used->ids[i] * sums->row, (size_t)(run * sums->row) * sizeof *gradient);
-    }
+    for (int64_t i = 0; i < used->n && !renumbered; i++)
+        memcpy(sums->values + i * sums->row, gradient + used->ids[i] * sums->row, (size_t)sums->row * sizeof *gradient);
 }
 
 /* How many shares have examples of the unit's batch i. */

@@ -145,10 +145,10 @@ static void place_rows(strata_ps_worker *w, const strata_ps_job *j, int server) 
     for (int k = 0; k < group->n_tables; k++) {
         const int index = strata_ps_sparse_index(w, group->tables[k].parameter);
         const strata_ps_row_set *set = &j->rows[index];
-        const bool renumbered = j->renumbered[index], stays = renumbered && w->task->wire == STRATA_DTYPE_F32;
+        const bool renumbered = j->renumbered[index];
         for (int64_t i = 0, run; i < set->n; i += run ? run : 1) {
             run = run_of(set, i, &group->tables[k], !renumbered);
-            if (run && !stays)
+            if (run)
                 strata_ps_widen(w->task->wire, from, run * set->row,
                                 w->sparse.tables[index] + (renumbered ? i : set->ids[i]) * set->row);
             from += (size_t)(run * set->row) * strata_dtype_bytes(w->task->wire);
@@ -216,35 +216,17 @@ static strata_variable *table_on_device(const strata_ps_worker *w, int k, int64_
     return w->model->replicas[0].blocks[block].flat;
 }
 
-/* Renumbered rows are stored on the device in the order of the set, as they were received. */
-static strata_status upload_renumbered(const strata_ps_worker *w, const strata_ps_job *j, int server, strata_error *err) {
-    const strata_ps_group *group = &w->fit->plan.groups[server];
-    const bool narrow = w->task->wire != STRATA_DTYPE_F32; /* place_rows has converted them in the worker's tables */
-    const float *from = narrow ? NULL : (const float *)(const void *)pulled_rows(w, j, server);
-    for (int k = 0; k < group->n_tables; k++) {
-        const int index = strata_ps_sparse_index(w, group->tables[k].parameter);
-        const strata_ps_row_set *set = &j->rows[index];
-        int64_t begin;
-        strata_variable *variable = table_on_device(w, index, &begin);
-        for (int64_t i = 0, run; i < set->n; i += run ? run : 1) {
-            run = run_of(set, i, &group->tables[k], false);
-            const float *values = narrow ? w->sparse.tables[index] + i * set->row : from;
-            if (j->renumbered[index]) STRATA_TRY(set_range(variable, begin + i * set->row, values, run * set->row, err));
-            if (!narrow) from += run * set->row;
-        }
-    }
-    return STRATA_OK;
-}
-
 /* Each call of a driver costs as much as a copy of some KiB. So rows with a smaller gap between them are written together,
  * including the rows in the gap, which the batch does not use; for those the newest values of the worker's table are
- * written. */
-static strata_status upload_rows(const strata_ps_worker *w, int k, const strata_ps_row_set *set, strata_error *err) {
+ * written. Renumbered rows are the first ones of the table. */
+static strata_status upload_rows(const strata_ps_worker *w, int k, const strata_ps_row_set *set, bool renumbered,
+                                 strata_error *err) {
     enum { GAP_BYTES = 8 << 10 };
     int64_t begin;
     strata_variable *variable = table_on_device(w, k, &begin);
     const int64_t row = set->row;
     const int64_t gap = row ? GAP_BYTES / (row * (int64_t)sizeof(float)) : 0;
+    if (renumbered) return set_range(variable, begin, w->sparse.tables[k], set->n * row, err);
     int64_t first = 0, end = 0; /* of the rows that are written next; first == end: none */
     for (int64_t at = 0; at < (set->ascending ? set->n : set->n_rows); at++) {
         const int64_t i = set->ascending ? set->ids[at] : at;
@@ -299,12 +281,9 @@ strata_status strata_ps_upload(const strata_ps_worker *w, strata_ps_job *j, stra
         const strata_parameter_block *at = &set->blocks[k];
         STRATA_TRY(set_range(own->blocks[k].flat, 0, j->values + at->begin, at->dense_end - at->begin, err));
     }
-    for (int s = 0; s < w->links.n_servers; s++) {
-        STRATA_TRY(upload_renumbered(w, j, s, err));
+    for (int s = 0; s < w->links.n_servers; s++)
         if (j->pulls[s].message.answer.lent) STRATA_TRY(upload_lent(w, j, s, err));
-    }
     if (own->state) STRATA_TRY(set_range(own->state, 0, j->values + set->flat_size, set->state_size, err));
-    for (int k = 0; k < w->sparse.n; k++)
-        if (!j->renumbered[k]) STRATA_TRY(upload_rows(w, k, &j->rows[k], err));
+    for (int k = 0; k < w->sparse.n; k++) STRATA_TRY(upload_rows(w, k, &j->rows[k], j->renumbered[k], err));
     return STRATA_OK;
 }

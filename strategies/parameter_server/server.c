@@ -301,37 +301,32 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
     holding *h = NULL;
     STRATA_TRY(close_before(s, call, &ask, &h, err));
     strata_ps_rows *tables = calloc((size_t)h->shards->n_tables + 1, sizeof *tables);
-    strata_ps_snapshot *snapshot = NULL;
     int64_t version = 0, elements = 0;
     if (!tables) return no_memory("a pull", err);
     const size_t fixed = strata_ps_wire_bytes(wire, h->shards->dense_elements) + (size_t)h->shards->n_states * sizeof(float);
     const unsigned char *at = call->body, *end = at + call->body_bytes;
     const bool sound = read_tables(h, &at, end, tables, &elements) && at == end;
-    const size_t row_bytes = sound ? (size_t)elements * strata_dtype_bytes(wire) : 0;
-    /* for a worker on this machine the reply is written into shared memory; to others a snapshot and the rows are sent */
-    unsigned char *room = sound ? strata_rpc_reply_room(call, fixed + row_bytes) : NULL;
-    unsigned char *rows = room ? NULL : malloc(row_bytes + 4);
-    strata_status status = !sound ? wrong_size(call, err) : !room && !rows ? no_memory("a pull", err) : STRATA_OK;
+    const size_t bytes = fixed + (size_t)elements * strata_dtype_bytes(wire);
+    /* for a worker on this machine the reply is written into shared memory */
+    unsigned char *room = sound ? strata_rpc_reply_room(call, bytes) : NULL;
+    unsigned char *own = sound && !room ? malloc(bytes + 4) : NULL;
+    if (own) room = own;
+    strata_status status = !sound ? wrong_size(call, err) : !room ? no_memory("a pull", err) : STRATA_OK;
     if (!status) {
-        place_rows(s, h, tables, room ? room + fixed : rows);
+        place_rows(s, h, tables, room + fixed);
         pthread_mutex_lock(&s->device); /* a pull of the other store reads from it, too */
-        status = strata_ps_store_pull(h->store, tables, ask.ahead, room, &snapshot, &version, err);
+        status = strata_ps_store_pull(h->store, tables, ask.ahead, room, &version, err);
         pthread_mutex_unlock(&s->device);
     }
     free(tables);
     if (status) {
-        free(rows);
+        free(own);
         return status;
     }
     write_reply(reply, &version, sizeof version);
     reply->repeatable = true;
-    reply->n_body = room ? 1 : 2;
-    if (room) {
-        reply->body[0] = (strata_rpc_piece){.data = room, .bytes = fixed + row_bytes};
-    } else {
-        reply->body[0] = (strata_rpc_piece){snapshot->data, snapshot->bytes, strata_ps_snapshot_release, snapshot};
-        reply->body[1] = (strata_rpc_piece){rows, row_bytes, free, rows};
-    }
+    reply->body[0] = (strata_rpc_piece){room, bytes, own ? free : NULL, own};
+    reply->n_body = 1;
     return STRATA_OK;
 }
 

@@ -264,7 +264,6 @@ static strata_status close_step(strata_ps_store *store, const strata_ps_close *c
         for (int k = 0; k < store->group->n_tables; k++) STRATA_TRY(fold_rows(store, close, k, err));
         STRATA_TRY(fold_states(store, close, err));
         store->version++;
-        strata_ps_store_changed(store);
     }
     strata_ps_store_drop_kept(store);
     store->step = close->index + 1;

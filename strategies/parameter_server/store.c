@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core/run/device.h"
-#include "strategies/parameter_server/rows.h"
 #include "strategies/parameter_server/store_parts.h"
 
 strata_status strata_ps_store_no_memory(const strata_ps_store *store, strata_error *err) {
@@ -103,7 +102,6 @@ void strata_ps_store_destroy(strata_ps_store *store) {
     strata_variable_destroy(store->dense.parameters);
     for (int s = 0; s < store->n_slots; s++) strata_variable_destroy(store->dense.slots[s]);
     strata_ps_store_drop_kept(store);
-    strata_ps_snapshot_release(store->snapshot);
     free(store->applied);
     free(store->before);
     strata_memory_free(&store->memory);
@@ -135,11 +133,6 @@ static strata_status move_all(strata_ps_store *store, transfer move, float *valu
     return STRATA_OK;
 }
 
-void strata_ps_store_changed(strata_ps_store *store) {
-    strata_ps_snapshot_release(store->snapshot);
-    store->snapshot = NULL;
-}
-
 strata_status strata_ps_store_set(strata_ps_store *store, const float *values, int64_t t, int64_t epoch, strata_error *err) {
     const int64_t n_before = (store->group->dense_elements + store->group->table_elements) * (1 + store->n_slots);
     pthread_mutex_lock(&store->lock);
@@ -158,7 +151,6 @@ strata_status strata_ps_store_set(strata_ps_store *store, const float *values, i
     store->square.epoch = -1;
     store->filled = !status;
     strata_ps_store_drop_kept(store);
-    strata_ps_store_changed(store);
     pthread_mutex_unlock(&store->lock);
     return status;
 }
@@ -250,7 +242,6 @@ static strata_status apply(strata_ps_store *store, const strata_ps_gradients *g,
     for (int k = 0; k < store->group->n_tables; k++) STRATA_TRY(apply_rows(store, k, &g->tables[k], err));
     for (int64_t i = 0; i < store->group->n_states; i++) store->states[i] += g->states[i];
     store->version++;
-    strata_ps_store_changed(store);
     return STRATA_OK;
 }
 
@@ -279,11 +270,6 @@ strata_status strata_ps_store_push(strata_ps_store *store, const strata_ps_gradi
     return status;
 }
 
-void strata_ps_snapshot_release(void *snapshot) {
-    strata_ps_snapshot *own = snapshot;
-    if (own && atomic_fetch_sub(&own->references, 1) == 1) free(own);
-}
-
 /* Writes the dense shards in the type `wire`, followed by the states. ahead: as in strata_ps_store_pull. */
 static strata_status write_values(strata_ps_store *store, bool ahead, unsigned char *to, strata_error *err) {
     const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->group->dense_elements);
@@ -300,62 +286,21 @@ static strata_status write_values(strata_ps_store *store, bool ahead, unsigned c
     return status;
 }
 
-static strata_status take_snapshot(strata_ps_store *store, bool ahead, strata_error *err) {
-    const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->group->dense_elements);
-    const size_t bytes = dense + (size_t)store->group->n_states * sizeof(float);
-    strata_ps_snapshot *made = aligned_alloc(64, (sizeof *made + bytes + 63) / 64 * 64);
-    if (!made) return strata_ps_store_no_memory(store, err);
-    const strata_status status = write_values(store, ahead, made->data, err);
-    if (status) {
-        free(made);
-        return status;
-    }
-    made->bytes = bytes;
-    atomic_init(&made->references, 1);
-    strata_ps_snapshot_release(store->snapshot);
-    store->snapshot = made;
-    store->snapshot_ahead = ahead;
-    return STRATA_OK;
-}
-
-/* Copies f32 rows whose size is a multiple of a piece, and of which each takes a few pieces. Copying each row alone costs less
- * than finding neighbours: the lengths of their runs are mispredicted. */
-static bool copy_pieces(const float *values, int64_t row, const strata_ps_rows *rows) {
-    enum { PIECE = 4, MOST_PIECES = 32 }; /* elements of a piece; the most pieces of a row */
-    float *to = (float *)rows->values;    /* the caller's room */
-    if (row % PIECE || row / PIECE > MOST_PIECES) return false;
-    for (int64_t i = 0; i < rows->n; i++, to += row) {
-        const float *from = values + rows->ids[i] * row;
-        for (int64_t c = 0; c < row; c += PIECE) memcpy(to + c, from + c, PIECE * sizeof *to);
-    }
-    return true;
-}
-
 static void copy_rows(const strata_ps_store *store, int k, const strata_ps_rows *rows) {
     const int64_t row = store->tables[k].shard->row;
     unsigned char *to = (unsigned char *)rows->values; /* the caller's room */
-    if (store->opts.wire == STRATA_DTYPE_F32 && copy_pieces(store->tables[k].values, row, rows)) return;
-    for (int64_t i = 0, run; i < rows->n; i += run, to += (size_t)(run * row) * value_bytes(store)) {
-        run = strata_ps_run(rows->ids + i, rows->n - i);
-        strata_ps_narrow(store->opts.wire, store->tables[k].values + rows->ids[i] * row, run * row, to);
-    }
+    for (int64_t i = 0; i < rows->n; i++, to += (size_t)row * value_bytes(store))
+        strata_ps_narrow(store->opts.wire, store->tables[k].values + rows->ids[i] * row, row, to);
 }
 
 strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, bool ahead, void *room,
-                                   strata_ps_snapshot **out_snapshot, int64_t *out_version, strata_error *err) {
+                                   int64_t *out_version, strata_error *err) {
     STRATA_TRY(check_rows(store, tables, err));
     pthread_mutex_lock(&store->lock);
     strata_status status = strata_ps_store_check_filled(store, err);
-    if (!status && room)
-        status = write_values(store, ahead, room, err);
-    else if (!status && (!store->snapshot || store->snapshot_ahead != ahead))
-        status = take_snapshot(store, ahead, err);
-    if (!status) {
-        *out_snapshot = room ? NULL : store->snapshot;
-        if (!room) atomic_fetch_add(&store->snapshot->references, 1);
-        *out_version = store->version;
-        for (int k = 0; k < store->group->n_tables; k++) copy_rows(store, k, &tables[k]);
-    }
+    if (!status) status = write_values(store, ahead, room, err);
+    for (int k = 0; k < store->group->n_tables && !status; k++) copy_rows(store, k, &tables[k]);
+    *out_version = store->version;
     pthread_mutex_unlock(&store->lock);
     return status;
 }

@@ -57,9 +57,6 @@ struct strata_ps_store {
     float *states;
     /* The number of updates that were made here, and the optimizer's count, which continues when a server is started again. */
     int64_t version, t;
-    /* snapshot_ahead: the snapshot has extrapolated values. */
-    strata_ps_snapshot *snapshot;
-    bool snapshot_ahead;
     /* If pulls are extrapolated: the dense shards before the last update, end to end; NULL: none was made since the values were
      * set. */
     float *before;
@@ -91,8 +88,6 @@ struct strata_ps_store {
 /* Each function fails with OUT_OF_MEMORY, or like a function of store.h. The caller has the lock, except for no_memory and
  * value_bytes. */
 STRATA_MUST_USE strata_status strata_ps_store_no_memory(const strata_ps_store *store, strata_error *err);
-/* The values have changed: the next pull takes a new snapshot. */
-void strata_ps_store_changed(strata_ps_store *store);
 STRATA_MUST_USE strata_status strata_ps_store_check_filled(const strata_ps_store *store, strata_error *err);
 /* Whether units of that epoch are ignored, because a later epoch has begun or the values were set since. */
 bool strata_ps_store_is_over(const strata_ps_store *store, int64_t epoch);

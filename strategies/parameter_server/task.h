@@ -50,10 +50,8 @@ typedef struct strata_ps_task {
     char name[STRATA_RPC_TASK_BYTES];
     char role[160];
     uint64_t incarnation;
-    /* Its strings are stored in `texts`. */
+    strata_memory memory;
     strata_communicator_options communication;
-    char *texts[8];
-    int n_texts;
     double connect_seconds;
     strata_ps_pace_options pace;
     strata_partitioner partitioner;
@@ -233,7 +231,7 @@ typedef enum strata_ps_method {
     /* To the chief, from a worker that fails. body: the reason, text. */
     STRATA_PS_FAIL,
     /* To a server: head strata_ps_pull_ask; body: int64_t [tables] how many rows, their indices, i32. Reply: int64_t version;
-     * body: a snapshot, then the rows, in the type `wire`. */
+     * body: the dense shards, the states, the rows, as in strata_ps_store_pull. */
     STRATA_PS_PULL,
     /* To a server: head strata_ps_push_ask; body: dense gradients (padded to 4 bytes), states, int64_t [tables] how many rows,
      * their indices, i32, the rows. Reply: int64_t staleness. */

@@ -8,7 +8,7 @@
 
 #include "core/run/strategy.h"
 #include "strata/strata.h"
-#include "strategies/optimizer.h"
+#include "strategies/context.h"
 #include "tests/strategies/strategies_case.h"
 #include "tests/support/check.h"
 

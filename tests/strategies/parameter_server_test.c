@@ -455,17 +455,18 @@ Test(ps_store, a_pull_is_of_one_version) {
     const int32_t ids[] = {9, 0};
     float rows[2][4];
     const strata_ps_rows ask = {2, ids, rows};
-    strata_ps_snapshot *before = NULL, *after = NULL;
+    const size_t bytes = (size_t)s.plan.groups[0].dense_elements * sizeof(float);
+    float *before = malloc(bytes + 64), *after = malloc(bytes + 64);
     int64_t version = -1;
-    OK(strata_ps_store_pull(s.stores[0], &ask, false, NULL, &before, &version, &err));
+    OK(strata_ps_store_pull(s.stores[0], &ask, false, before, &version, &err));
     cr_assert_eq(version, 0);
     cr_assert_arr_eq(rows[0], s.values + table->first + 9 * 4, sizeof rows[0]);
-    cr_assert_arr_eq(before->data, s.values + s.plan.shards[0].first, sizeof(float));
+    cr_assert_arr_eq(before, s.values + s.plan.shards[0].first, sizeof(float));
     push(&s, 0, (strata_ps_unit){0, 0, 0}, 0, 0);
-    OK(strata_ps_store_pull(s.stores[0], &ask, false, NULL, &after, &version, &err));
+    OK(strata_ps_store_pull(s.stores[0], &ask, false, after, &version, &err));
     cr_assert_eq(version, 1);
-    cr_assert_arr_eq(before->data, s.values + s.plan.shards[0].first, sizeof(float), "it changed after the pull");
-    cr_assert_neq(memcmp(after->data, before->data, after->bytes), 0);
+    cr_assert_arr_eq(before, s.values + s.plan.shards[0].first, sizeof(float), "it changed after the pull");
+    cr_assert_neq(memcmp(after, before, bytes), 0);
     for (int e = 0; e < 4; e++) {
         const int64_t place = table->first + 9 * 4 + e;
         cr_assert_float_eq(rows[0][e], s.values[place] - 0.1f * gradient(place, 0), 1e-6);
@@ -473,9 +474,9 @@ Test(ps_store, a_pull_is_of_one_version) {
     }
     const int32_t wrong = WORDS;
     const strata_ps_rows bad = {1, &wrong, rows};
-    cr_assert_eq(strata_ps_store_pull(s.stores[0], &bad, false, NULL, &after, &version, &err), STRATA_INVALID);
-    strata_ps_snapshot_release(before);
-    strata_ps_snapshot_release(after);
+    cr_assert_eq(strata_ps_store_pull(s.stores[0], &bad, false, after, &version, &err), STRATA_INVALID);
+    free(before);
+    free(after);
     destroy_servers(&s);
 }
 
@@ -486,14 +487,15 @@ enum { DELAY = 3 };
 static const strata_ps_store_options corrects = {.staleness = DELAY};
 
 static void assert_same_pulls(servers *plain, servers *corrected) {
-    strata_ps_snapshot *of_plain = NULL, *of_corrected = NULL;
+    const size_t bytes = (size_t)plain->plan.groups[0].dense_elements * sizeof(float);
+    float *of_plain = malloc(bytes + 64), *of_corrected = malloc(bytes + 64);
     const strata_ps_rows none = {0};
     int64_t version = -1;
-    OK(strata_ps_store_pull(plain->stores[0], &none, false, NULL, &of_plain, &version, &err));
-    OK(strata_ps_store_pull(corrected->stores[0], &none, true, NULL, &of_corrected, &version, &err));
-    cr_assert_arr_eq(of_plain->data, of_corrected->data, of_plain->bytes);
-    strata_ps_snapshot_release(of_plain);
-    strata_ps_snapshot_release(of_corrected);
+    OK(strata_ps_store_pull(plain->stores[0], &none, false, of_plain, &version, &err));
+    OK(strata_ps_store_pull(corrected->stores[0], &none, true, of_corrected, &version, &err));
+    cr_assert_arr_eq(of_plain, of_corrected, bytes);
+    free(of_plain);
+    free(of_corrected);
 }
 
 Test(ps_store, without_other_workers_or_momentum_a_correction_changes_no_bit) {
@@ -565,19 +567,19 @@ Test(ps_store, momentum_of_four_workers_lasts_four_times_as_many_updates) {
 /* Expects that a pull returns the dense shards of the server plus `by` times the last update. */
 static void assert_ahead(servers *s, const float *before, double by) {
     const strata_ps_rows none = {0};
-    strata_ps_snapshot *ahead = NULL, *plain = NULL;
+    const size_t bytes = (size_t)s->plan.groups[0].dense_elements * sizeof(float);
+    float *expected = malloc(bytes + 64), *now = malloc(bytes + 64);
     int64_t version = -1;
-    OK(strata_ps_store_pull(s->stores[0], &none, true, NULL, &ahead, &version, &err));
-    OK(strata_ps_store_pull(s->stores[0], &none, false, NULL, &plain, &version, &err));
-    const float *expected = (const float *)(const void *)ahead->data, *now = (const float *)(const void *)plain->data;
+    OK(strata_ps_store_pull(s->stores[0], &none, true, expected, &version, &err));
+    OK(strata_ps_store_pull(s->stores[0], &none, false, now, &version, &err));
     for (int i = 0; i < s->plan.n_shards; i++)
         for (int64_t e = 0; e < s->plan.shards[i].n; e++) {
             const double value = (double)now[s->plan.shards[i].before + e];
             const double moved = value - (double)before[s->plan.shards[i].first + e];
             cr_assert_float_eq(expected[s->plan.shards[i].before + e], value + by * moved, 2e-5);
         }
-    strata_ps_snapshot_release(ahead);
-    strata_ps_snapshot_release(plain);
+    free(expected);
+    free(now);
 }
 
 Test(ps_store, a_pull_is_extrapolated_twice_as_far_as_momentum_will_move_the_parameters) {
