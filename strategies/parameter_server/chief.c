@@ -70,10 +70,6 @@ void strata_ps_load_find_stragglers(const strata_parameter_server_worker *worker
     free(known);
 }
 
-bool strata_ps_chief_synchronous(const strata_ps_chief *c) {
-    return c->task->pace.pace == STRATA_PACE_SYNCHRONOUS;
-}
-
 /* The seconds of a worker's step: the mean, or the time of its present step if that is already longer. */
 static double step_seconds(const strata_ps_chief *c, int w) {
     const struct worker *own = &c->workers[w];
@@ -100,9 +96,7 @@ void strata_ps_chief_update_totals(strata_ps_chief *c) {
         c->task->workers[w].present = c->workers[w].came;
         if (!c->over) c->task->workers[w].step_seconds = step_seconds(c, w);
     }
-    totals->spread = strata_ps_pace_spread(c->pace);
-    totals->running = strata_ps_pace_running(c->pace);
-    totals->waiting = strata_ps_pace_returned(c->pace);
+    strata_ps_pace_count(c->pace, totals);
     totals->bytes_per_step = c->load.n_units ? (double)c->load.bytes / (double)c->load.n_units : 0;
     if (!c->over) strata_ps_load_find_stragglers(c->task->workers, c->n_workers, totals);
     pthread_mutex_unlock(&c->task->lock);

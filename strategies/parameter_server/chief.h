@@ -154,8 +154,6 @@ void strata_ps_load_add_queue(strata_parameter_server_load *load, const strata_p
 void strata_ps_load_find_stragglers(const strata_parameter_server_worker *workers, int n,
                                     strata_parameter_server_totals *totals);
 
-/* Whether batches are divided into shares. */
-bool strata_ps_chief_synchronous(const strata_ps_chief *c);
 /* Updates the reported totals of workers and leases. The caller has the lock. */
 void strata_ps_chief_update_totals(strata_ps_chief *c);
 /* Called after update_totals. */

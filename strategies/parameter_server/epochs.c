@@ -20,7 +20,7 @@ static void go_on(strata_ps_loop *l) {
     c->fit->model->position = (strata_model_position){0};
     pthread_mutex_lock(&c->lock);
     c->tell.settling = false;
-    strata_ps_pace_go_on(c->pace);
+    strata_ps_pace_stop(c->pace, false);
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
 }
@@ -32,7 +32,7 @@ static strata_status tell(strata_ps_loop *l, strata_error *err) {
     if (!l->progress.epoch_end) l->progress.epoch_seconds = strata_clock_seconds() - l->epoch_began;
     /* in synchronous training workers may already compute the next step; without synchronization a new rate is for later
      * batches */
-    model->rate.locked = strata_ps_chief_synchronous(l->c) && !l->progress.epoch_end && !opts->wait_each_step;
+    model->rate.locked = (l->c->task->pace.n_shares > 0) && !l->progress.epoch_end && !opts->wait_each_step;
     l->c->task->loop = l;
     strata_status status = opts->on_progress(&l->progress, opts->user, err);
     if (!status && l->failure.status) status = strata_fail(err, l->failure.status, "%s", l->failure.message);
@@ -165,7 +165,7 @@ static strata_status wait_for_epoch(strata_ps_loop *l, strata_error *err) {
     double looked = strata_clock_seconds();
     for (bool ended = false; !ended;) {
         pthread_mutex_lock(&c->lock);
-        if (l->stop_now) strata_ps_pace_stop(c->pace);
+        if (l->stop_now) strata_ps_pace_stop(c->pace, true);
         pthread_mutex_unlock(&c->lock);
         STRATA_TRY(wait_for_units(c, c->pace, &looked, &ended, err));
         STRATA_TRY(tell_finished(l, err));
@@ -200,7 +200,8 @@ static void open_epoch(strata_ps_loop *l) {
     l->progress.metrics = l->progress.validation = (strata_metrics){0};
     forget_epoch(c);
     strata_ps_pace_begin(c->pace, ++c->epoch.serial, first, c->fit->n_steps);
-    if (l->stop_now) strata_ps_pace_stop(c->pace); /* the stop was requested between epochs: no step of this epoch is begun */
+    if (l->stop_now)
+        strata_ps_pace_stop(c->pace, true); /* the stop was requested between epochs: no step of this epoch is begun */
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
 }
@@ -281,7 +282,7 @@ static strata_status pause_training(strata_ps_loop *l, bool tells, strata_error 
     l->paused = true;
     pthread_mutex_lock(&c->lock);
     c->tell.settling = true;
-    strata_ps_pace_stop(c->pace);
+    strata_ps_pace_stop(c->pace, true);
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     while (!ended) STRATA_TRY(wait_for_units(c, c->pace, &looked, &ended, err));

@@ -220,22 +220,28 @@ bool strata_ps_name_wrong_data(const strata_ps_worker *w, const strata_ps_job *j
     return false;
 }
 
-static void multiply(strata_ps_worker *w, double factor) {
-    const float by = (float)factor;
-    for (int64_t i = 0; i < w->model->parameters.dense_size; i++) w->unit.sums_of_dense[i] *= by;
-    for (int k = 0; k < w->sparse.n; k++)
-        for (int64_t i = 0; i < w->unit.sums_of_rows[k].n * w->unit.sums_of_rows[k].row; i++)
-            w->unit.sums_of_rows[k].values[i] *= by;
+/* The gradients of the unit: those of the dense parameters (k = -1), or of the rows of sparse parameter k. */
+static const float *gradients_of(const strata_ps_worker *w, int k, int64_t *out_n) {
+    const strata_ps_row_gradients *rows = k < 0 ? NULL : &w->unit.row_gradients[k];
+    *out_n = rows ? rows->set->n * rows->set->row : w->model->parameters.dense_size;
+    return rows ? rows->values : w->unit.gradients;
 }
 
-/* The norm of all gradients of the unit. */
+/* Multiplies the unit's sums. */
+static void multiply(const strata_ps_worker *w, double factor) {
+    for (int k = -1; k < w->sparse.n; k++) {
+        int64_t n;
+        float *values = (float *)gradients_of(w, k, &n); /* not in place, as they are scaled */
+        for (int64_t i = 0; i < n; i++) values[i] *= (float)factor;
+    }
+}
+
 static double norm_of(const strata_ps_worker *w) {
     double square = 0;
-    for (int64_t i = 0; i < w->model->parameters.dense_size; i++)
-        square += (double)w->unit.gradients[i] * (double)w->unit.gradients[i];
-    for (int k = 0; k < w->sparse.n; k++) {
-        const strata_ps_row_gradients *rows = &w->unit.row_gradients[k];
-        for (int64_t i = 0; i < rows->set->n * rows->set->row; i++) square += (double)rows->values[i] * (double)rows->values[i];
+    for (int k = -1; k < w->sparse.n; k++) {
+        int64_t n;
+        const float *values = gradients_of(w, k, &n);
+        for (int64_t i = 0; i < n; i++) square += (double)values[i] * (double)values[i];
     }
     return sqrt(square);
 }

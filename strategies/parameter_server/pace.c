@@ -205,12 +205,8 @@ strata_ps_finished strata_ps_pace_finish(strata_ps_pace *pace, int w, const stra
     return STRATA_PS_COUNTS;
 }
 
-void strata_ps_pace_stop(strata_ps_pace *pace) {
-    pace->stopped = true;
-}
-
-void strata_ps_pace_go_on(strata_ps_pace *pace) {
-    pace->stopped = false;
+void strata_ps_pace_stop(strata_ps_pace *pace, bool stopped) {
+    pace->stopped = stopped;
 }
 
 bool strata_ps_pace_ended(const strata_ps_pace *pace) {
@@ -232,18 +228,11 @@ int64_t strata_ps_pace_left(const strata_ps_pace *pace) {
     return pace->next < pace->n_steps ? pace->n_steps - pace->next : 0;
 }
 
-int strata_ps_pace_running(const strata_ps_pace *pace) {
-    return pace->n_leases - strata_ps_pace_returned(pace);
-}
-
-int strata_ps_pace_returned(const strata_ps_pace *pace) {
-    int n = 0;
-    for (int i = 0; i < pace->n_leases; i++) n += pace->leases[i].worker < 0;
-    return n;
-}
-
-int64_t strata_ps_pace_spread(const strata_ps_pace *pace) {
-    return fastest(pace) - slowest(pace);
+void strata_ps_pace_count(const strata_ps_pace *pace, strata_parameter_server_totals *totals) {
+    totals->spread = fastest(pace) - slowest(pace);
+    totals->waiting = 0;
+    for (int i = 0; i < pace->n_leases; i++) totals->waiting += pace->leases[i].worker < 0;
+    totals->running = pace->n_leases - totals->waiting;
 }
 
 int64_t strata_ps_pace_clock(const strata_ps_pace *pace, int w) {

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/locale.h"
 #include "strategies/parameter_server/task.h"
 
 /* The parts of a worker's next push that have arrived: of attempt `attempt`, the gradients of the dense shards for which `came`
@@ -331,10 +330,9 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
 }
 
 /* The worker's parts; NULL: the task is not a worker of the cluster. */
-static staging *staging_of(server *s, holding *h, const char *task) {
-    int index = -1;
-    if (strata_scan(task, "worker:%d", &index) != 1 || index < 0 || index >= s->fit->task->pace.n_workers) return NULL;
-    return &h->stagings[index];
+static staging *staging_of(const server *s, const holding *h, const char *task) {
+    const int index = strata_ps_worker_index(task, s->fit->task->pace.n_workers);
+    return index < 0 ? NULL : &h->stagings[index];
 }
 
 static strata_status begin_staging(const server *s, const holding *h, staging *own, int64_t attempt, strata_error *err) {

@@ -46,10 +46,7 @@ strata_status strata_ps_store_keep_before(strata_ps_store *store, strata_error *
     if (store->dense.look_ahead == 0) return STRATA_OK;
     if (!store->before) store->before = malloc((size_t)(store->group->dense_elements + 1) * sizeof *store->before);
     if (!store->before) return strata_ps_store_no_memory(store, err);
-    for (int i = 0; i < store->group->n_dense; i++)
-        STRATA_TRY(strata_ps_store_read_range(store->dense.parameters, store->dense.places[i],
-                                              store->before + store->group->shards[i].before, store->group->shards[i].n, err));
-    return STRATA_OK;
+    return strata_ps_store_read_dense(store, store->before, err);
 }
 
 void strata_ps_store_look_ahead(const strata_ps_store *store, float *values) {

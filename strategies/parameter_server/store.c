@@ -276,9 +276,7 @@ static strata_status write_values(strata_ps_store *store, bool ahead, unsigned c
     const bool narrow = store->opts.wire != STRATA_DTYPE_F32;
     float *wide = narrow ? malloc((size_t)(store->group->dense_elements + 1) * sizeof *wide) : (float *)(void *)to;
     strata_status status = wide ? STRATA_OK : strata_ps_store_no_memory(store, err);
-    for (int i = 0; i < store->group->n_dense && !status; i++)
-        status = strata_ps_store_read_range(store->dense.parameters, store->dense.places[i],
-                                            wide + store->group->shards[i].before, store->group->shards[i].n, err);
+    if (!status) status = strata_ps_store_read_dense(store, wide, err);
     if (!status && ahead) strata_ps_store_look_ahead(store, wide);
     if (!status && narrow) strata_ps_narrow(store->opts.wire, wide, store->group->dense_elements, to);
     if (!status) memcpy(to + dense, store->states, (size_t)store->group->n_states * sizeof(float));

@@ -25,7 +25,10 @@ typedef struct strata_ps_table {
 
 /* A push that waits for its step's end; its values are f32. */
 typedef struct strata_ps_kept {
-    float *memory, *dense, *states;
+    strata_memory memory;
+    /* NULL: there is none. */
+    float *dense;
+    float *states;
     strata_ps_rows *tables;
 } strata_ps_kept;
 
@@ -105,6 +108,8 @@ STRATA_MUST_USE strata_status strata_ps_store_compile_dense(strata_ps_store *sto
 /* Copies n elements of a variable, from element `offset` on, to the host. */
 STRATA_MUST_USE strata_status strata_ps_store_read_range(strata_variable *variable, int64_t offset, float *values, int64_t n,
                                                          strata_error *err);
+/* Copies the dense shards to the host, end to end. */
+STRATA_MUST_USE strata_status strata_ps_store_read_dense(const strata_ps_store *store, float *values, strata_error *err);
 /* Submits the slot with the step's numbers, and waits for it. */
 STRATA_MUST_USE strata_status strata_ps_store_run(strata_executable *exe, int slot, const float *words, strata_error *err);
 /* Begins the update of the dense shards: returns the memory to which its gradients must be written. */

@@ -50,6 +50,11 @@ void strata_ps_notice(strata_ps_task *task, const char *format, ...) {
     va_end(arguments);
 }
 
+int strata_ps_worker_index(const char *task, int n) {
+    int index = -1, end = 0;
+    return strata_scan(task, "worker:%d%n", &index, &end) == 1 && !task[end] && index >= 0 && index < n ? index : -1;
+}
+
 bool strata_ps_has_ended(strata_task_type type, int index, int *out_code) {
     const char *path = getenv("STRATA_ENDED_TASKS");
     char line[80], name[STRATA_RPC_TASK_BYTES];

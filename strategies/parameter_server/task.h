@@ -153,6 +153,9 @@ typedef struct strata_ps_hello_reply {
 STRATA_MUST_USE strata_status strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *client, double seconds,
                                                   strata_ps_hello_reply *out_reply, strata_error *err);
 
+/* The index of a worker by its name, "worker:1"; -1: it is not one of n workers. */
+int strata_ps_worker_index(const char *task, int n);
+
 /* Whether a task has ended and is not started again, so that nobody needs to wait for it. `strata launch` lists these tasks in
  * the file that STRATA_ENDED_TASKS names; without it nothing is known. *out_code: its exit code, or 128 + its signal. */
 bool strata_ps_has_ended(strata_task_type type, int index, int *out_code);

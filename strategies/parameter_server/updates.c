@@ -98,6 +98,15 @@ strata_status strata_ps_store_read_range(strata_variable *variable, int64_t offs
     return strata_variable_get_range(variable, offset * (int64_t)sizeof(float), &part, err);
 }
 
+strata_status strata_ps_store_read_dense(const strata_ps_store *store, float *values, strata_error *err) {
+    for (int i = 0; i < store->group->n_dense; i++) {
+        const strata_ps_shard *shard = &store->group->shards[i];
+        STRATA_TRY(
+            strata_ps_store_read_range(store->dense.parameters, store->dense.places[i], values + shard->before, shard->n, err));
+    }
+    return STRATA_OK;
+}
+
 strata_status strata_ps_store_run(strata_executable *exe, int slot, const float *words, strata_error *err) {
     const int step = strata_executable_input_index(exe, "step");
     if (step >= 0) memcpy(strata_executable_input(exe, slot, step), words, STRATA_STEP_WORDS * sizeof *words);

@@ -732,7 +732,7 @@ Test(parameter_server, a_stop_ends_the_step_that_began) {
     strata_ps_unit first, second, more;
     strata_ps_pace_begin(pace, 0, 0, 9);
     cr_assert_eq(strata_ps_pace_ask(pace, 0, &first), STRATA_PS_GRANTED);
-    strata_ps_pace_stop(pace);
+    strata_ps_pace_stop(pace, true);
     cr_assert_not(strata_ps_pace_ended(pace));
     cr_assert_eq(strata_ps_pace_ask(pace, 1, &second), STRATA_PS_GRANTED);
     strata_ps_pace_finish(pace, 0, &first, false);
