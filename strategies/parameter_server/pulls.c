@@ -126,32 +126,21 @@ static const unsigned char *pulled_rows(const strata_ps_worker *w, const strata_
     return pulled(&j->pulls[server], dense + (size_t)group->n_states * sizeof(float), j->pulls[server].rows);
 }
 
-/* How many consecutive rows of a set, from position i on, belong to a table. 0: row i does not. neighbours: the numbers of the
- * rows must be consecutive, too. */
-static int64_t run_of(const strata_ps_row_set *set, int64_t i, const strata_ps_shard *table, bool neighbours) {
-    const int64_t end = table->first_row + table->n_rows;
-    int64_t run = 0;
-    while (i + run < set->n && set->ids[i + run] >= table->first_row && set->ids[i + run] < end &&
-           (!neighbours || set->ids[i + run] == set->ids[i] + run))
-        run++;
-    return run;
-}
-
 /* Copies the received rows to the worker's tables: each to its position among all rows or, if rows are renumbered, in the
  * set. */
-static void place_rows(strata_ps_worker *w, const strata_ps_job *j, int server) {
+static void place_rows(const strata_ps_worker *w, const strata_ps_job *j, int server) {
     const strata_ps_group *group = &w->fit->plan.groups[server];
     const unsigned char *from = pulled_rows(w, j, server);
     for (int k = 0; k < group->n_tables; k++) {
-        const int index = strata_ps_sparse_index(w, group->tables[k].parameter);
+        const strata_ps_shard *table = &group->tables[k];
+        const int index = strata_ps_sparse_index(w, table->parameter);
         const strata_ps_row_set *set = &j->rows[index];
-        const bool renumbered = j->renumbered[index];
-        for (int64_t i = 0, run; i < set->n; i += run ? run : 1) {
-            run = run_of(set, i, &group->tables[k], !renumbered);
-            if (run)
-                strata_ps_widen(w->task->wire, from, run * set->row,
-                                w->sparse.tables[index] + (renumbered ? i : set->ids[i]) * set->row);
-            from += (size_t)(run * set->row) * strata_dtype_bytes(w->task->wire);
+        for (int64_t i = 0; i < set->n; i++) {
+            const int64_t id = set->ids[i];
+            if (id < table->first_row || id >= table->first_row + table->n_rows) continue;
+            strata_ps_widen(w->task->wire, from, set->row,
+                            w->sparse.tables[index] + (j->renumbered[index] ? i : id) * set->row);
+            from += (size_t)set->row * strata_dtype_bytes(w->task->wire);
         }
     }
 }

@@ -45,12 +45,10 @@ typedef struct server {
     /* [n_servers] The connections to other servers that were needed so far; under the lock `meeting`. */
     strata_rpc_client **peers;
     pthread_mutex_t meeting;
-    /* Guards the next three fields: changes of the own group are applied and forwarded in the same order. */
+    /* Guards the next field: changes of the own group are applied and forwarded in the same order. */
     pthread_mutex_t chain;
     /* The element of `peers` for the server that has the copy. */
     strata_rpc_client *next;
-    /* The synchronous step that the copy closed last. */
-    int64_t closed_epoch, closed_index;
     /* The pulls and pushes that are being executed or wait, and their largest number since the chief's last query. */
     struct queue {
         atomic_int n, most;
@@ -146,11 +144,10 @@ static strata_ps_holders holders_of(server *s, int group) {
     return holders;
 }
 
-/* Finds the store for a request about a group. A copy accepts changes from the owner until workers use the copy. From then on,
- * if the owner was not lost after all, its changes are refused, so it acknowledges none. */
-static strata_status find_holding(server *s, const strata_rpc_call *call, int64_t group, holding **out_holding,
+/* Finds the store for a request of a task about a group. A copy accepts changes from the owner until workers use the copy. From
+ * then on, if the owner was not lost after all, its changes are refused, so it acknowledges none. */
+static strata_status find_holding(server *s, const char *task, int64_t group, bool from_owner, holding **out_holding,
                                   strata_error *err) {
-    const bool from_owner = strncmp(call->task, "ps:", 3) == 0;
     for (int i = 0; i < s->n_holdings; i++) {
         holding *h = &s->holdings[i];
         if (h->group != group) continue;
@@ -161,29 +158,24 @@ static strata_status find_holding(server *s, const strata_rpc_call *call, int64_
         }
     }
     return strata_fail(err, STRATA_PEER_LOST, "parameter_server: %s does not serve the shards of ps:%lld to %s now",
-                       s->fit->task->name, (long long)group, call->task);
+                       s->fit->task->name, (long long)group, task);
+}
+
+/* Finds it for a pull or a push. */
+static strata_status find_called(server *s, const strata_rpc_call *call, int64_t group, holding **out_holding,
+                                 strata_error *err) {
+    return find_holding(s, call->task, group, strncmp(call->task, "ps:", 3) == 0, out_holding, err);
 }
 
 /* ---- the norm of all gradients ---- */
 
-/* Finds this server's store that workers use for a group. */
-static strata_status find_serving(server *s, int64_t group, strata_ps_store **out_store, strata_error *err) {
-    for (int i = 0; i < s->n_holdings; i++) {
-        holding *h = &s->holdings[i];
-        *out_store = h->store;
-        if (h->group == group && h->is_copy == (holders_of(s, h->group) == STRATA_PS_COPY)) return STRATA_OK;
-    }
-    return strata_fail(err, STRATA_PEER_LOST, "parameter_server: %s does not serve the shards of ps:%lld now",
-                       s->fit->task->name, (long long)group);
-}
-
 static strata_status square(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     strata_ps_pull_ask ask;
-    strata_ps_store *store = NULL;
+    holding *h = NULL;
     double value = 0;
     memcpy(&ask, call->head, sizeof ask);
-    STRATA_TRY(find_serving(s, ask.group, &store, err));
-    STRATA_TRY(strata_ps_store_square(store, &ask.close, &value, err));
+    STRATA_TRY(find_holding(s, call->task, ask.group, false, &h, err));
+    STRATA_TRY(strata_ps_store_square(h->store, &ask.close, &value, err));
     write_reply(reply, &value, sizeof value);
     return STRATA_OK;
 }
@@ -197,9 +189,9 @@ static strata_status ask_square(server *s, const strata_ps_close *close, int gro
     const int index = strata_ps_server_of(&s->route, group, s->fit->plan.n_servers);
     pthread_mutex_unlock(&s->lock);
     if (index == s->fit->task->spec.task_index) {
-        strata_ps_store *store = NULL;
-        STRATA_TRY(find_serving(s, group, &store, err));
-        return strata_ps_store_square(store, close, out_square, err);
+        holding *h = NULL;
+        STRATA_TRY(find_holding(s, s->fit->task->name, group, false, &h, err));
+        return strata_ps_store_square(h->store, close, out_square, err);
     }
     STRATA_TRY(meet_peer(s, index, &client, err));
     return strata_rpc_client_call(client, &ask, &answer, STRATA_PS_CALL_SECONDS, err);
@@ -268,27 +260,25 @@ static strata_status push_here(server *s, holding *h, const strata_rpc_call *cal
 static strata_status close_here(server *s, holding *h, strata_ps_pull_ask *asked, strata_error *err) {
     STRATA_TRY(add_squares(s, h, &asked->close, err));
     const strata_rpc_ask ask = strata_ps_ask(STRATA_PS_CLOSE, asked, NULL, 0);
-    const strata_ps_close *close = &asked->close;
     strata_error why = {0};
     bool chained = false;
     STRATA_TRY(enter_chain(s, h, &chained, err));
+    const bool known = strata_ps_store_has_closed(h->store, &asked->close); /* the copy then has closed it, too */
     pthread_mutex_lock(&s->device);
-    strata_status status = strata_ps_store_close(h->store, close, err);
+    const strata_status status = strata_ps_store_close(h->store, &asked->close, err);
     pthread_mutex_unlock(&s->device);
     if (!chained) return status;
-    const bool known = close->epoch < s->closed_epoch || (close->epoch == s->closed_epoch && close->index <= s->closed_index);
-    const strata_status sent =
-        status || known ? STRATA_OK : strata_rpc_client_call(s->next, &ask, NULL, STRATA_PS_CALL_SECONDS, &why);
-    if (!status && !known && !sent) s->closed_epoch = close->epoch, s->closed_index = close->index;
+    strata_status sent = STRATA_OK;
+    if (!status && !known) sent = strata_rpc_client_call(s->next, &ask, NULL, STRATA_PS_CALL_SECONDS, &why);
     pthread_mutex_unlock(&s->chain);
-    return status ? status : sent ? copy_is_lost(s, why.message, err) : STRATA_OK;
+    return sent ? copy_is_lost(s, why.message, err) : status;
 }
 
 /* Reads the head of a request about a group, finds it, and closes the step before. */
 static strata_status close_before(server *s, const strata_rpc_call *call, strata_ps_pull_ask *ask, holding **out_holding,
                                   strata_error *err) {
     memcpy(ask, call->head, sizeof *ask);
-    STRATA_TRY(find_holding(s, call, ask->group, out_holding, err));
+    STRATA_TRY(find_called(s, call, ask->group, out_holding, err));
     return ask->has_close ? close_here(s, *out_holding, ask, err) : STRATA_OK;
 }
 
@@ -353,7 +343,7 @@ static strata_status take_part(server *s, const strata_rpc_call *call, strata_er
     strata_ps_part_ask ask;
     holding *h = NULL;
     memcpy(&ask, call->head, sizeof ask);
-    STRATA_TRY(find_holding(s, call, ask.group, &h, err));
+    STRATA_TRY(find_called(s, call, ask.group, &h, err));
     staging *own = staging_of(s, h, call->task);
     if (!own || ask.attempt < 1 || (uint64_t)ask.n_shards > call->body_bytes / sizeof(int32_t)) return wrong_size(call, err);
     STRATA_TRY(begin_staging(s, h, own, ask.attempt, err));
@@ -391,7 +381,7 @@ static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_rep
     strata_ps_push_ask ask;
     holding *h = NULL;
     memcpy(&ask, call->head, sizeof ask);
-    STRATA_TRY(find_holding(s, call, ask.group, &h, err));
+    STRATA_TRY(find_called(s, call, ask.group, &h, err));
     const bool parted = ask.attempt != 0;
     const size_t dense_bytes = parted ? 0 : strata_ps_wire_bytes(wire, h->shards->dense_elements);
     const size_t fixed = dense_bytes + (size_t)h->shards->n_states * sizeof(float);
@@ -427,7 +417,6 @@ static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_rep
 static strata_status meet_copy(server *s, strata_error *err) {
     const int next = strata_ps_copy_server(s->fit->task->spec.task_index, s->fit->plan.n_servers);
     pthread_mutex_lock(&s->chain);
-    s->closed_epoch = s->closed_index = -1;
     const strata_status status = meet_peer(s, next, &s->next, err);
     pthread_mutex_unlock(&s->chain);
     return status;

@@ -75,7 +75,7 @@ typedef struct strata_ps_task {
     /* The worker whose gradient program runs; NULL: no training is in progress. */
     struct strata_ps_worker *worker;
 } strata_ps_task;
-/* buckets.c: takes bucket k of the worker's gradients from its program (strata_trainer.take). */
+/* pushes.c: takes bucket k of the worker's gradients from its program (strata_trainer.take). */
 void strata_ps_take_bucket(void *task, int k, const void *values, size_t bytes);
 
 /* The bin of a staleness in strata_parameter_server_load.staleness_histogram. */
