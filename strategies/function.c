@@ -22,6 +22,7 @@ typedef struct input_spec {
 
 /* The function for one set of input shapes. */
 typedef struct trace {
+    strata_memory memory;
     int n_inputs, n_outputs;
     input_spec *outputs; /* [replica * n_outputs + output] */
     uint64_t elsewhere;  /* a hash of the input shapes of all workers; 0: these do not matter */
@@ -62,8 +63,7 @@ strata_status strata_function_create(strata_strategy *strategy, strata_replica_f
 
 static void destroy_trace(trace *t) {
     strata_group_destroy(t->group);
-    free(t->outputs);
-    free(t->feeds);
+    strata_memory_free(&t->memory);
     free(t);
 }
 
@@ -160,7 +160,7 @@ static strata_status compile_all(const strata_function *function, trace *t, int 
     const strata_strategy *strategy = function->strategy;
     const strata_executable_options opts = {.n_slots = n_slots};
     t->n_outputs = replicas[0].n_outputs;
-    t->outputs = calloc((size_t)(strategy->n_replicas * t->n_outputs) + 1, sizeof *t->outputs);
+    t->outputs = strata_memory_take(&t->memory, strategy->n_replicas * t->n_outputs, sizeof *t->outputs);
     if (!t->outputs) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
     for (int r = 0; r < strategy->n_replicas; r++) {
         strata_replica_context *own = &replicas[r];
@@ -178,9 +178,8 @@ static strata_status compile_all(const strata_function *function, trace *t, int 
 
 static strata_status take_feeds(trace *t, const strata_replica_context *replicas, int n, strata_error *err) {
     t->n_feeds = replicas[0].n_feeds;
-    t->feeds = calloc((size_t)t->n_feeds + 1, sizeof *t->feeds);
+    t->feeds = strata_memory_copy(&t->memory, replicas[0].feeds, (size_t)t->n_feeds * sizeof *t->feeds);
     if (!t->feeds) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
-    if (t->n_feeds) memcpy(t->feeds, replicas[0].feeds, (size_t)t->n_feeds * sizeof *t->feeds);
     for (int r = 1; r < n; r++)
         if (replicas[r].n_feeds != t->n_feeds)
             return strata_fail(err, STRATA_INVALID,
@@ -244,29 +243,27 @@ static strata_status agree(const strata_function *function, const trace *t, cons
 }
 
 static strata_status make_group(strata_function *function, trace *t, int n_slots, strata_error *err) {
-    const size_t n = (size_t)function->strategy->n_replicas;
-    const size_t all = (size_t)strata_strategy_num_replicas_in_sync(function->strategy);
-    strata_replica_context *replicas = calloc(n, sizeof *replicas);
-    strata_executable **executables = calloc(n, sizeof(*executables));
-    strata_gather_lengths gathers = {.lengths = calloc(all * STRATA_MAX_GATHERS + 1, sizeof *gathers.lengths)};
+    const int n = function->strategy->n_replicas, all = strata_strategy_num_replicas_in_sync(function->strategy);
+    strata_memory memory = {0};
+    strata_replica_context *replicas = strata_memory_take(&memory, n, sizeof *replicas);
+    strata_executable **executables = strata_memory_take(&memory, n, sizeof(*executables));
+    strata_gather_lengths gathers = {.lengths =
+                                         strata_memory_take(&memory, all * STRATA_MAX_GATHERS + 1, sizeof *gathers.lengths)};
     strata_status status = STRATA_OK;
-    if (!replicas || !executables || !gathers.lengths)
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory for %zu replicas", n);
+    if (memory.failed) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory for %d replicas", n);
     if (!status) status = build_all(function, t, replicas, &gathers, err);
     if (!status) status = note_gathers(function, t, replicas[0].n_gathers > 0, err);
-    if (!status) status = take_feeds(t, replicas, (int)n, err);
+    if (!status) status = take_feeds(t, replicas, n, err);
     if (!status && !function->traces && strata_strategy_has_workers(function->strategy))
         status = agree(function, t, &replicas[0], err);
     if (!status) status = compile_all(function, t, n_slots, replicas, executables, err);
     if (!status)
-        status = strata_group_create(executables, (int)n, &function->strategy->workers, function->strategy->cross_device,
-                                     &t->group, err);
+        status =
+            strata_group_create(executables, n, &function->strategy->workers, function->strategy->cross_device, &t->group, err);
     else
-        for (size_t r = 0; executables && r < n; r++) strata_executable_destroy(executables[r]);
-    for (size_t r = 0; replicas && r < n; r++) strata_graph_destroy(replicas[r].graph);
-    free(replicas);
-    free(executables);
-    free(gathers.lengths);
+        for (int r = 0; executables && r < n; r++) strata_executable_destroy(executables[r]);
+    for (int r = 0; replicas && r < n; r++) strata_graph_destroy(replicas[r].graph);
+    strata_memory_free(&memory);
     return status;
 }
 

@@ -21,8 +21,9 @@ static void fill_inputs(strata_ps_worker *w, const strata_ps_job *j, const strat
                         const strata_model_program *program, int slot) {
     const strata_program_part *part = &program->parts[0];
     strata_executable *exe = part->executable;
-    w->model->rate.own = j->rate;
-    const strata_run_numbers numbers = strata_run_numbers_of(w->model, j->t + j->unit.index + 1, strata_loss_scale(w->model));
+    w->model->rate.own = j->lease.rate;
+    const strata_run_numbers numbers =
+        strata_run_numbers_of(w->model, j->lease.t + j->unit.index + 1, strata_loss_scale(w->model));
     w->unit.rate = (double)numbers.words[STRATA_STEP_PLAIN_RATE];
     strata_run_write_numbers(&numbers, program, part, slot, row + b->first, j->whole);
     void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS]; /* NULL: no node of the program uses this input or output */
@@ -159,7 +160,7 @@ static bool computes_here(const strata_ps_worker *w) {
 }
 
 static strata_status start(const strata_ps_job *j, const strata_model_program *program, int slot, strata_error *err) {
-    return strata_group_start(program->group, slot, j->t + j->unit.index, err);
+    return strata_group_start(program->group, slot, j->lease.t + j->unit.index, err);
 }
 
 strata_status strata_ps_submit(strata_ps_worker *w, const strata_ps_job *j, int i, strata_model_program **out_program,

@@ -90,7 +90,7 @@ strata_status strata_ps_start_pull(strata_ps_worker *w, strata_ps_job *j, strata
         STRATA_TRY(list_rows(w, j, group, p, &elements, err));
         STRATA_TRY(prepare_rooms(w, j, group, elements, p, &n_rooms, err));
         p->message.head.pull =
-            (strata_ps_pull_ask){.has_close = j->has_close, .group = s, .ahead = j->ahead, .close = j->close};
+            (strata_ps_pull_ask){.has_close = j->lease.has_close, .group = s, .ahead = j->ahead, .close = j->lease.close};
         const struct iovec body = {p->numbers, (size_t)group->n_tables * sizeof(int64_t) + (size_t)p->n_ids * sizeof(int32_t)};
         STRATA_TRY(strata_ps_reach(w, s, &client, err));
         STRATA_TRY(strata_ps_start(&p->message, client, STRATA_PS_PULL, &body, 1, p->pieces, n_rooms, err));

@@ -95,9 +95,15 @@ static bool may_stream(const strata_ps_worker *w) {
     return !needs_norm && !(w->model->scale.value > 0);
 }
 
+/* Waits for the parts that are being sent, as strata_ps_wait does. */
+static void finish_parts(strata_ps_worker *w, strata_status *status, strata_error *err) {
+    for (int i = 0; i < w->buckets.n_parts; i++) strata_ps_wait(&w->buckets.parts[i].message, status, err);
+    w->buckets.n_parts = 0;
+}
+
 void strata_ps_begin_buckets(strata_ps_worker *w, const strata_model_program *program, bool first, bool last) {
     strata_status ignored = STRATA_OK;
-    strata_ps_finish_parts(w, &ignored, NULL); /* of an earlier unit that was not pushed */
+    finish_parts(w, &ignored, NULL); /* of an earlier unit that was not pushed */
     w->task->worker = w;
     w->buckets.layout = &program->layout;
     w->buckets.first_batch = first;
@@ -106,11 +112,6 @@ void strata_ps_begin_buckets(strata_ps_worker *w, const strata_model_program *pr
     w->buckets.status = STRATA_OK;
     memset(w->buckets.n_parted, 0, (size_t)w->links.n_servers * sizeof *w->buckets.n_parted);
     if (w->buckets.streams) w->buckets.attempt++;
-}
-
-void strata_ps_finish_parts(strata_ps_worker *w, strata_status *status, strata_error *err) {
-    for (int i = 0; i < w->buckets.n_parts; i++) strata_ps_wait(&w->buckets.parts[i].message, status, err);
-    w->buckets.n_parts = 0;
 }
 
 /* Fails if a bucket could not be pushed. */
@@ -220,7 +221,7 @@ strata_status strata_ps_start_push(strata_ps_worker *w, const strata_ps_job *j, 
         p->message.head.push = (strata_ps_push_ask){.unit = j->unit,
                                                     .version = j->pulls[s].message.reply.number,
                                                     .group = s,
-                                                    .rate = j->rate,
+                                                    .rate = j->lease.rate,
                                                     .attempt = parted ? w->buckets.attempt : 0};
         for (int i = 0; i < n; i++) w->reports.now.bytes += (int64_t)p->pieces[i].iov_len;
         w->reports.now.bytes -= group->n_tables * (int64_t)sizeof(int64_t); /* the numbers of rows are not counted */
@@ -234,7 +235,7 @@ strata_status strata_ps_finish_push(strata_ps_worker *w, strata_ps_next_ask *rep
     if (!w->push.running) return STRATA_OK;
     const double waited = strata_trace_now();
     strata_status status = check_parts(w, err);
-    strata_ps_finish_parts(w, &status, err);
+    finish_parts(w, &status, err);
     w->push.running = false;
     for (int s = 0; s < w->links.n_servers; s++) {
         strata_ps_message *m = &w->push.of_server[s].message;

@@ -281,7 +281,7 @@ strata_status strata_remote_model_step(strata_remote_model *r, int64_t number, c
     for (int i = 0; i < model->n_inputs; i++) memcpy(b->x[i], x[i].data, (size_t)n * strata_ps_input_bytes(w, i));
     for (int i = 0; i < model->n_outputs; i++) memcpy(b->y[i], y[i].data, (size_t)n * strata_label_bytes(&model->outputs[i]));
     j->unit = (strata_ps_unit){.index = number};
-    j->rate = model->rate.own;
+    j->lease.rate = model->rate.own;
     j->n_batches = 1;
     j->examples = j->whole = n;
     const double until = strata_clock_seconds() + w->task->connect_seconds;

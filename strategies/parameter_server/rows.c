@@ -9,19 +9,16 @@
 strata_status strata_ps_row_set_make(strata_ps_row_set *set, const strata_parameter_spec *p, strata_error *err) {
     const int64_t rows = p->shape.dims[0];
     *set = (strata_ps_row_set){.n_rows = rows, .row = rows ? strata_shape_elements(p->shape) / rows : 0, .ascending = true};
-    set->places = malloc((size_t)(rows + 1) * sizeof *set->places);
-    set->ids = malloc((size_t)(rows + 1) * sizeof *set->ids);
-    set->marks = calloc((size_t)(rows + 1), sizeof *set->marks);
-    if (!set->places || !set->ids || !set->marks)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for rows of a sparse parameter");
+    set->places = strata_memory_take(&set->memory, rows, sizeof *set->places);
+    set->ids = strata_memory_take(&set->memory, rows + 1, sizeof *set->ids);
+    set->marks = strata_memory_take(&set->memory, rows, sizeof *set->marks);
+    if (set->memory.failed) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for rows of a sparse parameter");
     for (int64_t i = 0; i < rows; i++) set->places[i] = -1;
     return STRATA_OK;
 }
 
 void strata_ps_row_set_finish(strata_ps_row_set *set) {
-    free(set->places);
-    free(set->ids);
-    free(set->marks);
+    strata_memory_free(&set->memory);
     free(set->values);
 }
 

@@ -5,10 +5,12 @@
 #define STRATA_STRATEGIES_PARAMETER_SERVER_ROWS_H
 
 #include "core/model/model.h"
+#include "strategies/memory.h"
 
 /* A set of rows of a sparse parameter: how many rows the parameter has, how many are in the set, and the position of each in
  * the set. */
 typedef struct strata_ps_row_set {
+    strata_memory memory;
     /* n_rows: rows of the parameter; row: elements of a row. */
     int64_t n_rows, row;
     /* [n_rows] -1: not in the set. */

@@ -23,11 +23,11 @@ typedef struct piece {
 } piece;
 
 /* The pieces of a group, in an order that all tasks know. NULL: no memory. */
-static piece *list_pieces(const strata_ps_fit *fit, int group, int *out_n) {
+static piece *list_pieces(const strata_ps_fit *fit, int group, strata_memory *memory, int *out_n) {
     const strata_ps_plan *plan = &fit->plan;
     const strata_parameter_set *set = &fit->model->parameters;
     const strata_ps_group *own = &plan->groups[group];
-    piece *pieces = calloc((size_t)(own->n_shards * (1 + plan->n_slots) + set->n + 1), sizeof *pieces);
+    piece *pieces = strata_memory_take(memory, own->n_shards * (1 + plan->n_slots) + set->n, sizeof *pieces);
     int n = 0;
     for (int i = 0; i < own->n_shards && pieces; i++) {
         const strata_ps_shard *shard = &own->shards[i];
@@ -82,10 +82,11 @@ static strata_status name_array(const piece *p, const float *values, strata_name
 
 strata_status strata_ps_save_group(const strata_ps_fit *fit, int group, const float *values, const char *path,
                                    strata_ps_save_reply *out_reply, strata_error *err) {
+    strata_memory memory = {0};
     int n = 0;
-    piece *pieces = list_pieces(fit, group, &n);
-    strata_named_array *arrays = pieces ? calloc((size_t)n + 1, sizeof *arrays) : NULL;
-    strata_status status = arrays ? STRATA_OK : no_memory(err);
+    piece *pieces = list_pieces(fit, group, &memory, &n);
+    strata_named_array *arrays = strata_memory_take(&memory, n, sizeof *arrays);
+    strata_status status = memory.failed ? no_memory(err) : STRATA_OK;
     for (int i = 0; i < n && !status; i++) status = name_array(&pieces[i], values, &arrays[i], err);
     if (!status)
         status = strata_safetensors_write_hashed(path, arrays, (size_t)n, NULL, 0, out_reply->sha256, &out_reply->bytes, err);
@@ -93,8 +94,7 @@ strata_status strata_ps_save_group(const strata_ps_fit *fit, int group, const fl
         free((void *)arrays[i].name);
         strata_array_finish(&arrays[i].array);
     }
-    free(arrays);
-    free(pieces);
+    strata_memory_free(&memory);
     return status;
 }
 
@@ -113,12 +113,13 @@ static strata_status add_to_manifest(const strata_ps_fit *fit, int group, const 
                            "folder that all of them reach",
                            group, path);
     STRATA_TRY(strata_manifest_add_file(manifest, name, reply->bytes, reply->sha256, err));
-    piece *pieces = list_pieces(fit, group, &n);
+    strata_memory memory = {0};
+    piece *pieces = list_pieces(fit, group, &memory, &n);
     strata_status status = pieces ? STRATA_OK : no_memory(err);
     for (int i = 0; i < n && !status; i++)
         status = strata_manifest_add_piece(manifest, pieces[i].name, STRATA_DTYPE_F32, pieces[i].shape,
                                            (strata_manifest_piece){manifest->n_files - 1, pieces[i].begin, pieces[i].end}, err);
-    free(pieces);
+    strata_memory_free(&memory);
     return status;
 }
 

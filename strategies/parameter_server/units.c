@@ -57,7 +57,7 @@ strata_status strata_ps_read_unit(strata_ps_worker *w, strata_ps_job *j, strata_
     j->examples = j->whole = 0;
     for (int64_t i = 0; i < w->fit->accumulate; i++) {
         strata_ps_batch *b = &j->batches[i];
-        STRATA_TRY(read_batch(w, j->epoch, j->unit.index * w->fit->accumulate + i, j->unit.share, b, err));
+        STRATA_TRY(read_batch(w, j->lease.epoch, j->unit.index * w->fit->accumulate + i, j->unit.share, b, err));
         if (!b->n) break;
         j->n_batches++;
         j->examples += b->own;
@@ -65,7 +65,7 @@ strata_status strata_ps_read_unit(strata_ps_worker *w, strata_ps_job *j, strata_
     }
     if (j->n_batches) return STRATA_OK;
     return strata_fail(err, STRATA_DATA, "fit: the data of %s end before step %lld of epoch %lld", w->task->name,
-                       (long long)j->unit.index + 1, (long long)j->epoch + 1);
+                       (long long)j->unit.index + 1, (long long)j->lease.epoch + 1);
 }
 
 strata_status strata_ps_program_of(strata_ps_worker *w, const strata_ps_batch *b, strata_model_program **out_program,

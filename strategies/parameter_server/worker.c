@@ -32,16 +32,10 @@ static strata_status of_server(strata_ps_worker *w, strata_status status) {
 
 /* The unit that the worker computes next: its examples and rows are read, and its pull is started. */
 static strata_status begin_unit(strata_ps_worker *w, const strata_ps_unit *unit, strata_ps_job *j, strata_error *err) {
-    const strata_ps_next_reply *given = &w->lease.reply;
     j->unit = *unit;
-    j->epoch = given->epoch;
-    j->t = given->t;
-    j->rate = given->rate;
-    j->evaluates = given->evaluates;
+    j->lease = w->lease.reply;
     j->ahead = w->task->corrects;
-    j->has_close = given->has_close;
-    j->close = given->close;
-    if (j->evaluates) return STRATA_OK;
+    if (j->lease.evaluates) return STRATA_OK;
     STRATA_TRY(strata_ps_read_unit(w, j, err));
     STRATA_TRY(strata_ps_find_rows(w, j, err));
     /* a later pull makes the gradient less stale, so it waits for the push of the previous unit */
@@ -189,7 +183,7 @@ static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
                              strata_error *err) {
     const double began = strata_clock_seconds();
     *out_grant = STRATA_PS_WAIT;
-    if (j->evaluates) return visit(w, j, err);
+    if (j->lease.evaluates) return visit(w, j, err);
     if (!j->pulling) STRATA_TRY(of_server(w, strata_ps_start_pull(w, j, err)));
     STRATA_TRY(of_server(w, strata_ps_finish_pull(w, j, err)));
     STRATA_TRY(compute(w, j, ahead, out_grant, err));
@@ -279,7 +273,7 @@ static strata_status take_last(strata_ps_worker *w, strata_error *err) {
     const double until = strata_clock_seconds() + LAST_SECONDS;
     for (;;) {
         strata_error own = {0};
-        w->jobs[0].has_close = false;
+        w->jobs[0].lease.has_close = false;
         const strata_status status = take_all(w, &w->jobs[0], &own);
         const double left = until - strata_clock_seconds();
         if (!status) return STRATA_OK;

@@ -41,17 +41,11 @@ typedef struct strata_ps_transfer {
 } strata_ps_transfer;
 
 typedef struct strata_ps_job {
+    /* The unit, which is one of those of the lease. */
     strata_ps_unit unit;
-    /* The epoch of the data. */
-    int64_t epoch;
-    int64_t t;
-    double rate;
-    /* The unit is a batch of the validation data. */
-    bool evaluates;
+    strata_ps_next_reply lease;
     /* The parameters are extrapolated, as in strata_ps_store_pull. */
     bool ahead;
-    bool has_close;
-    strata_ps_close close;
     /* [accumulate] */
     strata_ps_batch *batches;
     int n_batches;
@@ -235,17 +229,12 @@ bool strata_ps_name_wrong_data(const strata_ps_worker *w, const strata_ps_job *j
 /* Called before a batch of a unit: sets where its buckets are stored. first, last: whether it is the first or last batch with
  * examples. */
 void strata_ps_begin_buckets(strata_ps_worker *w, const strata_model_program *program, bool first, bool last);
-/* Waits for the parts that are being sent, as strata_ps_wait does. */
-void strata_ps_finish_parts(strata_ps_worker *w, strata_status *status, strata_error *err);
 bool strata_ps_all_finite(const float *values, int64_t n);
 /* Sends the unit's gradients to all servers. The gradients must not change until finish, which must be called also after a
  * failure. */
 STRATA_MUST_USE strata_status strata_ps_start_push(strata_ps_worker *w, const strata_ps_job *j, strata_error *err);
 /* Waits for the servers' replies, if a push is in progress, and stores the staleness of the gradients in the report. */
 STRATA_MUST_USE strata_status strata_ps_finish_push(strata_ps_worker *w, strata_ps_next_ask *report, strata_error *err);
-/* Starts a push and waits for its end. */
-STRATA_MUST_USE strata_status strata_ps_push_all(strata_ps_worker *w, const strata_ps_job *j, strata_ps_next_ask *report,
-                                                 strata_error *err);
 
 /* ---- worker.c ---- */
 
