@@ -21,8 +21,8 @@ typedef struct strata_memory {
 void *strata_memory_take(strata_memory *memory, int64_t n, size_t bytes);
 /* Returns a copy; NULL if there is no memory. */
 void *strata_memory_copy(strata_memory *memory, const void *from, size_t bytes);
-/* Copies the options of connections, with texts and secret, so that they can be used after the caller's are gone. from NULL: all
- * are the defaults. Fails: OUT_OF_MEMORY; INVALID for secret_bytes without a secret. */
+/* Copies the options of connections, with texts and secret, so that they can be used after the caller's are gone. from NULL:
+ * all are the defaults. Fails: OUT_OF_MEMORY; INVALID for secret_bytes without a secret. */
 STRATA_MUST_USE strata_status strata_memory_copy_cluster(strata_memory *memory, const strata_communicator_options *from,
                                                          strata_communicator_options *out, strata_error *err);
 void strata_memory_free(strata_memory *memory);

@@ -141,7 +141,8 @@ typedef struct strata_ps_loop {
 
 /* ---- chief.c ---- */
 
-/* How far the tasks are apart: staleness of gradients, leases, queues of servers, slow workers. The caller has the task's lock. */
+/* How far the tasks are apart: staleness of gradients, leases, queues of servers, slow workers. The caller has the lock of the
+ * task. */
 
 /* Adds a worker's report of the pushes of one unit. */
 void strata_ps_load_add_staleness(strata_parameter_server_load *load, strata_ps_load_sums *sums, const strata_ps_next_ask *ask);

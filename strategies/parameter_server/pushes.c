@@ -3,8 +3,8 @@
  * A worker's pushes: the gradients of a unit, to all servers.
  *
  * The gradient program of a large model sends its gradients in buckets, each as soon as the backward pass has computed it,
- * beginning with the last layers. The worker pushes the parts of a bucket to the servers while the device computes the next one.
- * Servers store these parts, and apply them with the push at the end of the unit. Without that push, for example because a
+ * beginning with the last layers. The worker pushes the parts of a bucket while the device computes the next one. Servers
+ * store these parts, and apply them with the push at the end of the unit. Without that push, for example because a
  * gradient is not finite, the parts are not used. */
 #include <stdlib.h>
 #include <string.h>

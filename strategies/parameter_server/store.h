@@ -28,7 +28,7 @@ typedef struct strata_ps_store_options {
     int staleness;
 } strata_ps_store_options;
 
-/* The server's variables are on `device`. Plan and device are borrowed, and the model is during create. Values are zeros. Fails:
+/* The server's variables are on `device`, with zeros. Plan and device are borrowed, and the model is during create. Fails:
  * OUT_OF_MEMORY with the bytes of the server's shards. */
 STRATA_MUST_USE strata_status strata_ps_store_create(const strata_model *model, const strata_ps_plan *plan, int server,
                                                      strata_device *device, const strata_ps_store_options *opts,
