@@ -78,8 +78,14 @@ struct strata_distributed_optimizer {
 
 /* ---- tracing ---- */
 
-/* A model that the function has applied; defined in apply.c. */
-typedef struct strata_model_use strata_model_use;
+/* A model that the function has applied. */
+typedef struct strata_model_use {
+    strata_model *model;
+    strata_layer_context context;
+    /* Parameters were updated since, so the next application reads them again. */
+    bool forgotten;
+    struct strata_model_use *next;
+} strata_model_use;
 
 /* A tensor that strata_replica_read has returned for a variable. Gradients are computed with respect to it. */
 typedef struct strata_replica_reading {
@@ -137,8 +143,6 @@ STRATA_MUST_USE strata_status strata_per_replica_collect(const strata_strategy *
 /* apply.c */
 /* Returns the model's use in this trace; NULL: the function has not applied the model. */
 strata_model_use *strata_model_use_find(const strata_replica_context *replica, const strata_model *model);
-/* [parameters.n_parts] The views of the parameters' parts that layers use; NULL for a part that no layer uses. */
-strata_tensor *const *strata_model_use_parts(const strata_model_use *use);
 /* Returns the gradient of a block, with the block's layout. gradients: [parameters.n_parts] the gradients of the parts; NULL:
  * the gradient is zeros. */
 strata_tensor *strata_model_use_pack(strata_model_use *use, int block, strata_tensor *const *gradients);

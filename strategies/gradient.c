@@ -28,7 +28,7 @@ static bool add_sources(const strata_replica_context *replica, const strata_dist
     const strata_model_use *use = variable->model ? strata_model_use_find(replica, variable->model) : NULL;
     if (use) {
         const strata_parameter_block *at = &variable->model->parameters.blocks[variable->block];
-        strata_tensor *const *parts = strata_model_use_parts(use);
+        strata_tensor *const *parts = use->context.parts; /* NULL for one that no layer uses */
         for (int i = at->first_part; i < at->first_part + at->n_parts; i++)
             if (parts[i]) s->tensors[s->n++] = parts[i];
     }
@@ -46,7 +46,7 @@ static strata_tensor *of_block(strata_replica_context *replica, const strata_dis
     strata_tensor **gradients = strata_graph_alloc(replica->graph, (size_t)set->n_parts * sizeof *gradients);
     if (!gradients) return NULL;
     for (int i = at->first_part; i < at->first_part + at->n_parts; i++)
-        if (strata_model_use_parts(use)[i]) gradients[i] = *(*next)++;
+        if (use->context.parts[i]) gradients[i] = *(*next)++;
     return strata_model_use_pack(use, variable->block, gradients);
 }
 

@@ -10,12 +10,12 @@
 
 /* The ids of devices that will be opened. */
 typedef struct strata_device_choice {
-    char (*ids)[32];
-    int n, capacity;
+    /* [n] Ids of rows; there is room for all devices of the machine. */
+    const char **ids;
+    int n;
     /* Why these devices were chosen, for the strategy's description. */
     char reason[128];
 } strata_device_choice;
-STRATA_MUST_USE strata_status strata_choice_add(strata_device_choice *choice, const char *id, strata_error *err);
 
 /* The devices of a mesh. Its axis is `data`. */
 typedef enum strata_mesh_devices {

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory that is freed together is a list of blocks. */
 #include "strategies/memory.h"
 
 #include <stdlib.h>

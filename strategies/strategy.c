@@ -83,15 +83,10 @@ static strata_status open_one(strata_strategy *strategy, const char *which, cons
     return STRATA_OK;
 }
 
-/* Makes room for n devices, and one that stores the parameters. */
-static strata_status reserve_devices(strata_strategy *strategy, int n, strata_error *err) {
-    strategy->devices = calloc((size_t)n + 1, sizeof(*strategy->devices));
-    return strategy->devices ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d devices", n);
-}
-
 static strata_status open_all(strata_strategy *strategy, const char *const *which, int n, const strata_device_options *opts,
                               strata_error *err) {
-    STRATA_TRY(reserve_devices(strategy, n, err));
+    strategy->devices = calloc((size_t)n + 1, sizeof(*strategy->devices)); /* one more, which stores the parameters */
+    if (!strategy->devices) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d devices", n);
     for (int i = 0; i < n; i++) STRATA_TRY(open_one(strategy, which[i], opts, err));
     return STRATA_OK;
 }
@@ -156,11 +151,13 @@ static strata_status choose(strata_strategy *strategy, const strata_strategy_kin
     int n_rows = 0;
     strata_device_choice choice = {0};
     STRATA_TRY(strata_devices_list(&rows, &n_rows, err));
-    strata_status status = (kind->choose ? kind->choose : strata_choose_accelerators)(rows, n_rows, &choice, err);
+    choice.ids = calloc((size_t)n_rows + 1, sizeof(*choice.ids));
+    strata_status status =
+        choice.ids ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d devices", n_rows);
+    if (!status) status = (kind->choose ? kind->choose : strata_choose_accelerators)(rows, n_rows, &choice, err);
     strategy->name = strata_strategy_name_of(kind, choice.n);
     if (!status && kind->mesh == STRATA_MESH_OF_JOB) strata_choice_divide(&choice, opts->local_rank, opts->local_size);
-    if (!status) status = reserve_devices(strategy, choice.n, err);
-    for (int i = 0; i < choice.n && !status; i++) status = open_one(strategy, choice.ids[i], opts->device_options, err);
+    if (!status) status = open_all(strategy, choice.ids, choice.n, opts->device_options, err);
     memcpy(reason, choice.reason, sizeof choice.reason);
     free(choice.ids);
     strata_devices_free(rows);

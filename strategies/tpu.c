@@ -17,9 +17,9 @@
 #include "strategies/kinds.h"
 
 static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice, strata_error *err) {
+    (void)err;
     for (int i = 0; i < n_rows; i++)
-        if (!rows[i].skipped[0] && rows[i].device_class == STRATA_DEVICE_ACCELERATOR)
-            STRATA_TRY(strata_choice_add(choice, rows[i].id, err));
+        if (!rows[i].skipped[0] && rows[i].device_class == STRATA_DEVICE_ACCELERATOR) choice->ids[choice->n++] = rows[i].id;
     return STRATA_OK;
 }
 

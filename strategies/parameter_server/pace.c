@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Leases are in a small table, since a worker has at most a few at a time. */
+ * Who computes which batch: leases are in a small table, since a worker has at most a few at a time. */
 #include "strategies/parameter_server/pace.h"
 
 #include <string.h>
