@@ -308,8 +308,7 @@ static strata_status check_inputs(const strata_function *function, const strata_
 static strata_status find_trace(strata_function *function, int n_steps, const strata_per_replica *inputs, int n_inputs,
                                 trace **out_trace, strata_error *err) {
     const strata_strategy *strategy = function->strategy;
-    const int n = strategy->n_replicas * n_inputs, per_call = strata_strategy_steps_per_call(strategy, n_steps),
-              n_slots = per_call > 1 ? per_call : 0;
+    const int n = strategy->n_replicas * n_inputs, n_slots = strata_strategy_steps_per_call(strategy, n_steps);
     const size_t bytes = (size_t)n * sizeof(input_spec);
     trace *t = calloc(1, sizeof *t + bytes), *known = function->traces;
     if (!t) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
