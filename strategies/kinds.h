@@ -22,7 +22,7 @@ typedef enum strata_mesh_devices {
     STRATA_MESH_OF_PROCESS = 0,
     /* Those of all processes of a job, which a communicator connects. */
     STRATA_MESH_OF_JOB,
-    /* All cores of one system (strategies/tpu.h); a single host needs no communicator. */
+    /* All cores of one system (tpu.c); a single host needs no communicator. */
     STRATA_MESH_OF_SYSTEM,
     /* The device of a task: of a chief, a worker or a parameter server, which no communicator connects
      * (strategies/parameter_server). */

@@ -223,7 +223,7 @@ STRATA_MUST_USE strata_status strata_ps_save_all(const strata_ps_watch *watch, c
 /* ---- messages: structs in the machine's byte order; the magic number of the hello checks that both sides have the same
  * ---- */
 
-enum { STRATA_PS_MAGIC = 0x53505333, STRATA_PS_CALL_SECONDS = 600 };
+enum { STRATA_PS_MAGIC = 0x53505334, STRATA_PS_CALL_SECONDS = 600 };
 
 typedef enum strata_ps_method {
     /* head: strata_ps_hello_ask; body: terms. Reply: strata_ps_hello_reply. */
