@@ -18,11 +18,8 @@ typedef struct place {
 } place;
 
 static place place_begin(const strata_tensor *node, const strata_tensor *x) {
-    const strata_pool2d_attrs *attrs = node->attrs;
-    int64_t out[2];
-    strata_window_outputs(&attrs->window, x->shape.dims[1], x->shape.dims[2], out);
-    return (place){.window = &attrs->window,
-                   .size = {x->shape.dims[0], x->shape.dims[1], x->shape.dims[2], out[0], out[1], x->shape.dims[3]}};
+    const strata_window *window = &((const strata_pool2d_attrs *)node->attrs)->window;
+    return (place){.window = window, .size = strata_pool2d_sizes_of(window, x->shape)};
 }
 
 static void set_window(place *p) {

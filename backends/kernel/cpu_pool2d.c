@@ -14,10 +14,7 @@ static const strata_window *window_of(const strata_tensor *node) {
 
 /* In both ops, input 0 is x. */
 static strata_pool2d_sizes sizes_of(const strata_tensor *node) {
-    const strata_shape x = node->inputs[0]->shape;
-    int64_t out[2];
-    strata_window_outputs(window_of(node), x.dims[1], x.dims[2], out);
-    return (strata_pool2d_sizes){x.dims[0], x.dims[1], x.dims[2], out[0], out[1], x.dims[3]};
+    return strata_pool2d_sizes_of(window_of(node), node->inputs[0]->shape);
 }
 
 /* With fewer channels than a vector has lanes, most of the vector would be unused. */

@@ -85,8 +85,6 @@ struct strata_rpc_client {
 void strata_rpc_client_wake_keeper(strata_rpc_client *c);
 /* Waits for a change until that time. */
 void strata_rpc_client_wait_changed(strata_rpc_client *c, double until);
-/* Marks the connection as failed. If this is called several times, the first reason counts. */
-void strata_rpc_client_break_link(strata_rpc_client *c, const char *why);
 void strata_rpc_client_fail_request(strata_rpc_client *c, strata_rpc_request *r, strata_status status, const char *why);
 /* Fails the connection if nothing was received from the server for too long. */
 void strata_rpc_client_check_silence(strata_rpc_client *c);

@@ -26,7 +26,8 @@ void strata_rpc_client_wait_changed(strata_rpc_client *c, double until) {
     pthread_cond_timedwait(&c->changed, &c->lock, &at);
 }
 
-void strata_rpc_client_break_link(strata_rpc_client *c, const char *why) {
+/* Marks the connection as failed. If this is called several times, the first reason counts. */
+static void break_link(strata_rpc_client *c, const char *why) {
     if (!c->connected) return;
     c->connected = false;
     c->broke_at = strata_clock_seconds();
@@ -58,7 +59,7 @@ void strata_rpc_client_check_silence(strata_rpc_client *c) {
     strata_pulse_check(&c->pulse, now, 2 * c->heartbeat + AWAY_SECONDS);
     if (!c->connected || !strata_pulse_is_lost(&c->pulse, now, atomic_load(&c->channel.received), limit)) return;
     strata_format(why, sizeof why, "no sign of life for %.3g s", limit);
-    strata_rpc_client_break_link(c, why);
+    break_link(c, why);
 }
 
 /* ---- receiving: by the thread that has the role ---- */
@@ -168,7 +169,7 @@ void strata_rpc_client_receive(strata_rpc_client *c) {
     strata_error why; /* set if the status is not OK */
     const strata_status status = strata_connection_receive(&c->channel, &receiver, INT_MAX, &why);
     pthread_mutex_lock(&c->lock);
-    if (status) strata_rpc_client_break_link(c, why.message);
+    if (status) break_link(c, why.message);
 }
 
 void strata_rpc_client_take_receiver(strata_rpc_client *c, const strata_rpc_request *awaited) {
@@ -233,7 +234,7 @@ void strata_rpc_client_send_request(strata_rpc_client *c, strata_rpc_request *r,
     pthread_mutex_lock(&c->lock);
     c->sending = NULL;
     if (r->done) pthread_cond_broadcast(&c->changed); /* its reply had arrived, but its memory was still in use */
-    if (status) strata_rpc_client_break_link(c, why.message);
+    if (status) break_link(c, why.message);
 }
 
 void strata_rpc_client_leave_sender(strata_rpc_client *c) {
@@ -251,7 +252,7 @@ void strata_rpc_client_send_beat(strata_rpc_client *c) {
     pthread_mutex_unlock(&c->lock);
     const strata_status status = strata_connection_send(&c->channel, &beat, NULL, 0, wait_ready, &s, &why);
     pthread_mutex_lock(&c->lock);
-    if (status) strata_rpc_client_break_link(c, why.message);
+    if (status) break_link(c, why.message);
     strata_rpc_client_leave_sender(c);
 }
 
@@ -334,7 +335,7 @@ static strata_status submit(strata_rpc_client *c, strata_rpc_request *r, strata_
 /* Abandons the request: after this call no thread waits for it or uses its memory. The caller has the lock. */
 static void abandon(strata_rpc_client *c, strata_rpc_request *r) {
     while (c->receiving == r || c->sending == r) {
-        strata_rpc_client_break_link(c, "a request was given up");
+        break_link(c, "a request was given up");
         strata_rpc_client_wait_changed(c, strata_clock_seconds() + 1);
     }
     if (!r->done) unlink_request(c, r);

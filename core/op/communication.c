@@ -13,8 +13,15 @@ extern const strata_op strata_op_all_reduce, strata_op_reduce_to, strata_op_broa
 
 /* ---- channels ---- */
 
+/* A copy of the numbers in the graph's memory; NULL: there is no memory, and the graph is poisoned. */
+static const int64_t *copy_of(strata_graph *graph, const int64_t *lengths, int n) {
+    int64_t *copy = strata_graph_alloc(graph, (size_t)n * sizeof *copy);
+    if (copy) memcpy(copy, lengths, (size_t)n * sizeof *copy);
+    return copy;
+}
+
 strata_channel strata_channel_make(strata_graph *graph, int64_t id, const int64_t *members, int n_members) {
-    const int64_t *own = strata_parts_copy(graph, members, n_members);
+    const int64_t *own = copy_of(graph, members, n_members);
     return own ? (strata_channel){.id = id, .members = own, .n_members = n_members} : (strata_channel){0};
 }
 
@@ -212,18 +219,12 @@ const strata_op strata_op_all_gather = {COMMON(all_gather, strata_parts_attrs),
                                         .gradient = all_gather_gradient,
                                         .reference = reference};
 
-const int64_t *strata_parts_copy(strata_graph *graph, const int64_t *lengths, int n) {
-    int64_t *copy = strata_graph_alloc(graph, (size_t)n * sizeof *copy);
-    if (copy) memcpy(copy, lengths, (size_t)n * sizeof *copy);
-    return copy;
-}
-
 strata_tensor *strata_all_gather_parts(strata_tensor *x, strata_channel channel, int axis, const int64_t *lengths, int n,
                                        int own) {
     if (!x || strata_tensor_is_poison(x)) return x;
     strata_parts_attrs attrs = {.common = {.channel = channel, .dtype = x->dtype, .shape = x->shape, .takes = true},
                                 .axis = axis,
-                                .lengths = strata_parts_copy(x->graph, lengths, n),
+                                .lengths = copy_of(x->graph, lengths, n),
                                 .n = n,
                                 .own = own};
     if (!attrs.lengths) return &x->graph->poison;
@@ -291,7 +292,7 @@ strata_tensor *strata_reduce_scatter_parts(strata_graph *graph, strata_tensor *x
     strata_parts_attrs attrs = {.common = {.channel = channel, .dtype = dtype, .shape = whole, .takes = true},
                                 .reduction = reduction,
                                 .gradients = gradients,
-                                .lengths = strata_parts_copy(graph, lengths, n),
+                                .lengths = copy_of(graph, lengths, n),
                                 .n = n,
                                 .own = own};
     if (!attrs.lengths) return &graph->poison;

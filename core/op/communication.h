@@ -141,7 +141,4 @@ typedef struct strata_merge_attrs {
 /* Applies `merge` to the x of every replica. */
 strata_tensor *strata_merge_values(strata_tensor *x, const strata_merge *merge);
 
-/* A copy of the lengths in the graph's memory; NULL: there is no memory, and the graph is poisoned. */
-const int64_t *strata_parts_copy(strata_graph *graph, const int64_t *lengths, int n);
-
 #endif

@@ -62,19 +62,21 @@ strata_status strata_launch_over(strata_launch *launch, const strata_strided *in
     return STRATA_OK;
 }
 
-strata_status strata_launch_strides(strata_launch *launch, const strata_strided *inner, int t, strata_error *err) {
-    if (strata_strided_extent(inner, t) > UINT32_MAX)
-        return strata_fail(err, STRATA_UNSUPPORTED, "buffer %d spans %" PRId64 " elements; kernels count in 32 bits", t,
-                           strata_strided_extent(inner, t));
-    for (int d = 0; d < STRATA_STRIDED_KERNEL_AXES; d++)
-        strata_launch_word(launch)->u32 = inner->sizes[d] > 1 ? (uint32_t)inner->strides[t][d] : 0;
-    return STRATA_OK;
-}
-
-int64_t strata_strided_extent(const strata_strided *inner, int t) {
+/* The number of elements in the range of memory that tensor t of the space uses, from the first to the last element. */
+static int64_t extent_of(const strata_strided *inner, int t) {
     int64_t last = 0;
     for (int d = 0; d < inner->rank; d++) last += (inner->sizes[d] - 1) * inner->strides[t][d];
     return last + 1;
+}
+
+/* Appends the 4 stride words of tensor t of the space. */
+static strata_status add_strides(strata_launch *launch, const strata_strided *inner, int t, strata_error *err) {
+    if (extent_of(inner, t) > UINT32_MAX)
+        return strata_fail(err, STRATA_UNSUPPORTED, "buffer %d spans %" PRId64 " elements; kernels count in 32 bits", t,
+                           extent_of(inner, t));
+    for (int d = 0; d < STRATA_STRIDED_KERNEL_AXES; d++)
+        strata_launch_word(launch)->u32 = inner->sizes[d] > 1 ? (uint32_t)inner->strides[t][d] : 0;
+    return STRATA_OK;
 }
 
 const char *strata_bits_variant(strata_dtype dtype) {
@@ -129,10 +131,10 @@ static strata_status emit_inner(const strata_strided *inner, const int64_t *offs
     strata_launch launch = *e->launch;
     for (int t = 0; t < inner->n_tensors; t++) {
         launch.offsets[t] += offsets[t];
-        launch.extents[t] = strata_strided_extent(inner, t);
+        launch.extents[t] = extent_of(inner, t);
     }
     STRATA_TRY(strata_launch_over(&launch, inner, err));
-    for (int t = 0; t < e->n_strides; t++) STRATA_TRY(strata_launch_strides(&launch, inner, t, err));
+    for (int t = 0; t < e->n_strides; t++) STRATA_TRY(add_strides(&launch, inner, t, err));
     return strata_lowering_add(e->lowering, &launch, err);
 }
 

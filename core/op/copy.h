@@ -52,15 +52,10 @@ void strata_launch_floats(strata_launch *launch, const double *values, size_t n)
 
 /* A launch over an index space: the words that every strided kernel begins with (n, size_0..size_3), RANK, and the grid. */
 STRATA_MUST_USE strata_status strata_launch_over(strata_launch *launch, const strata_strided *inner, strata_error *err);
-/* Appends the 4 stride words of tensor t of the space. */
-STRATA_MUST_USE strata_status strata_launch_strides(strata_launch *launch, const strata_strided *inner, int t,
-                                                    strata_error *err);
 /* Adds copies of the launch, whose buffers are the tensors of the space, for all of the space: with the words and constants of
  * strata_launch_over and the strides of the first n_strides tensors. */
 STRATA_MUST_USE strata_status strata_strided_lower(const strata_launch *launch, const strata_strided *space, int n_strides,
                                                    strata_lowering *lowering, strata_error *err);
-/* The number of elements in the range of memory that tensor t of the space uses, from the first to the last element. */
-int64_t strata_strided_extent(const strata_strided *inner, int t);
 /* A launch over n elements in order: the word n and the grid. If the kernel has loops for each element, set `turns` to 0
  * afterwards. */
 STRATA_MUST_USE strata_status strata_launch_flat(strata_launch *launch, int64_t n, strata_error *err);
