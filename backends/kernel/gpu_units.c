@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backends/kernel/gpu_units.h"
-
 #include <stdio.h>
+
+#include "backends/kernel/gpu_tiles.h"
 
 /* candidate->values. WITHOUT_UNITS is 1 in a candidate without matrix units. */
 enum { GROUPS_M, GROUPS_N, UNITS_M, UNITS_N, WITHOUT_UNITS = 5 };
@@ -65,16 +65,14 @@ static bool fits_device(const strata_kernel_limits *limits, strata_dtype dtype, 
 
 static bool can_multiply(const strata_kernel_limits *limits, strata_dtype dtype, const char *kernel,
                          const strata_tiled_product *product) {
-    char stem[64];
     if (limits->device_class < STRATA_DEVICE_INTEGRATED_GPU || !limits->unit_lanes || !strata_dtype_is_float(dtype))
         return false;
-    snprintf(stem, sizeof stem, "matrix_units/%s", kernel);
     return unit_of(limits, dtype)->m && (limits->fast || dtype != STRATA_DTYPE_F32) &&
-           fits_device(limits, dtype, product, tiles[N_TILES - 1]) && strata_shader_find(stem, strata_dtype_name(dtype));
+           fits_device(limits, dtype, product, tiles[N_TILES - 1]) && strata_shader_find(kernel, strata_dtype_name(dtype));
 }
 
 bool strata_units_multiply(const strata_kernel_limits *limits, strata_dtype dtype) {
-    return can_multiply(limits, dtype, "matmul", &(strata_tiled_product){0});
+    return can_multiply(limits, dtype, "matrix_units/matmul", &(strata_tiled_product){0});
 }
 
 bool strata_units_fit(const strata_kernel_limits *limits, const strata_tensor *node, const char *kernel,

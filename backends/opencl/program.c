@@ -380,10 +380,6 @@ void strata_opencl_program_destroy(strata_program *program) {
     free(program);
 }
 
-const strata_kernel_list *strata_opencl_list_of(const strata_program *program) {
-    return &program->list;
-}
-
 /* ---- runs ---- */
 void *strata_opencl_program_input(strata_program *program, int slot) {
     return program->slots[slot].input.host;
@@ -478,7 +474,7 @@ strata_status strata_opencl_run_many(strata_program *program, int first, int n, 
 static strata_status write_tasks(strata_program *program, const bool *wanted, strata_error *err) {
     strata_device *device = &program->device->base;
     const strata_kernel_list *list = &program->list;
-    const size_t row = strata_opencl_sequence_row(), words = row * (size_t)list->n_launches;
+    const size_t row = OPENCL_SEQUENCE_ROW, words = row * (size_t)list->n_launches;
     uint32_t *rows = malloc(words * sizeof *rows);
     if (!rows) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu words", device->info.id, words);
     strata_status status = device->api->download(device, program->table, 0, rows, (int64_t)(words * sizeof *rows), err);
@@ -489,11 +485,22 @@ static strata_status write_tasks(strata_program *program, const bool *wanted, st
     return status;
 }
 
-strata_status strata_opencl_run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err) {
+/* Implements strata_step_run.run. */
+static strata_status run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err) {
     strata_device *device = &program->device->base;
     uint64_t ticket = 0;
     if (program->table) STRATA_TRY(write_tasks(program, wanted, err));
     STRATA_TRY(run(program, slot, 1, wanted, &ticket, err));
     STRATA_TRY(device->api->wait(device, ticket, err));
     return program->table ? write_tasks(program, NULL, err) : STRATA_OK;
+}
+
+strata_status strata_opencl_check(strata_device *base, const strata_piece *piece, strata_program *program,
+                                  const strata_check_request *request, strata_error *err) {
+    opencl_device *device = (opencl_device *)base;
+    const strata_step_run step = {base, piece, program, &program->list, run_nodes};
+    strata_opencl_run_alone(device, true);
+    const strata_status status = strata_checks_run(&device->limits, device->tuner, &step, request, err);
+    strata_opencl_run_alone(device, false);
+    return status;
 }

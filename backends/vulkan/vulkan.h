@@ -23,15 +23,11 @@
 typedef struct vulkan_functions {
     void *library;
     PFN_vkGetInstanceProcAddr GetInstanceProcAddr;
-#define LOADER(name)   PFN_vk##name name;
-#define INSTANCE(name) PFN_vk##name name;
-#define OPTIONAL(name) PFN_vk##name name;
-#define DEVICE(name)   PFN_vk##name name;
+#define LOADER(name) PFN_vk##name name;
+#define INSTANCE     LOADER
+#define OPTIONAL     LOADER
+#define DEVICE       LOADER
 #include "backends/vulkan/functions.def"
-#undef LOADER
-#undef INSTANCE
-#undef OPTIONAL
-#undef DEVICE
 } vulkan_functions;
 
 /* Loads the functions that need no instance. Fails: UNAVAILABLE if there is no libvulkan, or only one of Vulkan 1.0. */
@@ -174,10 +170,10 @@ typedef struct vulkan_device {
     strata_buffer *upload_staging, *download_staging;
 
     vulkan_layout *layouts;
-    int n_layouts, layouts_capacity;
+    int n_layouts, n_pipelines;
+    int64_t layouts_capacity, pipelines_capacity;
     VkPipelineCache pipeline_cache;
     vulkan_pipeline *pipelines;
-    int n_pipelines, pipelines_capacity;
     /* The buffer that is bound if a kernel does not use a binding. */
     strata_buffer *nothing;
 
@@ -221,12 +217,10 @@ struct strata_buffer {
     VkBuffer handle;
     /* The size that was requested. */
     int64_t bytes;
-    /* The block that contains its memory. */
+    /* The block that contains its memory, the offset and the bytes of its part of the block, and the next buffer there. */
     vulkan_block *block;
-    /* The offset of its memory in the block. */
-    VkDeviceSize offset;
-    /* The bytes that it occupies in the block. */
-    VkDeviceSize span;
+    VkDeviceSize offset, span;
+    strata_buffer *next;
     /* Its address for the host. NULL: the host cannot access it. */
     char *mapped;
     bool cached, counted;
@@ -286,8 +280,11 @@ void strata_vulkan_program_destroy(strata_program *program);
 void *strata_vulkan_program_input(strata_program *program, int slot);
 const void *strata_vulkan_program_output(strata_program *program, int slot);
 strata_status strata_vulkan_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
-const strata_kernel_list *strata_vulkan_list_of(const strata_program *program);
-/* Implements strata_step_run.run. */
-strata_status strata_vulkan_run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err);
+/* Implements strata_device_api.check. */
+strata_status strata_vulkan_check(strata_device *device, const strata_piece *piece, strata_program *program,
+                                  const strata_check_request *request, strata_error *err);
+/* Records a barrier in the commands. */
+void strata_vulkan_barrier(const vulkan_device *device, VkCommandBuffer commands, VkPipelineStageFlags from,
+                           VkAccessFlags wrote, VkPipelineStageFlags to, VkAccessFlags will);
 
 #endif

@@ -154,6 +154,13 @@ const strata_topology *strata_device_get_topology(strata_device *device) {
     return device->api->topology ? device->api->topology(device) : NULL;
 }
 
+strata_status strata_device_check_range(const strata_device *device, int64_t size, int64_t offset, int64_t bytes,
+                                        strata_error *err) {
+    if (offset >= 0 && bytes >= 0 && offset <= size - bytes) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s: %lld bytes at %lld are outside a buffer of %lld", device->info.id,
+                       (long long)bytes, (long long)offset, (long long)size);
+}
+
 int strata_device_most_runs(strata_device *device) {
     const strata_device_api *api = device->api;
     const int most = api->run_many && api->most_runs ? api->most_runs(device) : 1;
