@@ -6,9 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STRATA_BACKEND(name) extern const strata_backend strata_backend_##name;
-#include "backends/backends.def"
-
 const strata_backend *const strata_backends[] = {
 #define STRATA_BACKEND(name) &strata_backend_##name,
 #include "backends/backends.def"

@@ -31,6 +31,9 @@ typedef struct strata_backend {
                           strata_error *err);
 } strata_backend;
 
+#define STRATA_BACKEND(name) extern const strata_backend strata_backend_##name;
+#include "backends/backends.def"
+
 /* The next file in a text of the form of STRATA_PLUGINS, and moves *at behind it. Its parts are separated by colons, so the name of
  * a file contains none. is_pjrt: only those that "pjrt:" precedes, otherwise only the others. The caller frees *out_path, which is
  * NULL at the end. Fails: OUT_OF_MEMORY. */

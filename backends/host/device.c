@@ -403,5 +403,4 @@ strata_status strata_host_open(strata_device **out_device, strata_error *err) {
     return open_row(&info, NULL, out_device, err);
 }
 
-extern const strata_backend strata_backend_host;
 const strata_backend strata_backend_host = {.name = "host", .is_built_in = true, .list = host_list, .open = open_row};

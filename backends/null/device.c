@@ -175,6 +175,5 @@ static strata_status null_list(strata_device_list *list, strata_error *err) {
     return strata_device_list_add(list, &info, err);
 }
 
-extern const strata_backend strata_backend_null;
 const strata_backend strata_backend_null = {
     .name = "null", .is_built_in = true, .on_request = true, .list = null_list, .open = null_open};

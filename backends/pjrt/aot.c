@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Creates topologies, compiles for them, and reads the compiler's estimates (aot.h). */
-#include "backends/pjrt/aot.h"
-
+ * Creates topologies, compiles for them, and reads the compiler's estimates. The public header is strata/ahead.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/pjrt/plugin.h"
 #include "core/base/ascii.h"
 #include "core/run/driver.h"
 
@@ -168,11 +167,7 @@ static strata_status request_estimate(const pjrt_plugin *plugin, pjrt_api_execut
 static strata_status compile_ahead(const strata_ahead_topology *topology, char *text, size_t n_bytes, int n_replicas,
                                    strata_ahead_topology_estimate *out, strata_error *err) {
     char options[PJRT_COMPILE_OPTIONS_BYTES];
-    const pjrt_program_text program = {.head = {PJRT_SIZE(pjrt_program_text, format_size), NULL},
-                                       .code = text,
-                                       .code_size = n_bytes,
-                                       .format = "mlir",
-                                       .format_size = 4};
+    const pjrt_program_text program = strata_pjrt_program_text(text, n_bytes);
     pjrt_compile_args args = {.head = {PJRT_SIZE(pjrt_compile_args, executable), NULL},
                               .topology = topology->topology,
                               .program = &program,

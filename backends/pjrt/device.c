@@ -224,5 +224,4 @@ static strata_status pjrt_open(const strata_device_info *info, const strata_devi
     }
 }
 
-extern const strata_backend strata_backend_pjrt;
 const strata_backend strata_backend_pjrt = {.name = "pjrt", .is_compared = true, .list = pjrt_list, .open = pjrt_open};

@@ -227,6 +227,5 @@ static strata_status open(const strata_device_info *info, const strata_device_op
     return strata_bridge_device_open(loaded, info, atoi(number + 1), opts, out_device, err);
 }
 
-extern const strata_backend strata_backend_plugin;
 const strata_backend strata_backend_plugin = {
     .name = "plugin", .own_names = true, .is_compared = true, .limits_list = true, .list = list, .open = open};

@@ -333,5 +333,4 @@ static strata_status vulkan_list(strata_device_list *list, strata_error *err) {
     return status;
 }
 
-extern const strata_backend strata_backend_vulkan;
 const strata_backend strata_backend_vulkan = {.name = "vulkan", .is_tried = true, .list = vulkan_list, .open = vulkan_open};

@@ -108,38 +108,29 @@ static VkDescriptorSet *set_of(const strata_program *program, const vulkan_slot 
     return &program->sets[(size_t)(slot - program->slots) * (size_t)program->list.n_launches + (size_t)launch];
 }
 
-/* Creates the pool with exactly the sets for every launch of every slot, and the array of their views. */
+/* Creates the pool with the sets for every launch of every slot, whose bindings may be of any type, and the array of their
+ * views. */
 static strata_status make_pool(recording *r, strata_error *err) {
     strata_program *program = r->program;
-    VkDescriptorPoolSize all[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 0},
-                                  {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, 0},
-                                  {VK_DESCRIPTOR_TYPE_STORAGE_TEXEL_BUFFER, 0}};
-    enum { N_TYPES = sizeof all / sizeof *all };
-    const uint64_t slots = (uint64_t)program->n_slots, sets = (uint64_t)program->list.n_launches * slots;
-    if (!sets) return STRATA_OK;
-    if (sets > UINT32_MAX / STRATA_LAUNCH_BUFFERS)
+    const uint64_t sets = (uint64_t)program->list.n_launches * (uint64_t)program->n_slots;
+    uint64_t n = 0;
+    for (int i = 0; i < program->list.n_launches; i++) n += (uint64_t)program->list.launches[i].n_buffers;
+    n *= (uint64_t)program->n_slots;
+    if (!n) return STRATA_OK;
+    if (n > UINT32_MAX)
         return strata_fail(err, STRATA_UNSUPPORTED, "%s: a program of %d launches is too long", program->device->base.info.id,
                            program->list.n_launches);
-    VkDescriptorType type;
-    for (int i = 0; i < program->list.n_launches; i++)
-        for (int b = 0; b < program->list.launches[i].n_buffers; b++) {
-            strata_vulkan_binding_type(program->layouts[program->list.launches[i].kernel].bindings, b, &type);
-            for (int t = 0; t < N_TYPES; t++)
-                if (all[t].type == type) all[t].descriptorCount += (uint32_t)slots;
-        }
-    /* Vulkan does not allow a size of 0. */
-    VkDescriptorPoolSize sizes[N_TYPES];
-    uint32_t n = 0;
-    for (int t = 0; t < N_TYPES; t++)
-        if (all[t].descriptorCount) sizes[n++] = all[t];
-    const size_t n_views = (size_t)all[1].descriptorCount + all[2].descriptorCount;
-    program->views = calloc(n_views + 1, sizeof(*program->views));
+    const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, (uint32_t)n},
+                                          {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, (uint32_t)n},
+                                          {VK_DESCRIPTOR_TYPE_STORAGE_TEXEL_BUFFER, (uint32_t)n}};
+    const bool fetches = program->device->physical.fetches;
+    program->views = calloc((size_t)n, sizeof(*program->views));
     if (!program->views)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu buffer views", program->device->base.info.id,
-                           n_views);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %llu buffer views", program->device->base.info.id,
+                           (unsigned long long)n);
     VkDescriptorPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
                                        .maxSets = (uint32_t)sets,
-                                       .poolSizeCount = n,
+                                       .poolSizeCount = fetches ? 3 : 1,
                                        .pPoolSizes = sizes};
     VkResult result = program->device->instance.vk.CreateDescriptorPool(program->device->handle, &info, NULL, &program->pool);
     return result ? strata_vulkan_fail(program->device, result, "vkCreateDescriptorPool", err) : STRATA_OK;

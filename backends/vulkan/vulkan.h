@@ -99,6 +99,15 @@ typedef struct vulkan_physical {
 strata_status strata_vulkan_physical_list(const vulkan_instance *instance, vulkan_physical **out_devices, int *out_n,
                                           strata_error *err);
 
+/* The extensions that a device has. */
+typedef struct vulkan_extensions {
+    VkExtensionProperties *names;
+    uint32_t n;
+} vulkan_extensions;
+bool strata_vulkan_has(const vulkan_extensions *list, const char *name);
+/* Adds an extension to those that the device enables. */
+void strata_vulkan_enable(vulkan_physical *device, const char *extension);
+
 /* ---- matrix_units.c ---- */
 /* The structures of features for vkCreateDevice. */
 typedef struct vulkan_matrix_features {
@@ -115,8 +124,7 @@ typedef struct vulkan_matrix_features {
 
 /* Fills in the device's matrix units, adds the extensions that they need, and describes them in the device's row. The
  * device's features must have been read before. */
-void strata_vulkan_find_matrix_units(const vulkan_functions *vk, const VkExtensionProperties *extensions, uint32_t n_extensions,
-                                     vulkan_physical *device);
+void strata_vulkan_find_matrix_units(const vulkan_functions *vk, const vulkan_extensions *extensions, vulkan_physical *device);
 /* Fills *out with the features that the device's matrix units need and inserts them before the chain `next`. Returns
  * the new head. */
 void *strata_vulkan_enable_matrix_units(const vulkan_physical *device, vulkan_matrix_features *out, void *next);
