@@ -34,11 +34,6 @@ typedef struct strata_backend {
 #define STRATA_BACKEND(name) extern const strata_backend strata_backend_##name;
 #include "backends/backends.def"
 
-/* The next file in a text of the form of STRATA_PLUGINS, and moves *at behind it. Its parts are separated by colons, so the name of
- * a file contains none. is_pjrt: only those that "pjrt:" precedes, otherwise only the others. The caller frees *out_path, which is
- * NULL at the end. Fails: OUT_OF_MEMORY. */
-STRATA_MUST_USE strata_status strata_plugins_next(const char **at, bool is_pjrt, char **out_path, strata_error *err);
-
 /* The row that strata_device_open(NULL) opens; NULL: no device can be opened. */
 const strata_device_info *strata_device_best(const strata_device_info *rows, int n);
 

@@ -125,8 +125,8 @@ void strata_host_multiply(const host_product *p, const float *a, const float *b,
 /* The value of an activation of epilogue.h at v. */
 float strata_host_activate(int64_t activation, float v);
 
-/* The rows of each file; each list ends with an empty row. Those of depthwise.c are before those of conv2d.c, since the first row
- * that takes a node is used. */
+/* The rows of each file; each list ends with an empty row. Those of depthwise.c are before those of conv2d.c, since the first
+ * row that takes a node is used. */
 extern const host_fast_op strata_host_matmuls[], strata_host_cross_entropies[], strata_host_reductions[],
     strata_host_depthwise[], strata_host_conv2ds[], strata_host_pools[], strata_host_recurrent[], strata_host_casts[],
     strata_host_fma_chains[], strata_host_updates[], strata_host_elementwise[];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ops of the optimizers on the host: each has a loop over f32 ranges, with the formula of strata/ops.h, that is limited only by
- * memory bandwidth. For a slot that the settings do not need, the range of the parameters is passed; the loop does not access it
- * as a slot. The bits are the same on each x86 processor: AVX2 alone has no multiply-add. */
+ * The ops of the optimizers on the host: each has a loop over f32 ranges, with the formula of strata/ops.h, that is limited
+ * only by memory bandwidth. For a slot that the settings do not need, the range of the parameters is passed; the loop does not
+ * access it as a slot. The bits are the same on each x86 processor: AVX2 alone has no multiply-add. */
 #include "core/op/update.h"
 
 #include <float.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compiled kernels, and the results of the tuner and of checks, on disk. Each kernel has a file with header, key and data. Drivers may crash on binaries of other drivers, so
- * everything that could differ is compared first: the format, Strata's version, the device, the driver, the whole key (the
- * source), and a hash of the data. */
+ * Compiled kernels, and the results of the tuner and of checks, on disk. Each kernel has a file with header, key and data.
+ * Drivers may crash on binaries of other drivers, so everything that could differ is compared first: the format, Strata's
+ * version, the device, the driver, the whole key (the source), and a hash of the data. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

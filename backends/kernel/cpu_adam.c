@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The families cpu/adam_product and cpu/adam_gather for OpenCL on CPUs: shaders/cpu/adam_product.kernel updates the elements whose
- * gradient is the product, adam_gather.kernel the table, and adam.kernel the elements before and after them. The results have the
- * same bits as those of the product or of gather_grad, followed by Adam. */
+ * The families cpu/adam_product and cpu/adam_gather for OpenCL on CPUs: shaders/cpu/adam_product.kernel updates the elements
+ * whose gradient is the product, adam_gather.kernel the table, and adam.kernel the elements before and after them. The results
+ * have the same bits as those of the product or of gather_grad, followed by Adam. */
 #include "backends/kernel/lowering.h"
 #include "core/op/adam_gather.h"
 #include "core/op/adam_product.h"

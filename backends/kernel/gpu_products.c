@@ -4,12 +4,12 @@
  * gpu/conv2d, gpu/conv2d_input_grad and gpu/conv2d_filter_grad use shaders/matmul_tiles.kernel, conv2d_tiles.kernel and
  * conv2d_filter_grad_tiles.kernel, the families gpu/units_... the kernels for matrix units in shaders/matrix_units.
  *
- * Long sums are divided into parts, which further kernels add. The parts depend only on the shapes, since they decide the bits of
- * the result; for matrix units they are rounded up to whole steps of a tile. Convolutions with few columns are left to the
+ * Long sums are divided into parts, which further kernels add. The parts depend only on the shapes, since they decide the bits
+ * of the result; for matrix units they are rounded up to whole steps of a tile. Convolutions with few columns are left to the
  * portable kernels.
  *
- * For products without an epilogue, the backend's library of matrix products (CLBlast) is one more candidate. It adds the terms of
- * a sum in its own order, so it is only used with options.fast. */
+ * For products without an epilogue, the backend's library of matrix products (CLBlast) is one more candidate. It adds the terms
+ * of a sum in its own order, so it is only used with options.fast. */
 #include "backends/kernel/gpu_tiles.h"
 #include "core/op/conv2d.h"
 #include "core/op/copy.h"
@@ -28,8 +28,8 @@ enum {
 
 /* A node as a product of matrices. */
 typedef struct node_product {
-    /* batch counts the products of a batch or the groups, in conv2d_input_grad also the classes of pixels that use the same taps of
-     * the filter; and the parts. */
+    /* batch counts the products of a batch or the groups, in conv2d_input_grad also the classes of pixels that use the same
+     * taps of the filter; and the parts. */
     strata_tiled_product product;
     /* The number of steps that are added to one sum, and of such parts. */
     int64_t steps, part, parts;

@@ -64,8 +64,8 @@ typedef struct strata_family {
     /* The name of the op that is lowered. */
     const char *op;
     bool (*fits)(const strata_kernel_limits *limits, const strata_tensor *node);
-    /* Writes 1 to STRATA_CANDIDATES candidates for the node and returns how many. The first is used without tuning. NULL: there is
-     * one, without values. */
+    /* Writes 1 to STRATA_CANDIDATES candidates for the node and returns how many. The first is used without tuning. NULL: there
+     * is one, without values. */
     int (*candidates)(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out);
     strata_status (*lower)(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
                            strata_lowering *lowering, strata_error *err);

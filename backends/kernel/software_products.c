@@ -2,8 +2,8 @@
  *
  * The families software/matmul, software/conv2d, software/conv2d_input_grad and software/conv2d_filter_grad for GPUs that are
  * emulated on a CPU: shaders/matmul_registers.kernel, and the portable convolution kernels with register blocks. Such a GPU
- * executes work-items in SIMD vectors, but loads the element of each work-item separately, wherever it lies. So local memory gains
- * nothing, but large register blocks do. They take long to compile, up to 1.4 s. */
+ * executes work-items in SIMD vectors, but loads the element of each work-item separately, wherever it lies. So local memory
+ * gains nothing, but large register blocks do. They take long to compile, up to 1.4 s. */
 #include "backends/kernel/lowering.h"
 #include "core/op/axes.h"
 #include "core/op/conv2d.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The null backend, which is the smallest one: it compiles every piece and runs nothing, so outputs are zeros. There is always one
- * such device, and it is opened only if the user names it. To begin a backend, copy this folder; README.md says what to replace. */
+ * The null backend, which is the smallest one: it compiles every piece and runs nothing, so outputs are zeros. There is always
+ * one such device, and it is opened only if the user names it. To begin a backend, copy this folder; README.md says what to
+ * replace. */
 #include <stdlib.h>
 #include <string.h>
 

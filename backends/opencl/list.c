@@ -24,7 +24,7 @@ static void remove_blanks(char *text) {
     *to = '\0';
 }
 
-/* Reads a text of the device, or of the platform if there is no device; "" if it has none; truncated to the size of the array. */
+/* Reads a text of the device, or of the platform if there is no device; "" if it has none; truncated to the array's size. */
 static void read_text(const opencl_functions *cl, cl_platform_id platform, cl_device_id device, cl_uint what, char *out,
                       size_t bytes) {
     char text[4096];
@@ -100,7 +100,7 @@ typedef struct listed {
     cl_device_id device;
 } listed;
 
-/* Writes the devices of all platforms and returns their number. If it is 0, *out_code is the reason why there is no platform. */
+/* Writes the devices of all platforms and returns their number. If it is 0, *out_code says why there is no platform. */
 static int enumerate(const opencl_functions *cl, listed out[MAX_PLATFORMS * MAX_DEVICES], cl_int *out_code) {
     cl_platform_id platforms[MAX_PLATFORMS];
     cl_uint n_platforms = 0;

@@ -220,8 +220,8 @@ STRATA_MUST_USE strata_status strata_opencl_source_add(strata_text *text, const 
 /* ---- sequence.c ---- */
 /* The most runs of a sequence in one call of its kernel. */
 enum { OPENCL_RUNS_IN_A_CALL = 4 };
-/* The words of a launch's row at the beginning of the table: its number of tasks (0: it is left out), its site, the position of its
- * arguments, and the position of the list of launches that it waits for. */
+/* The words of a launch's row at the beginning of the table: its number of tasks (0: it is left out), its site, the position of
+ * its arguments, and the position of the list of launches that it waits for. */
 enum { OPENCL_SEQUENCE_ROW = 4 };
 typedef struct opencl_sequence {
     /* The source of the kernel strata_sequence(n_launches, table, sync, counts, arenas..., runs, arenas of later slots...).

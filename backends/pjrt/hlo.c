@@ -29,8 +29,8 @@ static void add_value(strata_text *text, hlo_value x) {
         strata_text_add(text, "%%%d", x.id);
 }
 
-/* Writes the attributes. In the format, %d is an int, %l an int64_t, %s a text, %a an int n and n numbers (const int64_t *), and
- * %t, without an argument, the type of the result. */
+/* Writes the attributes. In the format, %d is an int, %l an int64_t, %s a text, %a an int n and n numbers (const int64_t *),
+ * and %t, without an argument, the type of the result. */
 static void add_attributes(hlo *h, hlo_value result, const char *format, va_list arguments) {
     for (const char *at = format; *at; at++) {
         if (*at != '%') {
@@ -100,9 +100,9 @@ static void write_axes(char out[TEXT_BYTES], int n, int but, int n_but) {
 static void write_fold(char out[TEXT_BYTES], const char *name, int type) {
     const char *t = type_names[type];
     snprintf(out, TEXT_BYTES,
-             "{\n      ^bb0(%%a: tensor<%s>, %%b: tensor<%s>):\n"
-             "        %%c = \"stablehlo.%s\"(%%a, %%b) : (tensor<%s>, tensor<%s>) -> tensor<%s>\n"
-             "        \"stablehlo.return\"(%%c) : (tensor<%s>) -> ()\n    }",
+             "{\n      ^bb0(%%l: tensor<%s>, %%r: tensor<%s>):\n"
+             "        %%t = \"stablehlo.%s\"(%%l, %%r) : (tensor<%s>, tensor<%s>) -> tensor<%s>\n"
+             "        \"stablehlo.return\"(%%t) : (tensor<%s>) -> ()\n    }",
              t, t, name, t, t, t, t);
 }
 
@@ -301,13 +301,13 @@ hlo_value strata_hlo_max_scatter(hlo *h, hlo_value x, hlo_value dy, const hlo_wi
     char keeps[2 * TEXT_BYTES], fold[TEXT_BYTES];
     /* The first region decides whether the element found so far is kept: if it is at least the other one, or NaN. */
     snprintf(keeps, sizeof keeps,
-             "{\n      ^bb0(%%a: tensor<%s>, %%b: tensor<%s>):\n"
-             "        %%c = \"stablehlo.compare\"(%%a, %%b) {comparison_direction = #stablehlo<comparison_direction GE>} "
+             "{\n      ^bb0(%%l: tensor<%s>, %%r: tensor<%s>):\n"
+             "        %%t = \"stablehlo.compare\"(%%l, %%r) {comparison_direction = #stablehlo<comparison_direction GE>} "
              ": (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
-             "        %%d = \"stablehlo.compare\"(%%a, %%a) {comparison_direction = #stablehlo<comparison_direction NE>} "
+             "        %%u = \"stablehlo.compare\"(%%l, %%l) {comparison_direction = #stablehlo<comparison_direction NE>} "
              ": (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
-             "        %%e = \"stablehlo.or\"(%%c, %%d) : (tensor<i1>, tensor<i1>) -> tensor<i1>\n"
-             "        \"stablehlo.return\"(%%e) : (tensor<i1>) -> ()\n    }",
+             "        %%v = \"stablehlo.or\"(%%t, %%u) : (tensor<i1>, tensor<i1>) -> tensor<i1>\n"
+             "        \"stablehlo.return\"(%%v) : (tensor<i1>) -> ()\n    }",
              t, t, t, t, t, t);
     write_fold(fold, "add", x.type);
     return op(h, "select_and_scatter", operands, 3, x.type, x.shape,
@@ -375,8 +375,8 @@ hlo_value strata_hlo_scatter(hlo *h, const char *name, hlo_value x, hlo_value in
         write_fold(fold, name, x.type);
     else
         snprintf(fold, sizeof fold,
-                 "{\n      ^bb0(%%a: tensor<%s>, %%b: tensor<%s>):\n"
-                 "        \"stablehlo.return\"(%%b) : (tensor<%s>) -> ()\n    }",
+                 "{\n      ^bb0(%%l: tensor<%s>, %%r: tensor<%s>):\n"
+                 "        \"stablehlo.return\"(%%r) : (tensor<%s>) -> ()\n    }",
                  t, t, t);
     write_axes(axes, updates.shape.rank, axis, indices.shape.rank);
     return op(

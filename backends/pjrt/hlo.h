@@ -48,8 +48,8 @@ hlo_value strata_hlo_data(hlo *h, int type, strata_shape shape, const void *elem
 hlo_value strata_hlo_iota(hlo *h, int type, strata_shape shape, int axis);
 
 /* ---- element-wise ---- */
-/* Writes the ops of a formula of values[], whose letters are a, b, c, ..., and x for the first one. It has the operators and words
- * of core/op/elementwise.def, and comparisons. It must be correct. */
+/* Writes the ops of a formula of values[], whose letters are a, b, c, ..., and x for the first one. It has the operators and
+ * words of core/op/elementwise.def, and comparisons. It must be correct. */
 hlo_value strata_hlo_formula(hlo *h, const char *formula, const hlo_value *values);
 #define HLO_FORMULA(h, formula, ...) strata_hlo_formula(h, formula, (const hlo_value[]){__VA_ARGS__})
 hlo_value strata_hlo_unary(hlo *h, const char *name, hlo_value x);

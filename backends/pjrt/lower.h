@@ -46,8 +46,8 @@ bool strata_pjrt_lowers(const strata_tensor *node, const char **reason);
 STRATA_MUST_USE strata_status strata_pjrt_lower(const strata_piece *piece, pjrt_lower_options options, pjrt_module *out_module,
                                                 strata_error *err);
 /* The same for a whole graph without a device (whole.c), for compilers that compile ahead of time, after the passes that
- * strata_executable_create runs. Communication among options.n_replicas replicas is part of the program. The arenas of the ports
- * have no meaning. */
+ * strata_executable_create runs. Communication among options.n_replicas replicas is part of the program. The arenas of the
+ * ports have no meaning. */
 STRATA_MUST_USE strata_status strata_pjrt_lower_graph(strata_tensor *const *outputs, int n_outputs,
                                                       strata_tensor *const *updates, int n_updates, pjrt_lower_options options,
                                                       pjrt_module *out_module, strata_error *err);

@@ -72,8 +72,8 @@ static hlo_value is_inside(const taps *t, strata_shape x, int64_t k) {
     return HLO_FORMULA(t->h, "x != 0", tap_of(t, with_padding(t->h, ones, t->w, 0), k, shape));
 }
 
-/* Whether tap k is the first largest one of its window. NaN is larger than all numbers. x: the image's shape. Padding is never the
- * first, also where all elements of the window are -infinity. */
+/* Whether tap k is the first largest one of its window. NaN is larger than all numbers. x: the image's shape. Padding is never
+ * the first, also where all elements of the window are -infinity. */
 static hlo_value is_first(taps *t, strata_shape x, hlo_value padded, int64_t k) {
     hlo *h = t->h;
     hlo_value largest = HLO_FORMULA(h, "a == b || a != a", tap_of(t, padded, k, t->y.shape), t->y);

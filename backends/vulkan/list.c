@@ -25,16 +25,6 @@ static const char *vendor_name(uint32_t id) {
 }
 
 /* ---- extensions ---- */
-bool strata_vulkan_has(const vulkan_extensions *list, const char *name) {
-    for (uint32_t i = 0; i < list->n; i++)
-        if (!strcmp(list->names[i].extensionName, name)) return true;
-    return false;
-}
-
-void strata_vulkan_enable(vulkan_physical *device, const char *extension) {
-    device->extensions[device->n_extensions++] = extension;
-}
-
 static strata_status read_extensions(const vulkan_functions *vk, VkPhysicalDevice device, vulkan_extensions *out_list,
                                      strata_error *err) {
     vulkan_extensions list = {0};
@@ -55,7 +45,7 @@ static void chain(void **head, void *structure) {
 /* ---- features ---- */
 static void read_features(const vulkan_functions *vk, const vulkan_extensions *extensions, vulkan_physical *out) {
     bool core_1_2 = out->version >= VK_API_VERSION_1_2;
-    bool has_8bit = core_1_2 || strata_vulkan_has(extensions, VK_KHR_8BIT_STORAGE_EXTENSION_NAME);
+    bool has_8bit = core_1_2 || vulkan_has(extensions, VK_KHR_8BIT_STORAGE_EXTENSION_NAME);
     VkPhysicalDevice16BitStorageFeatures bits16 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES};
     VkPhysicalDevice8BitStorageFeatures bits8 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES};
     VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
@@ -65,9 +55,9 @@ static void read_features(const vulkan_functions *vk, const vulkan_extensions *e
     out->storage_16bit = bits16.storageBuffer16BitAccess;
     out->storage_8bit = has_8bit && bits8.storageBuffer8BitAccess;
     out->int64 = features.features.shaderInt64;
-    if (out->storage_8bit && !core_1_2) strata_vulkan_enable(out, VK_KHR_8BIT_STORAGE_EXTENSION_NAME);
+    if (out->storage_8bit && !core_1_2) vulkan_enable(out, VK_KHR_8BIT_STORAGE_EXTENSION_NAME);
     /* A layered implementation requires this extension to be enabled if it is listed. */
-    if (strata_vulkan_has(extensions, "VK_KHR_portability_subset")) strata_vulkan_enable(out, "VK_KHR_portability_subset");
+    if (vulkan_has(extensions, "VK_KHR_portability_subset")) vulkan_enable(out, "VK_KHR_portability_subset");
 
     /* Without 8-bit storage, kernels access u8 and bool as parts of words. */
     uint32_t dtypes = 1u << STRATA_DTYPE_F32 | 1u << STRATA_DTYPE_I32 | 1u << STRATA_DTYPE_U8 | 1u << STRATA_DTYPE_BOOL;
@@ -105,11 +95,10 @@ static void read_properties(const vulkan_functions *vk, const vulkan_extensions 
     VkPhysicalDeviceShaderCorePropertiesAMD amd = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD};
     VkPhysicalDeviceProperties2 all = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
     chain(&all.pNext, &limits);
-    bool has_driver =
-        out->version >= VK_API_VERSION_1_2 || strata_vulkan_has(extensions, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME);
+    bool has_driver = out->version >= VK_API_VERSION_1_2 || vulkan_has(extensions, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME);
     if (has_driver) chain(&all.pNext, &driver);
-    if (strata_vulkan_has(extensions, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) chain(&all.pNext, &nvidia);
-    if (strata_vulkan_has(extensions, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) chain(&all.pNext, &amd);
+    if (vulkan_has(extensions, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) chain(&all.pNext, &nvidia);
+    if (vulkan_has(extensions, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) chain(&all.pNext, &amd);
     vk->GetPhysicalDeviceProperties2(out->handle, &all);
 
     const VkPhysicalDeviceLimits *general = &out->properties.limits;

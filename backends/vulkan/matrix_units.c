@@ -57,8 +57,8 @@ static uint32_t choose_lanes(const vulkan_functions *vk, VkPhysicalDevice device
 void strata_vulkan_find_matrix_units(const vulkan_functions *vk, const vulkan_extensions *extensions, vulkan_physical *device) {
     if (device->version < VK_API_VERSION_1_2 || !device->storage_16bit ||
         !vk->GetPhysicalDeviceCooperativeMatrixPropertiesKHR ||
-        !strata_vulkan_has(extensions, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) ||
-        !strata_vulkan_has(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME))
+        !vulkan_has(extensions, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) ||
+        !vulkan_has(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME))
         return;
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR};
@@ -71,7 +71,7 @@ void strata_vulkan_find_matrix_units(const vulkan_functions *vk, const vulkan_ex
 #ifdef VK_KHR_shader_bfloat16
     VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloats = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR, .pNext = &halves};
-    const bool has_bfloats = strata_vulkan_has(extensions, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
+    const bool has_bfloats = vulkan_has(extensions, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
     if (has_bfloats) features.pNext = &bfloats;
     vk->GetPhysicalDeviceFeatures2(device->handle, &features);
     bf16 = has_bfloats && bfloats.shaderBFloat16Type && bfloats.shaderBFloat16CooperativeMatrix;
@@ -94,10 +94,10 @@ void strata_vulkan_find_matrix_units(const vulkan_functions *vk, const vulkan_ex
     free(rows);
     if (!device->f16_unit.m && !device->bf16_unit.m) return;
     device->unit_lanes = lanes;
-    strata_vulkan_enable(device, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
-    strata_vulkan_enable(device, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+    vulkan_enable(device, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
+    vulkan_enable(device, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
 #ifdef VK_KHR_shader_bfloat16
-    if (device->bf16_unit.m) strata_vulkan_enable(device, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
+    if (device->bf16_unit.m) vulkan_enable(device, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
 #endif
     const strata_matrix_unit *f16 = &device->f16_unit, *bf16_unit = &device->bf16_unit;
     char *text = device->info.matrix_units;

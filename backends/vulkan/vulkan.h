@@ -104,9 +104,15 @@ typedef struct vulkan_extensions {
     VkExtensionProperties *names;
     uint32_t n;
 } vulkan_extensions;
-bool strata_vulkan_has(const vulkan_extensions *list, const char *name);
+static inline bool vulkan_has(const vulkan_extensions *list, const char *name) {
+    for (uint32_t i = 0; i < list->n; i++)
+        if (!strcmp(list->names[i].extensionName, name)) return true;
+    return false;
+}
 /* Adds an extension to those that the device enables. */
-void strata_vulkan_enable(vulkan_physical *device, const char *extension);
+static inline void vulkan_enable(vulkan_physical *device, const char *extension) {
+    device->extensions[device->n_extensions++] = extension;
+}
 
 /* ---- matrix_units.c ---- */
 /* The structures of features for vkCreateDevice. */

@@ -41,7 +41,7 @@ LEVELS = [
      "strata/interchange.h", "strata/preprocessing.h", "strata/summary.h", "strata/tokenizer.h"],
     ["strata/strata.h"],
     ["core/run"],
-    ["backends/registry.h"],
+    ["backends/registry.h", "backends/backends.def"],
     ["backends/host"],
     ["core/data", "core/events", "core/optimizer", "core/loss", "core/layer", "backends/kernel", "backends/null",
      "backends/plugin", "backends/pjrt"],

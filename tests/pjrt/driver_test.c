@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/pjrt/plugin.h"
 #include "backends/pjrt/lower.h"
+#include "backends/pjrt/plugin.h"
 #include "core/op/ops.h"
 #include "strata/strata.h"
 #include "tests/support/check.h"
