@@ -61,8 +61,7 @@ static strata_status product_lower(const strata_kernel_limits *limits, const str
                        node->inputs[STRATA_ADAM_PRODUCT_GATE]);
     launch.writes = 0;
     STRATA_ADD_WORDS(&launch, s.m, s.n, s.k, blocks);
-    strata_launch_constant_add(&launch, "ROWS", candidate->values[ROWS]);
-    strata_launch_constant_add(&launch, "COLS", candidate->values[COLS]);
+    STRATA_ADD_CONSTANTS(&launch, {"ROWS", candidate->values[ROWS]}, {"COLS", candidate->values[COLS]});
     return add_launches(node, &launch, s.m * s.n, lowering, err);
 }
 
@@ -88,8 +87,8 @@ static strata_status gather_lower(const strata_kernel_limits *limits, const stra
                        node->inputs[STRATA_ADAM_PRODUCT_GATE]);
     launch.writes = 1u << 5;
     STRATA_ADD_WORDS(&launch, s.axis, s.n_indices, s.repeats);
-    strata_launch_constant_add(&launch, "VECTORS", (int32_t)(s.inner / strata_cpu_lanes(limits)));
-    strata_launch_constant_add(&launch, "SHARED", s.repeats >= strata_cpu_lanes(limits));
+    STRATA_ADD_CONSTANTS(&launch, {"VECTORS", (int32_t)(s.inner / strata_cpu_lanes(limits))},
+                         {"SHARED", s.repeats >= strata_cpu_lanes(limits)});
     strata_lowering_scratch(lowering, (s.axis + groups) * s.inner * (int64_t)sizeof(float));
     return add_launches(node, &launch, s.axis * s.inner, lowering, err);
 }

@@ -188,10 +188,8 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     strata_launch launch = strata_cpu_launch(limits, "cpu/conv2d", s.n * strata_ceil_div(v.to_h, block_h));
     STRATA_SET_BUFFERS(&launch, node->inputs[0], transposed ? NULL : node->inputs[1], strata_epilogue_bias(node),
                        strata_epilogue_aux_operand(node), node);
-    strata_launch_constant_add(&launch, "ROWS", candidate->values[ROWS]);
-    strata_launch_constant_add(&launch, "COLS", candidate->values[COLS]);
-    strata_launch_constant_add(&launch, "STEP", (int32_t)v.step);
-    strata_launch_constant_add(&launch, "SLAB", (int32_t)floats_of_slab(slab_floats(&v, block_h)));
+    STRATA_ADD_CONSTANTS(&launch, {"ROWS", candidate->values[ROWS]}, {"COLS", candidate->values[COLS]},
+                         {"STEP", (int32_t)v.step}, {"SLAB", (int32_t)floats_of_slab(slab_floats(&v, block_h))});
     STRATA_ADD_WORDS(&launch, v.to_h, v.to_w, v.from_h, v.from_w, v.depth, v.columns, block_h, v.slab_h, v.slab_w, v.step_h,
                      v.spread_h, v.spread_w, v.pad_h, v.pad_w, s.kernel_h, v.first_h, v.tap_h, v.runs, v.run, v.first_w,
                      v.run_step, epilogue->has_bias, epilogue->activation, epilogue->aux);
@@ -257,9 +255,7 @@ static strata_status filter_lower(const strata_kernel_limits *limits, const stra
     const filter_plan p = filter_plan_of(limits, node);
     strata_launch launch = strata_cpu_launch(limits, "cpu/conv2d_filter_grad", p.parts);
     STRATA_SET_BUFFERS(&launch, node->inputs[0], node->inputs[1], p.parts > 1 ? NULL : node);
-    strata_launch_constant_add(&launch, "ROWS", (int32_t)p.tile.rows);
-    strata_launch_constant_add(&launch, "COLS", (int32_t)p.tile.cols);
-    strata_launch_constant_add(&launch, "SLAB", (int32_t)p.slab);
+    STRATA_ADD_CONSTANTS(&launch, {"ROWS", (int32_t)p.tile.rows}, {"COLS", (int32_t)p.tile.cols}, {"SLAB", (int32_t)p.slab});
     STRATA_ADD_WORDS(&launch, s.n * s.out_h, p.part_h, p.chunk_h, s.in_h, s.in_w, s.in_c, s.out_h, s.out_w, s.out_c, s.kernel_h,
                      p.slab_h, p.slab_w, s.stride[0], s.stride[1], s.dilation[0], s.top, s.left, p.runs, p.run, p.run_step);
     if (p.parts > 1) strata_lowering_scratch(lowering, p.parts * strata_shape_elements(node->shape) * (int64_t)sizeof(float));

@@ -112,16 +112,13 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     filters.grid_stride = true;
     STRATA_SET_BUFFERS(&filters, node->inputs[1], NULL);
     STRATA_ADD_WORDS(&filters, v.depth, v.columns);
-    strata_launch_constant_add(&filters, "COLS", cols);
-    strata_launch_constant_add(&filters, "TURNED", node->op == &strata_op_conv2d_input_grad);
+    STRATA_ADD_CONSTANTS(&filters, {"COLS", cols}, {"TURNED", node->op == &strata_op_conv2d_input_grad});
     strata_launch launch = strata_cpu_launch(limits, "cpu/winograd", strata_ceil_div(all, tiles));
     STRATA_SET_BUFFERS(&launch, node->inputs[0], NULL, strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node);
     STRATA_ADD_WORDS(&launch, all, tiles_h(v.to_h), tiles_h(v.to_w), v.to_h, v.to_w, v.from_h, v.from_w, v.columns, v.pad_h,
                      v.pad_w, epilogue->has_bias, epilogue->activation, epilogue->aux);
-    strata_launch_constant_add(&launch, "ROWS", candidate->values[ROWS]);
-    strata_launch_constant_add(&launch, "COLS", cols);
-    strata_launch_constant_add(&launch, "TILES", tiles);
-    strata_launch_constant_add(&launch, "DEPTH", (int32_t)v.depth);
+    STRATA_ADD_CONSTANTS(&launch, {"ROWS", candidate->values[ROWS]}, {"COLS", cols}, {"TILES", tiles},
+                         {"DEPTH", (int32_t)v.depth});
     strata_lowering_scratch(lowering, POINTS * v.depth * strata_ceil_div(v.columns, tile_n) * tile_n * (int64_t)sizeof(float));
     STRATA_TRY(strata_lowering_add(lowering, &filters, err));
     return strata_lowering_add(lowering, &launch, err);

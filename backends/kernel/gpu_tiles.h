@@ -52,6 +52,9 @@ void strata_tiles_launch_parts(const strata_tensor *node, int64_t parts, strata_
  * row of the node. */
 STRATA_MUST_USE strata_status strata_tiles_fold(const strata_tensor *node, int64_t columns, int64_t parts,
                                                 strata_lowering *lowering, strata_error *err);
+/* The relative time of one step of k: a compute unit computes its tiles, each with this number of warps and this work, one
+ * after another. If all of them together have fewer warps than hide latency, only the work of one warp counts. */
+double strata_tiles_cost(const strata_kernel_limits *limits, int64_t count, double warps, double work);
 /* Adds a candidate of this cost to the n cheapest so far, which are sorted by cost. At most STRATA_TILES_TRIED are
  * kept. Returns how many there are then. */
 int strata_tiles_keep_cheapest(strata_candidate *out, double *costs, int n, const strata_candidate *candidate, double cost);

@@ -28,6 +28,10 @@ void strata_launch_add_words(strata_launch *launch, size_t n, const int64_t *wor
     for (size_t i = 0; i < n; i++) strata_launch_word(launch)->u32 = (uint32_t)words[i];
 }
 
+void strata_launch_add_constants(strata_launch *launch, size_t n, const strata_launch_constant *constants) {
+    for (size_t i = 0; i < n; i++) strata_launch_constant_add(launch, constants[i].name, constants[i].value);
+}
+
 void strata_launch_add_floats(strata_launch *launch, size_t n, const double *words) {
     for (size_t i = 0; i < n; i++) strata_launch_word(launch)->f32 = (float)words[i];
 }

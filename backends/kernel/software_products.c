@@ -98,8 +98,7 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     }
     strata_launch launch = strata_matmul_launch(node);
     launch.kernel = "matmul_registers";
-    strata_launch_constant_add(&launch, "WORK_M", rows);
-    strata_launch_constant_add(&launch, "WORK_N", columns);
+    STRATA_ADD_CONSTANTS(&launch, {"WORK_M", rows}, {"WORK_N", columns});
     launch.global[0] = n_blocks(&e, candidate->values);
     launch.local[0] = LANES;
     /* lavapipe also counts the check that ends a loop, so a loop of n iterations counts n + 1. */
