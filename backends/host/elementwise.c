@@ -158,7 +158,7 @@ static strata_status run_step(const void *user, int step, const strata_op_call *
     const int64_t n = node->shape.dims[0];
     const void *inputs[MOST_INPUTS] = {0};
     float rooms[MOST_INPUTS + 1][STRATA_CHAIN_BLOCK_BYTES / sizeof(uint16_t)];
-    if (!loop) return node->op->reference(call, err);
+    if (!loop) return strata_reference(*call, err);
     for (int i = 0; i < node->n_inputs && i < MOST_INPUTS; i++) {
         inputs[i] = call->inputs[i];
         if (strata_host_to_f32(node->inputs[i]->dtype, call->inputs[i], rooms[i], n)) inputs[i] = rooms[i];

@@ -4,7 +4,6 @@
  * whose gradient is the product, adam_gather.kernel the table, and adam.kernel the elements before and after them. The results
  * have the same bits as those of the product or of gather_grad, followed by Adam. */
 #include "backends/kernel/lowering.h"
-#include "core/op/adam_gather.h"
 #include "core/op/adam_product.h"
 #include "core/op/copy.h"
 

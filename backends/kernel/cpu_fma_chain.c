@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "backends/kernel/lowering.h"
+#include "core/op/attrs.h"
 #include "core/op/copy.h"
-#include "core/op/fma_chain.h"
 
 enum { GROUPS_A_CORE = 8 }; /* with several groups per core, a core that was interrupted does not delay the others much */
 

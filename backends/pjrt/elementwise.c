@@ -13,7 +13,7 @@ static hlo_value chain(hlo *h, const strata_tensor *node) {
     for (int s = 0; s < attrs->n_steps; s++) {
         const strata_op *op = strata_chain_op((int)(attrs->steps[s] & 255));
         hlo_value x[STRATA_CHAIN_ARGUMENTS];
-        for (int i = 0; i < op->min_inputs; i++) x[i] = values[attrs->steps[s] >> (8 + 8 * i) & 255];
+        for (int i = 0; i < op->n_inputs; i++) x[i] = values[attrs->steps[s] >> (8 + 8 * i) & 255];
         hlo_value y = strata_hlo_formula(h, strata_pjrt_row_of(op)->formula, x);
         if (y.type != HLO_I1) y = strata_hlo_convert(h, strata_pjrt_round(h, y, node->dtype), y.type);
         values[STRATA_CHAIN_OPERANDS + s] = y;

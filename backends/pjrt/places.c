@@ -2,9 +2,8 @@
  *
  * Ops that move elements without computing. */
 #include "backends/pjrt/lower.h"
+#include "core/op/attrs.h"
 #include "core/op/ops.h"
-#include "core/op/pack.h"
-#include "core/op/slice.h"
 
 /* The result is reshaped as for every node. */
 static hlo_value reshape(hlo *h, const strata_tensor *node) {

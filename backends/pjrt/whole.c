@@ -7,8 +7,8 @@
 
 #include "backends/pjrt/lower.h"
 #include "core/compile/passes.h"
+#include "core/op/attrs.h"
 #include "core/op/ops.h"
-#include "core/op/slice.h"
 
 enum { INPUT, OUTPUT, WORK, CONSTANT, FIRST_VARIABLE };
 
