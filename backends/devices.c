@@ -312,25 +312,20 @@ static bool misses_best(const strata_device_info *rows, int n, const char *which
     return misses;
 }
 
-/* Gives the open device the host that computes its programs again. */
-static strata_status add_referee(strata_device **device, strata_error *err) {
-    const strata_status status = strata_host_open(&(*device)->referee, err);
+/* Gives the open device its lock and, if its programs are compared, the host that computes them again. */
+static strata_status complete(strata_device **device, bool compares, strata_error *err) {
+    strata_device *own = *device;
+    strata_status status = STRATA_OK;
+    own->lock = malloc(sizeof *own->lock);
+    if (own->lock)
+        strata_lock_init(own->lock);
+    else
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "device: no host memory");
+    if (!status && compares) status = strata_host_open(&own->referee, err);
     if (!status) return STRATA_OK;
-    strata_device_close(*device);
+    strata_device_close(own);
     *device = NULL;
     return status;
-}
-
-/* Gives the open device its lock. */
-static strata_status add_lock(strata_device **device, strata_error *err) {
-    (*device)->lock = malloc(sizeof *(*device)->lock);
-    if ((*device)->lock) {
-        strata_lock_init((*device)->lock);
-        return STRATA_OK;
-    }
-    strata_device_close(*device);
-    *device = NULL;
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "device: no host memory");
 }
 
 static strata_status open_locked(const char *which, const strata_device_options *opts, strata_device **out_device,
@@ -381,8 +376,7 @@ static strata_status open_locked(const char *which, const strata_device_options 
                            (*out_device)->info.id);
     const bool compares = !status && (!opts || !opts->trust) && backend_of(&(*out_device)->info)->is_compared;
     if (!status && opts && opts->fallback_to_host) status = add_fallback(out_device, err);
-    if (!status) status = add_lock(out_device, err);
-    if (!status && compares) status = add_referee(out_device, err);
+    if (!status) status = complete(out_device, compares, err);
     strata_devices_free(rows);
     return status;
 }

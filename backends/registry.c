@@ -3,12 +3,7 @@
  * The table of all backends, from backends.def. */
 #include "backends/registry.h"
 
-#define STRATA_BACKEND(name) extern const strata_backend strata_backend_##name;
-#include "backends/backends.def"
-#undef STRATA_BACKEND
-
 const strata_backend *const strata_backends[] = {
 #define STRATA_BACKEND(name) &strata_backend_##name,
 #include "backends/backends.def"
-#undef STRATA_BACKEND
     NULL};

@@ -31,6 +31,9 @@ typedef struct strata_backend {
                           strata_error *err);
 } strata_backend;
 
+#define STRATA_BACKEND(name) extern const strata_backend strata_backend_##name;
+#include "backends/backends.def"
+
 /* The row that strata_device_open(NULL) opens; NULL: no device can be opened. */
 const strata_device_info *strata_device_best(const strata_device_info *rows, int n);
 

@@ -23,7 +23,8 @@ typedef struct fallback_interval {
 /* The intervals are in ascending order and do not touch. Bytes in no interval are the same on both sides. */
 typedef struct fallback_freshness {
     fallback_interval *intervals;
-    int n, capacity;
+    int n;
+    int64_t capacity;
 } fallback_freshness;
 
 /* Copies bytes begin .. end from the other side to the side `to`. */

@@ -2,19 +2,13 @@
  *
  * The intervals of a buffer whose newest bytes are on only one side. A program that runs repeatedly produces the same
  * intervals, so nothing is allocated after its first runs. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "backends/fallback/fallback.h"
+#include "core/base/memory.h"
 
-static strata_status reserve(fallback_freshness *f, int n, strata_error *err) {
-    if (n <= f->capacity) return STRATA_OK;
-    const int capacity = 2 * n + 8;
-    fallback_interval *intervals = realloc(f->intervals, (size_t)capacity * sizeof *intervals);
-    if (!intervals) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for %d intervals", capacity);
-    f->intervals = intervals;
-    f->capacity = capacity;
-    return STRATA_OK;
+/* Makes room for two more intervals. */
+static strata_status reserve(fallback_freshness *f, strata_error *err) {
+    if (strata_make_room(&f->intervals, f->n + 1, &f->capacity, sizeof *f->intervals)) return STRATA_OK;
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for %d intervals", f->n);
 }
 
 static void insert(fallback_freshness *f, int at, fallback_interval interval) {
@@ -49,7 +43,7 @@ static int cut(fallback_freshness *f, int64_t begin, int64_t end) {
 
 strata_status strata_fallback_written(fallback_freshness *f, int64_t begin, int64_t end, fallback_side on, strata_error *err) {
     if (begin >= end) return STRATA_OK;
-    STRATA_TRY(reserve(f, f->n + 2, err));
+    STRATA_TRY(reserve(f, err));
     const int at = cut(f, begin, end);
     fallback_interval *before = at > 0 ? &f->intervals[at - 1] : NULL, *after = at < f->n ? &f->intervals[at] : NULL;
     if (before && before->end == begin && before->newest == on) {
@@ -69,7 +63,7 @@ strata_status strata_fallback_written(fallback_freshness *f, int64_t begin, int6
 strata_status strata_fallback_needed(fallback_freshness *f, int64_t begin, int64_t end, fallback_side on, fallback_copy *copy,
                                      void *user, strata_error *err) {
     if (begin >= end) return STRATA_OK;
-    STRATA_TRY(reserve(f, f->n + 2, err));
+    STRATA_TRY(reserve(f, err));
     for (int i = 0; i < f->n;) {
         const fallback_interval old = f->intervals[i];
         if (old.newest == on || old.end <= begin || old.begin >= end) {
@@ -78,7 +72,7 @@ strata_status strata_fallback_needed(fallback_freshness *f, int64_t begin, int64
         }
         const int64_t from = old.begin > begin ? old.begin : begin, to = old.end < end ? old.end : end;
         STRATA_TRY(copy(user, from, to, on, err));
-        STRATA_TRY(reserve(f, f->n + 2, err));
+        STRATA_TRY(reserve(f, err));
         i = cut(f, from, to);
     }
     return STRATA_OK;

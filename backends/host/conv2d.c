@@ -85,24 +85,20 @@ static void transpose_filter(const taps *t, const float *filter, int64_t group, 
                 *out++ = filter[(tap * s->group_in + c) * s->out_c + group * s->group_out + f];
 }
 
-bool strata_host_conv2d_takes(const strata_tensor *node) {
-    return strata_host_is_f32(node);
-}
-
 /* Scratch memory for a run's matrix, for a packed panel of b, and in the gradient by the input for the transposed filter. */
-int64_t strata_host_conv2d_scratch(const strata_tensor *node) {
+static int64_t scratch(const strata_tensor *node) {
     const taps t = taps_of(node);
     const int64_t panel = (t.run > t.k ? t.run : t.k) + 1, turned = t.transposed ? t.k * t.columns : 0;
     return (t.run * t.k + panel * HOST_PANEL + turned) * (int64_t)sizeof(float);
 }
 
 /* The work is 0 if there are only few runs, since threads share the runs. */
-int64_t strata_host_conv2d_work(const strata_tensor *node) {
+static int64_t work(const strata_tensor *node) {
     const taps t = taps_of(node);
     return t.rows > 2 * t.run ? t.rows * t.k : 0;
 }
 
-void strata_host_conv2d(const host_call *host) {
+static void conv2d(const host_call *host) {
     const strata_op_call *call = &host->call;
     const strata_epilogue *epilogue = strata_epilogue_of(call->node);
     const taps t = taps_of(call->node);
@@ -137,7 +133,7 @@ void strata_host_conv2d(const host_call *host) {
 }
 
 /* df = transpose(rows) dy, added up run by run. */
-void strata_host_conv2d_filter_grad(const host_call *host) {
+static void filter_grad(const host_call *host) {
     const strata_op_call *call = &host->call;
     const taps t = taps_of(call->node);
     const int64_t out_c = t.size.out_c;
@@ -163,3 +159,8 @@ void strata_host_conv2d_filter_grad(const host_call *host) {
         }
     }
 }
+
+const host_fast_op strata_host_conv2ds[] = {{&strata_op_conv2d, strata_host_is_f32, scratch, conv2d, work},
+                                            {&strata_op_conv2d_input_grad, strata_host_is_f32, scratch, conv2d, work},
+                                            {&strata_op_conv2d_filter_grad, strata_host_is_f32, scratch, filter_grad, NULL},
+                                            {0}};

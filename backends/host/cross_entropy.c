@@ -10,11 +10,11 @@
 enum { LOGITS, LABELS, DY };
 enum { WORK_OF_EXP = 8 };
 
-bool strata_host_cross_entropy_takes(const strata_tensor *node) {
+static bool takes(const strata_tensor *node) {
     return node->dtype == STRATA_DTYPE_F32 && node->inputs[LABELS]->dtype == STRATA_DTYPE_I32;
 }
 
-int64_t strata_host_cross_entropy_work(const strata_tensor *node) {
+static int64_t work(const strata_tensor *node) {
     return WORK_OF_EXP * strata_shape_elements(node->inputs[LOGITS]->shape);
 }
 
@@ -33,7 +33,7 @@ static float sum_of_exp(const float *x, int64_t c, float most) {
     return (float)sum;
 }
 
-void strata_host_cross_entropy(const host_call *host) {
+static void cross_entropy(const host_call *host) {
     const strata_op_call *call = &host->call;
     const strata_channels sizes = strata_channels_of(call->node->inputs[LOGITS]->shape);
     const bool is_gradient = call->node->op == &strata_op_sparse_softmax_cross_entropy_grad;
@@ -54,3 +54,8 @@ void strata_host_cross_entropy(const host_call *host) {
         for (int64_t i = 0; i < sizes.channels; i++) y[i] = dy * (expf(x[i] - most) / sum - (float)(i == labels[row]));
     }
 }
+
+const host_fast_op strata_host_cross_entropies[] = {
+    {&strata_op_sparse_softmax_cross_entropy, takes, NULL, cross_entropy, work},
+    {&strata_op_sparse_softmax_cross_entropy_grad, takes, NULL, cross_entropy, work},
+    {0}};

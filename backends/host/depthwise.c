@@ -9,34 +9,21 @@
 #include "core/op/conv2d.h"
 #include "core/op/ops.h"
 
-/* to[c] += a[c] b[c], with fma if the processor has it. The loop is compiled for both cases, and the processor's is
- * chosen at run time. */
-#define ADD_PRODUCTS(name, attributes)                                                                             \
-    attributes static void name(const float *restrict a, const float *restrict b, float *restrict to, int64_t n) { \
-        for (int64_t c = 0; c < n; c++) to[c] = a[c] * b[c] + to[c];                                               \
-    }
-typedef void (*add_products)(const float *restrict a, const float *restrict b, float *restrict to, int64_t n);
-
-#if defined(__x86_64__)
-ADD_PRODUCTS(add_avx2, __attribute__((target("avx2,fma"))))
-#endif
-ADD_PRODUCTS(add_portable, )
-
-static add_products choose(void) {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return add_avx2;
-#endif
-    return add_portable;
+/* to[c] += a[c] b[c], with fma if the processor has it. */
+HOST_INLINE void add_products_loop(const float *restrict a, const float *restrict b, float *restrict to, int64_t n) {
+    for (int64_t c = 0; c < n; c++) to[c] = a[c] * b[c] + to[c];
 }
+HOST_LOOP(add_products, "avx2,fma", (const float *restrict a, const float *restrict b, float *restrict to, int64_t n),
+          (a, b, to, n))
 
-bool strata_host_depthwise_takes(const strata_tensor *node) {
+static bool takes(const strata_tensor *node) {
     if (!strata_host_is_f32(node)) return false;
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     return strata_conv2d_is_depthwise(node, &s) && s.group_out == 1;
 }
 
 /* Scratch memory for the sums of one pixel and a panel of strata_host_multiply. */
-int64_t strata_host_depthwise_scratch(const strata_tensor *node) {
+static int64_t scratch(const strata_tensor *node) {
     return (strata_conv2d_sizes_of(node).out_c + 2 * HOST_PANEL) * (int64_t)sizeof(float);
 }
 
@@ -69,34 +56,32 @@ static void finish(const host_call *host, int64_t row, int64_t channels, float *
     strata_host_multiply(&p, &one, sums, (float *)call->output + row * channels, panel, 0, 1);
 }
 
-void strata_host_depthwise(const host_call *host) {
+static void depthwise(const host_call *host) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(host->call.node);
     const float *x = host->call.inputs[0], *filter = host->call.inputs[1];
-    const add_products add = choose();
     const int64_t channels = s.out_c;
     float *sums = host->scratch, *panel = sums + channels;
     for (int64_t row = 0; row < s.n * s.out_h * s.out_w; row++) {
         const int64_t ow = row % s.out_w, line = row / s.out_w, oh = line % s.out_h, n = line / s.out_h;
         memset(sums, 0, (size_t)channels * sizeof(float));
         for (int64_t tap = 0, pixel; (pixel = next_pixel(&s, n, oh, ow, &tap)) >= 0; tap++)
-            add(x + pixel * channels, filter + tap * channels, sums, channels);
+            add_products(x + pixel * channels, filter + tap * channels, sums, channels);
         finish(host, row, channels, sums, panel);
     }
 }
 
 /* Adds each dy to the elements that its taps read. An element's sum has the same terms as on other backends, but in another
  * order. */
-void strata_host_depthwise_back(const host_call *host) {
+static void depthwise_back(const host_call *host) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(host->call.node);
     const float *dy = host->call.inputs[0], *filter = host->call.inputs[1];
-    const add_products add = choose();
     const int64_t channels = s.in_c, pixels = s.n * s.in_h * s.in_w;
     float *dx = host->call.output, *sums = host->scratch, *panel = sums + channels;
     memset(dx, 0, (size_t)(pixels * channels) * sizeof(float));
     for (int64_t row = 0; row < s.n * s.out_h * s.out_w; row++) {
         const int64_t ow = row % s.out_w, line = row / s.out_w, oh = line % s.out_h, n = line / s.out_h;
         for (int64_t tap = 0, pixel; (pixel = next_pixel(&s, n, oh, ow, &tap)) >= 0; tap++)
-            add(dy + row * channels, filter + tap * channels, dx + pixel * channels, channels);
+            add_products(dy + row * channels, filter + tap * channels, dx + pixel * channels, channels);
     }
     if (strata_epilogue_is_plain(strata_epilogue_of(host->call.node))) return;
     for (int64_t row = 0; row < pixels; row++) {
@@ -105,16 +90,20 @@ void strata_host_depthwise_back(const host_call *host) {
     }
 }
 
-void strata_host_depthwise_filter_grad(const host_call *host) {
+static void depthwise_filter_grad(const host_call *host) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(host->call.node);
     const float *x = host->call.inputs[0], *dy = host->call.inputs[1];
-    const add_products add = choose();
     const int64_t channels = s.out_c;
     float *df = host->call.output;
     memset(df, 0, (size_t)(s.kernel_h * s.kernel_w * channels) * sizeof(float));
     for (int64_t row = 0; row < s.n * s.out_h * s.out_w; row++) {
         const int64_t ow = row % s.out_w, line = row / s.out_w, oh = line % s.out_h, n = line / s.out_h;
         for (int64_t tap = 0, pixel; (pixel = next_pixel(&s, n, oh, ow, &tap)) >= 0; tap++)
-            add(x + pixel * channels, dy + row * channels, df + tap * channels, channels);
+            add_products(x + pixel * channels, dy + row * channels, df + tap * channels, channels);
     }
 }
+
+const host_fast_op strata_host_depthwise[] = {{&strata_op_conv2d, takes, scratch, depthwise, NULL},
+                                              {&strata_op_conv2d_input_grad, takes, scratch, depthwise_back, NULL},
+                                              {&strata_op_conv2d_filter_grad, takes, NULL, depthwise_filter_grad, NULL},
+                                              {0}};

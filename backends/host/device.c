@@ -147,15 +147,9 @@ void *strata_host_buffer_memory(strata_buffer *buffer) {
     return buffer->memory;
 }
 
-static strata_status check_range(const strata_buffer *buffer, int64_t offset, int64_t bytes, strata_error *err) {
-    if (offset >= 0 && bytes >= 0 && offset <= buffer->bytes - bytes) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "host: bytes %lld..%lld are outside a buffer of %lld", (long long)offset,
-                       (long long)((uint64_t)offset + (uint64_t)bytes), (long long)buffer->bytes);
-}
-
 static strata_status host_upload(strata_device *device, strata_buffer *buffer, int64_t offset, const void *source,
                                  int64_t bytes, strata_error *err) {
-    STRATA_TRY(check_range(buffer, offset, bytes, err));
+    STRATA_TRY(strata_device_check_range(device, buffer->bytes, offset, bytes, err));
     memcpy((char *)buffer->memory + offset, source, (size_t)bytes);
     device->counters.upload_bytes += (uint64_t)bytes;
     return STRATA_OK;
@@ -163,7 +157,7 @@ static strata_status host_upload(strata_device *device, strata_buffer *buffer, i
 
 static strata_status host_download(strata_device *device, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
                                    strata_error *err) {
-    STRATA_TRY(check_range(buffer, offset, bytes, err));
+    STRATA_TRY(strata_device_check_range(device, buffer->bytes, offset, bytes, err));
     memcpy(target, (const char *)buffer->memory + offset, (size_t)bytes);
     device->counters.download_bytes += (uint64_t)bytes;
     return STRATA_OK;
@@ -182,7 +176,7 @@ static strata_support host_supports(strata_device *device, const strata_tensor *
 static void host_program_destroy(strata_program *program) {
     if (!program) return;
     for (int i = 0; program->slots && i < 2 * program->n_slots; i++) free(program->slots[i]);
-    for (int i = 0; program->steps && i < program->n_steps; i++) strata_host_wide_destroy(program->steps[i].wide);
+    for (int i = 0; program->steps && i < program->n_steps; i++) free(program->steps[i].wide);
     free(program->wide_memory);
     free(program->slots);
     free(program->addresses);
@@ -409,5 +403,4 @@ strata_status strata_host_open(strata_device **out_device, strata_error *err) {
     return open_row(&info, NULL, out_device, err);
 }
 
-extern const strata_backend strata_backend_host;
 const strata_backend strata_backend_host = {.name = "host", .is_built_in = true, .list = host_list, .open = open_row};

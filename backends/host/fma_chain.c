@@ -7,6 +7,7 @@
 
 #include "backends/host/host.h"
 #include "core/op/attrs.h"
+#include "core/op/ops.h"
 
 /* A loop that advances a block of `elements` numbers at a time. */
 typedef struct chain_loop {
@@ -42,12 +43,7 @@ static chain_loop choose_loop(void) {
     return (chain_loop){12 * 4, run_portable};
 }
 
-bool strata_host_fma_chain_takes(const strata_tensor *node) {
-    (void)node;
-    return true; /* the op takes f32 only */
-}
-
-void strata_host_fma_chain(const host_call *host) {
+static void fma_chain(const host_call *host) {
     const strata_op_call *call = &host->call;
     const strata_fma_chain_attrs *attrs = call->node->attrs;
     const int64_t n = strata_shape_elements(call->node->shape);
@@ -63,3 +59,5 @@ void strata_host_fma_chain(const host_call *host) {
         memcpy(y + at, block, (size_t)count * sizeof(float));
     }
 }
+
+const host_fast_op strata_host_fma_chains[] = {{&strata_op_fma_chain, strata_host_is_f32, NULL, fma_chain, NULL}, {0}};

@@ -30,6 +30,30 @@ typedef struct host_call {
     const host_rows *rows;
 } host_call;
 
+/* HOST_LOOP defines the function `name` with the body name##_loop, which is compiled for each processor and for those that have
+ * AVX2 and fused multiply-adds. features: which of these are used, "avx2" or "avx2,fma". names: the parameters, (a, b). */
+#define HOST_INLINE static inline __attribute__((always_inline))
+#if defined(__x86_64__)
+#define HOST_LOOP(name, features, parameters, names)                         \
+    __attribute__((target(features))) static void name##_wide parameters {   \
+        name##_loop names;                                                   \
+    }                                                                        \
+    static void name##_plain parameters {                                    \
+        name##_loop names;                                                   \
+    }                                                                        \
+    static void name parameters {                                            \
+        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) \
+            name##_wide names;                                               \
+        else                                                                 \
+            name##_plain names;                                              \
+    }
+#else
+#define HOST_LOOP(name, features, parameters, names) \
+    static void name parameters {                    \
+        name##_loop names;                           \
+    }
+#endif
+
 /* Elements first .. end - 1 of what a node computes. */
 typedef struct host_share {
     int64_t first, end;
@@ -39,7 +63,7 @@ typedef struct host_share {
 host_share strata_host_share(const host_call *call, int64_t n, int64_t unit);
 
 typedef struct host_fast_op {
-    const strata_op *op;
+    const strata_op *op;                                 /* NULL: `takes` compares it */
     bool (*takes)(const strata_tensor *node);            /* whether the loop supports the node's dtype and shapes */
     int64_t (*scratch_bytes)(const strata_tensor *node); /* NULL: none */
     void (*run)(const host_call *call);
@@ -52,19 +76,18 @@ typedef struct host_fast_op {
 const host_fast_op *strata_host_fast_find(const strata_tensor *node);
 
 /* A node with operands of 16 bits that a loop computes in f32 (widen.c). */
+enum { HOST_WIDE_INPUTS = 8 };
 typedef struct host_wide {
     const strata_tensor *narrow;
-    /* The same node with f32 operands, and its loop. */
-    strata_tensor node, *tensors, **inputs;
+    /* The same node with f32 operands, their values, and its loop. */
+    strata_tensor node, tensors[HOST_WIDE_INPUTS], *inputs[HOST_WIDE_INPUTS];
+    const void *values[HOST_WIDE_INPUTS];
     const host_fast_op *fast;
-    /* The operands' values. */
-    const void **values;
-    /* Scratch memory for the f32 operands and result. */
+    /* Bytes of scratch memory for the f32 operands and result. */
     int64_t bytes;
 } host_wide;
-/* NULL: no operand has 16 bits, or no loop computes the node. */
+/* NULL: no operand has 16 bits, or no loop computes the node. The caller frees it. */
 host_wide *strata_host_widen(const strata_tensor *node);
-void strata_host_wide_destroy(host_wide *wide); /* NULL is fine */
 /* Converts the operands to `values`, and returns the memory for the result of the loop. strata_host_wide_end converts the
  * result. */
 void *strata_host_wide_begin(host_wide *wide, const void *const *inputs, void *output, char *scratch);
@@ -74,8 +97,6 @@ void strata_host_wide_end(const host_wide *wide, const void *result, void *outpu
 bool strata_host_is_narrow(strata_dtype dtype);
 bool strata_host_to_f32(strata_dtype dtype, const void *from, float *to, int64_t n);
 void strata_host_from_f32(strata_dtype dtype, const float *from, void *to, int64_t n);
-bool strata_host_cast_takes(const strata_tensor *node);
-void strata_host_cast(const host_call *call);
 
 /* Whether the node and its operands are f32; the loops support only f32. */
 bool strata_host_is_f32(const strata_tensor *node);
@@ -101,53 +122,17 @@ enum { HOST_PANEL = 32 }; /* columns of b that are packed together */
 /* panel: (k + 1) HOST_PANEL floats. Computes part 0 .. n_parts - 1 of c. */
 void strata_host_multiply(const host_product *p, const float *a, const float *b, float *c, float *panel, int part, int n_parts);
 
-/* matmul.c */
-bool strata_host_matmul_takes(const strata_tensor *node);
-int64_t strata_host_matmul_scratch(const strata_tensor *node);
-void strata_host_matmul(const host_call *call);
-int64_t strata_host_matmul_work(const strata_tensor *node);
-/* adam.c */
-bool strata_host_adam_takes(const strata_tensor *node);
-void strata_host_adam(const host_call *call);
-int64_t strata_host_adam_work(const strata_tensor *node);
-/* cross_entropy.c: sparse_softmax_cross_entropy and its gradient */
-bool strata_host_cross_entropy_takes(const strata_tensor *node);
-void strata_host_cross_entropy(const host_call *call);
-int64_t strata_host_cross_entropy_work(const strata_tensor *node);
-/* reduce.c: sum and mean */
-bool strata_host_reduce_takes(const strata_tensor *node);
-void strata_host_reduce(const host_call *call);
-int64_t strata_host_reduce_work(const strata_tensor *node);
-/* fma_chain.c */
-bool strata_host_fma_chain_takes(const strata_tensor *node);
-void strata_host_fma_chain(const host_call *call);
-/* conv2d.c: conv2d and conv2d_input_grad, conv2d_filter_grad */
-bool strata_host_conv2d_takes(const strata_tensor *node);
-int64_t strata_host_conv2d_scratch(const strata_tensor *node);
-void strata_host_conv2d(const host_call *call);
-int64_t strata_host_conv2d_work(const strata_tensor *node);
-void strata_host_conv2d_filter_grad(const host_call *call);
-/* depthwise.c: the same ops for convolutions with one channel in each group */
-bool strata_host_depthwise_takes(const strata_tensor *node);
-int64_t strata_host_depthwise_scratch(const strata_tensor *node);
-void strata_host_depthwise(const host_call *call);
-void strata_host_depthwise_back(const host_call *call);
-void strata_host_depthwise_filter_grad(const host_call *call);
-/* pool2d.c */
-bool strata_host_pool2d_takes(const strata_tensor *node);
-int64_t strata_host_max_pool2d_scratch(const strata_tensor *node);
-void strata_host_max_pool2d(const host_call *call);
-void strata_host_max_pool2d_grad(const host_call *call);
-void strata_host_avg_pool2d(const host_call *call);
-void strata_host_avg_pool2d_grad(const host_call *call);
-/* recurrent.c: recurrent and recurrent_grad */
-bool strata_host_recurrent_takes(const strata_tensor *node);
-int64_t strata_host_recurrent_scratch(const strata_tensor *node);
-void strata_host_recurrent(const host_call *call);
-void strata_host_recurrent_grad(const host_call *call);
-/* update.c: adam, sgd, adagrad, rmsprop, lamb */
-bool strata_host_update_takes(const strata_tensor *node);
-void strata_host_update(const host_call *call);
+/* The value of an activation of epilogue.h at v. */
+float strata_host_activate(int64_t activation, float v);
+
+/* The rows of each file; each list ends with an empty row. Those of depthwise.c are before those of conv2d.c, since the first
+ * row that takes a node is used. */
+extern const host_fast_op strata_host_matmuls[], strata_host_cross_entropies[], strata_host_reductions[],
+    strata_host_depthwise[], strata_host_conv2ds[], strata_host_pools[], strata_host_recurrent[], strata_host_casts[],
+    strata_host_fma_chains[], strata_host_updates[], strata_host_elementwise[];
+/* The work of a node that reads and writes each of its elements once. */
+int64_t strata_host_elementwise_work(const strata_tensor *node);
+
 /* rows.c: whether node `at` of the piece updates rows that are gathered from variables and scattered back, so that it can
  * update them in place (host_call.rows). strata_host_moves_rows is true of these gathers and scatters. *out_n_ranges: how many
  * of the node's inputs are such ranges. */
@@ -156,14 +141,5 @@ bool strata_host_moves_rows(const strata_tensor *node, const strata_tensor *upda
 /* Finds the next ids, from position *at on, that select neighbouring rows. Returns their number; 0: there are no more.
  * *at becomes the position of the first of these ids, and *out_row its row. */
 int64_t strata_host_next_rows(const host_rows *rows, int64_t *at, int64_t *out_row);
-/* elementwise.c: f32 operands of one shape, or with the second operand repeated along leading axes; other broadcasts;
- * chains */
-bool strata_host_unary_takes(const strata_tensor *node);
-void strata_host_unary(const host_call *call);
-bool strata_host_binary_takes(const strata_tensor *node);
-void strata_host_binary(const host_call *call);
-int64_t strata_host_elementwise_work(const strata_tensor *node);
-bool strata_host_chain_takes(const strata_tensor *node);
-void strata_host_chain(const host_call *call);
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "backends/host/host.h"
+#include "core/op/ops.h"
 
 enum { TILE_N = HOST_PANEL, MOST_ROWS = 8, MOST_IN_PLACE = 128 * 1024 };
 
@@ -85,7 +86,7 @@ static void pack_panel(const host_product *p, const float *b, int64_t first, int
     }
 }
 
-static float activate(int64_t activation, float v) {
+float strata_host_activate(int64_t activation, float v) {
     switch (activation) {
         case STRATA_EPILOGUE_RELU:
             return v < 0 ? 0 : v;
@@ -123,7 +124,7 @@ static void store(const host_product *p, float *c, float *tile, int64_t row, int
         if (p->activation == STRATA_EPILOGUE_RELU)
             for (int64_t n = 0; n < width; n++) v[n] = v[n] < 0 ? 0 : v[n];
         else if (p->activation)
-            for (int64_t n = 0; n < width; n++) v[n] = activate(p->activation, v[n]);
+            for (int64_t n = 0; n < width; n++) v[n] = strata_host_activate(p->activation, v[n]);
         if (aux && p->aux_form == STRATA_EPILOGUE_RELU_GRAD)
             for (int64_t n = 0; n < width; n++) v[n] = aux[n] > 0 ? v[n] : 0;
         else if (aux)
@@ -160,11 +161,7 @@ void strata_host_multiply(const host_product *p, const float *a, const float *b,
     }
 }
 
-bool strata_host_matmul_takes(const strata_tensor *node) {
-    return strata_host_is_f32(node);
-}
-
-int64_t strata_host_matmul_scratch(const strata_tensor *node) {
+static int64_t matmul_scratch(const strata_tensor *node) {
     return (strata_matmul_sizes_of(node).k + 1) * TILE_N * (int64_t)sizeof(float);
 }
 
@@ -175,12 +172,12 @@ static const float *operand(const strata_op_call *call, const strata_tensor *ten
     return NULL;
 }
 
-int64_t strata_host_matmul_work(const strata_tensor *node) {
+static int64_t matmul_work(const strata_tensor *node) {
     const strata_matmul_sizes s = strata_matmul_sizes_of(node);
     return s.n_batch * s.m * s.n * s.k / 8;
 }
 
-void strata_host_matmul(const host_call *host) {
+static void matmul(const host_call *host) {
     const strata_op_call *call = &host->call;
     const strata_matmul_attrs *attrs = call->node->attrs;
     const strata_matmul_sizes s = strata_matmul_sizes_of(call->node);
@@ -207,3 +204,5 @@ void strata_host_matmul(const host_call *host) {
                              host->scratch, whole ? 0 : host->part, whole ? 1 : host->n_parts);
     }
 }
+
+const host_fast_op strata_host_matmuls[] = {{&strata_op_matmul, strata_host_is_f32, matmul_scratch, matmul, matmul_work}, {0}};

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backends/host/host.h"
+#include "core/op/ops.h"
 
 /* The window of one output: its rows and columns of x. Each pixel is a run of size.c channels. */
 typedef struct place {
@@ -45,12 +46,8 @@ static int64_t y_at(const place *p) {
     return ((p->n * p->size.out_h + p->oh) * p->size.out_w + p->ow) * p->size.c;
 }
 
-bool strata_host_pool2d_takes(const strata_tensor *node) {
-    return strata_host_is_f32(node);
-}
-
 /* Scratch memory: for each channel, the largest value so far and its tap. */
-int64_t strata_host_max_pool2d_scratch(const strata_tensor *node) {
+static int64_t max_scratch(const strata_tensor *node) {
     return 2 * node->inputs[0]->shape.dims[3] * (int64_t)sizeof(float);
 }
 
@@ -80,7 +77,7 @@ static void find_largest(const place *p, const float *x, float *most, int32_t *w
     }
 }
 
-void strata_host_max_pool2d(const host_call *host) {
+static void max_pool2d(const host_call *host) {
     const strata_op_call *call = &host->call;
     const strata_tensor *node = call->node;
     place p = place_begin(node, node->inputs[0]);
@@ -103,7 +100,7 @@ void strata_host_max_pool2d(const host_call *host) {
     }
 }
 
-void strata_host_max_pool2d_grad(const host_call *host) {
+static void max_pool2d_grad(const host_call *host) {
     const strata_op_call *call = &host->call;
     const bool rectified = ((const strata_pool2d_attrs *)call->node->attrs)->rectified != 0;
     place p = place_begin(call->node, call->node->inputs[0]);
@@ -127,7 +124,7 @@ static float count_of(const place *p) {
     return (float)((p->end_h - p->first_h) * (p->end_w - p->first_w));
 }
 
-void strata_host_avg_pool2d(const host_call *host) {
+static void avg_pool2d(const host_call *host) {
     const strata_op_call *call = &host->call;
     place p = place_begin(call->node, call->node->inputs[0]);
     const int64_t n = p.size.c;
@@ -143,7 +140,7 @@ void strata_host_avg_pool2d(const host_call *host) {
     }
 }
 
-void strata_host_avg_pool2d_grad(const host_call *host) {
+static void avg_pool2d_grad(const host_call *host) {
     const strata_op_call *call = &host->call;
     place p = place_begin(call->node, call->node);
     const int64_t n = p.size.c, elements = strata_shape_elements(call->node->shape);
@@ -157,3 +154,9 @@ void strata_host_avg_pool2d_grad(const host_call *host) {
         }
     }
 }
+
+const host_fast_op strata_host_pools[] = {{&strata_op_max_pool2d, strata_host_is_f32, max_scratch, max_pool2d, NULL},
+                                          {&strata_op_max_pool2d_grad, strata_host_is_f32, max_scratch, max_pool2d_grad, NULL},
+                                          {&strata_op_avg_pool2d, strata_host_is_f32, NULL, avg_pool2d, NULL},
+                                          {&strata_op_avg_pool2d_grad, strata_host_is_f32, NULL, avg_pool2d_grad, NULL},
+                                          {0}};

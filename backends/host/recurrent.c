@@ -9,6 +9,7 @@
 
 #include "backends/host/host.h"
 #include "core/op/epilogue.h"
+#include "core/op/ops.h"
 
 static const strata_recurrent_attrs *attrs_of(const host_call *call) {
     return call->call.node->attrs;
@@ -23,24 +24,12 @@ static const float *factors_of(const strata_recurrent_sizes *s, const float *mas
     return s->drops ? mask + n * s->mask_row + s->t : NULL;
 }
 
-bool strata_host_recurrent_takes(const strata_tensor *node) {
-    (void)node; /* the op supports only f32 */
-    return true;
-}
-
 /* Scratch memory for the products of a step (N, gates U), for the gradients that a step passes to the previous one or
  * the operand of a product (N, 2 U), and for a panel of the matrix. */
-int64_t strata_host_recurrent_scratch(const strata_tensor *node) {
+static int64_t scratch(const strata_tensor *node) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
     const int64_t k = s.gates * s.units;
     return (s.n * k + 2 * s.n * s.units + (k + 1) * HOST_PANEL) * (int64_t)sizeof(float);
-}
-
-static float activate(int64_t code, float v) {
-    return code == STRATA_EPILOGUE_RELU      ? (v < 0 ? 0 : v)
-           : code == STRATA_EPILOGUE_TANH    ? tanhf(v)
-           : code == STRATA_EPILOGUE_SIGMOID ? 1 / (1 + expf(-v))
-                                             : v;
 }
 
 /* The derivative of the activation at the point where its value is y. */
@@ -60,16 +49,16 @@ static void cells(const host_call *call, const strata_recurrent_sizes *s, bool k
         if (attrs_of(call)->cell == STRATA_CELL_LSTM) {
             const float c_past = past ? past[n + u] : 0;
             for (int64_t g = 0; g < 4; g++)
-                now[(2 + g) * n + u] = activate(g == 2 ? a_code : r_code, z[g * n + u] + sum[g * n + u]);
+                now[(2 + g) * n + u] = strata_host_activate(g == 2 ? a_code : r_code, z[g * n + u] + sum[g * n + u]);
             const float c = now[3 * n + u] * c_past + now[2 * n + u] * now[4 * n + u];
-            now[u] = kept ? now[5 * n + u] * activate(a_code, c) : h_past;
+            now[u] = kept ? now[5 * n + u] * strata_host_activate(a_code, c) : h_past;
             now[n + u] = kept ? c : c_past;
             continue;
         }
         const bool first = resets_first(call); /* the gates have been computed by `gates` */
-        const float update = first ? now[n + u] : activate(r_code, z[u] + sum[u]);
-        const float reset = first ? 1 : activate(r_code, z[n + u] + sum[n + u]);
-        const float g = activate(a_code, z[2 * n + u] + reset * sum[2 * n + u]);
+        const float update = first ? now[n + u] : strata_host_activate(r_code, z[u] + sum[u]);
+        const float reset = first ? 1 : strata_host_activate(r_code, z[n + u] + sum[n + u]);
+        const float g = strata_host_activate(a_code, z[2 * n + u] + reset * sum[2 * n + u]);
         now[u] = kept ? update * h_past + (1 - update) * g : h_past;
         now[3 * n + u] = g;
         if (first) continue;
@@ -85,8 +74,8 @@ static void gates(const host_call *call, const strata_recurrent_sizes *s, const 
                   const float *factors, float *now) {
     const int64_t n = s->units, r_code = attrs_of(call)->recurrent_activation;
     for (int64_t u = 0; u < n; u++) {
-        now[n + u] = activate(r_code, z[u] + sum[u]);
-        now[2 * n + u] = activate(r_code, z[n + u] + sum[n + u]);
+        now[n + u] = strata_host_activate(r_code, z[u] + sum[u]);
+        now[2 * n + u] = strata_host_activate(r_code, z[n + u] + sum[n + u]);
         now[4 * n + u] = now[2 * n + u] * (past ? past[u] : 0) * (factors ? factors[u] : 1);
     }
 }
@@ -97,7 +86,7 @@ static void scale(const strata_recurrent_sizes *s, const float *mask, const floa
         for (int64_t u = 0; u < s->units; u++) taken[n * s->units + u] = past[n * past_row + u] * factors_of(s, mask, n)[u];
 }
 
-void strata_host_recurrent(const host_call *call) {
+static void recurrent(const host_call *call) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(call->call.node);
     const int64_t width = s.gates * s.units, row = s.planes * s.units;
     const float *z = call->call.inputs[0], *matrix = call->call.inputs[1], *bias = call->call.inputs[2];
@@ -134,7 +123,7 @@ static void cell_back(const strata_recurrent_attrs *attrs, int64_t n, const floa
                       float *da) {
     const int64_t a_code = attrs->activation, r_code = attrs->recurrent_activation;
     if (attrs->cell == STRATA_CELL_LSTM) {
-        const float i = now[2 * n], f = now[3 * n], g = now[4 * n], o = now[5 * n], y = activate(a_code, now[n]);
+        const float i = now[2 * n], f = now[3 * n], g = now[4 * n], o = now[5 * n], y = strata_host_activate(a_code, now[n]);
         const float all = *dc + *dh * o * slope(a_code, y);
         da[0] = all * g * slope(r_code, i);
         da[n] = all * (past ? past[n] : 0) * slope(r_code, f);
@@ -169,7 +158,7 @@ static void reset_back(const strata_recurrent_attrs *attrs, int64_t units, const
     }
 }
 
-void strata_host_recurrent_grad(const host_call *call) {
+static void recurrent_grad(const host_call *call) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(call->call.node);
     const strata_recurrent_attrs *attrs = attrs_of(call);
     const int64_t u_n = s.units, row = s.planes * s.units, da_row = STRATA_RECURRENT_DA * u_n;
@@ -207,3 +196,7 @@ void strata_host_recurrent_grad(const host_call *call) {
                            factors_of(&s, mask, n), sums + n * u_n, dh + n * u_n, da + (n * s.t + t) * da_row);
     }
 }
+
+const host_fast_op strata_host_recurrent[] = {{&strata_op_recurrent, strata_host_is_f32, scratch, recurrent, NULL},
+                                              {&strata_op_recurrent_grad, strata_host_is_f32, scratch, recurrent_grad, NULL},
+                                              {0}};

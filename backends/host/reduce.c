@@ -11,36 +11,31 @@
 enum { BLOCK = 32 };
 
 /* sums (width): the sums over n rows, whose elements are `inner` apart. */
-#define SUM_COLUMNS(name, attributes)                                                                    \
-    attributes static void name(const float *x, int64_t n, int64_t inner, int64_t width, double *sums) { \
-        for (int64_t j = 0; j < width; j++) sums[j] = 0;                                                 \
-        for (int64_t i = 0; i < n; i++)                                                                  \
-            for (int64_t j = 0; j < width; j++) sums[j] += (double)x[i * inner + j];                     \
-    }
+static void sum_columns(const float *x, int64_t n, int64_t inner, int64_t width, double *sums) {
+    for (int64_t j = 0; j < width; j++) sums[j] = 0;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < width; j++) sums[j] += (double)x[i * inner + j];
+}
+
 /* The same for BLOCK columns, whose sums stay in registers. */
-#define SUM_BLOCK(name, attributes)                                                       \
-    attributes static void name(const float *x, int64_t n, int64_t inner, double *sums) { \
-        double s[BLOCK] = {0};                                                            \
-        for (int64_t i = 0; i < n; i++)                                                   \
-            for (int j = 0; j < BLOCK; j++) s[j] += (double)x[i * inner + j];             \
-        for (int j = 0; j < BLOCK; j++) sums[j] = s[j];                                   \
-    }
-#if defined(__x86_64__)
-SUM_BLOCK(block_avx2, __attribute__((target("avx2"))))
-#endif
-SUM_BLOCK(block_portable, )
-SUM_COLUMNS(columns, )
+HOST_INLINE void sum_block_loop(const float *x, int64_t n, int64_t inner, double *sums) {
+    double s[BLOCK] = {0};
+    for (int64_t i = 0; i < n; i++)
+        for (int j = 0; j < BLOCK; j++) s[j] += (double)x[i * inner + j];
+    for (int j = 0; j < BLOCK; j++) sums[j] = s[j];
+}
+HOST_LOOP(sum_block, "avx2", (const float *x, int64_t n, int64_t inner, double *sums), (x, n, inner, sums))
 
 static strata_axes axes_of(const strata_tensor *node) {
     const strata_reduce_attrs *attrs = node->attrs;
     return strata_axes_of(node->inputs[0]->shape, attrs->axis, attrs->n_axes);
 }
 
-bool strata_host_reduce_takes(const strata_tensor *node) {
+static bool takes(const strata_tensor *node) {
     return strata_host_is_f32(node) && axes_of(node).n > 0;
 }
 
-int64_t strata_host_reduce_work(const strata_tensor *node) {
+static int64_t work(const strata_tensor *node) {
     return axes_of(node).inner > 1 ? strata_shape_elements(node->inputs[0]->shape) : 0;
 }
 
@@ -51,16 +46,12 @@ static double sum_row(const float *x, int64_t n) {
     return sum;
 }
 
-void strata_host_reduce(const host_call *host) {
+static void reduce(const host_call *host) {
     const strata_op_call *call = &host->call;
     const strata_axes a = axes_of(call->node);
     const double divisor = call->node->op == &strata_op_reduce_mean ? (double)a.n : 1;
     const float *x = call->inputs[0];
     float *y = call->output;
-    void (*sum_block)(const float *, int64_t, int64_t, double *) = block_portable;
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2")) sum_block = block_avx2;
-#endif
     const int64_t blocks = (a.inner + BLOCK - 1) / BLOCK;
     const host_share share = strata_host_share(host, a.outer * blocks, 1);
     for (int64_t b = share.first; b < share.end; b++) {
@@ -72,7 +63,10 @@ void strata_host_reduce(const host_call *host) {
         else if (width == BLOCK)
             sum_block(from, a.n, a.inner, sums);
         else
-            columns(from, a.n, a.inner, width, sums);
+            sum_columns(from, a.n, a.inner, width, sums);
         for (int64_t j = 0; j < width; j++) y[outer * a.inner + col + j] = (float)(sums[j] / divisor);
     }
 }
+
+const host_fast_op strata_host_reductions[] = {
+    {&strata_op_reduce_sum, takes, NULL, reduce, work}, {&strata_op_reduce_mean, takes, NULL, reduce, work}, {0}};

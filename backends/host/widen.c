@@ -19,43 +19,31 @@ static int64_t wide_bytes(const strata_tensor *tensor) {
 }
 
 host_wide *strata_host_widen(const strata_tensor *node) {
-    const size_t n = (size_t)node->n_inputs;
     bool any = strata_host_is_narrow(node->dtype);
     for (int i = 0; i < node->n_inputs; i++) any = any || strata_host_is_narrow(node->inputs[i]->dtype);
     /* A chain rounds each step's result, so its loops convert each block (elementwise.c). */
-    if (!any || node->op->flags & STRATA_OP_UPDATE || node->op == &strata_op_chain) return NULL;
+    if (!any || node->op->flags & STRATA_OP_UPDATE || node->op == &strata_op_chain || node->n_inputs > HOST_WIDE_INPUTS)
+        return NULL;
     host_wide *wide = calloc(1, sizeof *wide);
-    if (wide) wide->tensors = calloc(n + 1, sizeof *wide->tensors);
-    if (wide) wide->inputs = calloc(n + 1, sizeof(*wide->inputs));
-    if (wide) wide->values = calloc(n + 1, sizeof(*wide->values));
-    if (!wide || !wide->tensors || !wide->inputs || !wide->values) {
-        strata_host_wide_destroy(wide);
-        return NULL; /* the node's reference is used */
-    }
+    if (!wide) return NULL; /* the node's reference is used */
     wide->narrow = node;
     wide->node = *node;
     wide->node.inputs = wide->inputs;
-    if (strata_host_is_narrow(node->dtype)) wide->node.dtype = STRATA_DTYPE_F32;
-    for (size_t i = 0; i < n; i++) {
+    if (strata_host_is_narrow(node->dtype)) {
+        wide->node.dtype = STRATA_DTYPE_F32;
+        wide->bytes = wide_bytes(node);
+    }
+    for (int i = 0; i < node->n_inputs; i++) {
         wide->tensors[i] = *node->inputs[i];
         wide->inputs[i] = &wide->tensors[i];
         if (!strata_host_is_narrow(node->inputs[i]->dtype)) continue;
         wide->tensors[i].dtype = STRATA_DTYPE_F32;
         wide->bytes += wide_bytes(node->inputs[i]);
     }
-    if (strata_host_is_narrow(node->dtype)) wide->bytes += wide_bytes(node);
     wide->fast = strata_host_fast_find(&wide->node);
     if (wide->fast) return wide;
-    strata_host_wide_destroy(wide);
-    return NULL;
-}
-
-void strata_host_wide_destroy(host_wide *wide) {
-    if (!wide) return;
-    free(wide->tensors);
-    free(wide->inputs);
-    free(wide->values);
     free(wide);
+    return NULL;
 }
 
 bool strata_host_to_f32(strata_dtype dtype, const void *from, float *to, int64_t n) {
@@ -68,14 +56,13 @@ void strata_host_from_f32(strata_dtype dtype, const float *from, void *to, int64
 }
 
 /* ---- the op cast ---- */
-bool strata_host_cast_takes(const strata_tensor *node) {
+static bool cast_takes(const strata_tensor *node) {
     const strata_dtype from = node->inputs[0]->dtype, to = node->dtype;
-    return node->op == &strata_op_cast &&
-           ((to == STRATA_DTYPE_F32 && (strata_host_is_narrow(from) || from == STRATA_DTYPE_U8 || from == STRATA_DTYPE_BOOL)) ||
-            (from == STRATA_DTYPE_F32 && strata_host_is_narrow(to)));
+    return (to == STRATA_DTYPE_F32 && (strata_host_is_narrow(from) || from == STRATA_DTYPE_U8 || from == STRATA_DTYPE_BOOL)) ||
+           (from == STRATA_DTYPE_F32 && strata_host_is_narrow(to));
 }
 
-void strata_host_cast(const host_call *host) {
+static void cast(const host_call *host) {
     const strata_op_call *call = &host->call;
     const host_share share = strata_host_share(host, strata_shape_elements(call->node->shape), 16);
     const strata_dtype from = call->node->inputs[0]->dtype;
@@ -87,6 +74,8 @@ void strata_host_cast(const host_call *host) {
     else if (!strata_host_to_f32(from, x, (float *)y, (int64_t)n))
         for (size_t i = 0; i < n; i++) ((float *)y)[i] = (float)((const uint8_t *)x)[i];
 }
+
+const host_fast_op strata_host_casts[] = {{&strata_op_cast, cast_takes, NULL, cast, strata_host_elementwise_work}, {0}};
 
 /* ---- running ---- */
 void *strata_host_wide_begin(host_wide *wide, const void *const *inputs, void *output, char *scratch) {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compiled kernels on disk. Each has a file with header, key and data. Drivers may crash on binaries of other drivers, so
- * everything that could differ is compared first: the format, Strata's version, the device, the driver, the whole key (the
- * source), and a hash of the data. */
+ * Compiled kernels, and the results of the tuner and of checks, on disk. Each kernel has a file with header, key and data.
+ * Drivers may crash on binaries of other drivers, so everything that could differ is compared first: the format, Strata's
+ * version, the device, the driver, the whole key (the source), and a hash of the data. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/kernel/kernel.h"
+#include "backends/kernel/lowering.h"
 #include "core/base/file.h"
 #include "strata/version.h"
 
-enum { FORMAT = 1, MAX_FILE_BYTES = 512 << 20, PATH_BYTES = 640 };
+enum { FORMAT = 1, MAX_FILE_BYTES = 512 << 20, MAX_RECORDS_BYTES = 8 << 20, PATH_BYTES = 640 };
 
 /* The beginning of every file. It is in the machine's byte order, since a compiled kernel is not moved to another machine. */
 typedef struct cache_header {
@@ -24,13 +24,20 @@ typedef struct cache_header {
     uint64_t key_bytes, data_bytes, data_hash;
 } cache_header;
 
-/* FNV-1a, 64 bits: it detects damage, not an attack: an attacker who can write to the folder can also write a valid hash. */
-static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n) {
+/* It detects damage, not an attack: an attacker who can write to the folder can also write a valid hash. */
+uint64_t strata_hash(uint64_t hash, const void *bytes, size_t n) {
     const unsigned char *at = bytes;
-    for (size_t i = 0; i < n; i++) hash = (hash ^ at[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < n; i++) hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
     return hash;
 }
-#define HASH_START 0xcbf29ce484222325u
+
+uint64_t strata_hash_text(uint64_t hash, const char *text) {
+    return strata_hash(hash, text, strlen(text) + 1);
+}
+
+static uint64_t hash_device(const strata_cache *cache) {
+    return strata_hash_text(strata_hash_text(STRATA_HASH_START, cache->device), cache->driver);
+}
 
 /* ---- the folder ---- */
 static bool make_folders(char *path) {
@@ -63,9 +70,7 @@ void strata_cache_open(strata_cache *cache, const strata_device_options *opts, c
 
 /* ---- one file ---- */
 static void file_path(const strata_cache *cache, const void *key, size_t key_bytes, char path[PATH_BYTES]) {
-    uint64_t hash = hash_bytes(HASH_START, cache->device, strlen(cache->device) + 1);
-    hash = hash_bytes(hash, cache->driver, strlen(cache->driver) + 1);
-    hash = hash_bytes(hash, key, key_bytes);
+    const uint64_t hash = strata_hash(hash_device(cache), key, key_bytes);
     snprintf(path, PATH_BYTES, "%s/%s-%016llx.kernel", cache->dir, cache->backend, (unsigned long long)hash);
 }
 
@@ -80,7 +85,7 @@ static void fill_header(const strata_cache *cache, size_t key_bytes, const void 
     memcpy(header->driver, cache->driver, sizeof header->driver);
     header->key_bytes = key_bytes;
     header->data_bytes = bytes;
-    header->data_hash = hash_bytes(HASH_START, data, bytes);
+    header->data_hash = strata_hash(STRATA_HASH_START, data, bytes);
 }
 
 void *strata_cache_load(const strata_cache *cache, const void *key, size_t key_bytes, size_t *out_bytes) {
@@ -124,4 +129,40 @@ void strata_cache_store(const strata_cache *cache, const void *key, size_t key_b
     if (!status) status = strata_file_writer_commit(writer, NULL, NULL);
     strata_file_writer_destroy(writer);
     (void)status; /* the next start compiles again */
+}
+
+/* ---- files of results ---- */
+void strata_records_init(strata_records *records, const strata_cache *cache, const char *format, const char *ending) {
+    *records = (strata_records){.path = ""};
+    if (!cache->dir[0]) return;
+    snprintf(records->path, sizeof records->path, "%s/%s-%016llx.%s", cache->dir, cache->backend,
+             (unsigned long long)hash_device(cache), ending);
+    snprintf(records->head, sizeof records->head, "%s\ndevice %s\ndriver %s\n", format, cache->device, cache->driver);
+}
+
+void strata_records_read(const strata_records *records, void (*take)(void *user, char *line), void *user) {
+    unsigned char *bytes = NULL;
+    size_t n = 0;
+    if (!records->path[0] || strata_file_read(records->path, MAX_RECORDS_BYTES, &bytes, &n, NULL)) return;
+    char *text = (char *)bytes, *rest = NULL;
+    if (!strncmp(text, records->head, strlen(records->head)))
+        for (char *line = strtok_r(text + strlen(records->head), "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+            take(user, line);
+    free(bytes);
+}
+
+void strata_records_write(const strata_records *records, strata_text *lines) {
+    strata_text text = {0};
+    char *bytes = NULL;
+    size_t n = 0;
+    strata_text_add(&text, "%s%s", records->head, lines->bytes ? lines->bytes : "");
+    text.failed |= lines->failed;
+    strata_text_finish(lines);
+    if (!records->path[0] || strata_text_take(&text, &bytes, &n, NULL)) {
+        strata_text_finish(&text);
+        return;
+    }
+    const strata_status status = strata_file_write(records->path, bytes, n, NULL);
+    (void)status;
+    free(bytes);
 }

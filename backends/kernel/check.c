@@ -21,7 +21,7 @@
 #include "core/compile/collectives.h"
 #include "core/op/attrs.h"
 
-enum { TEXT_BYTES = 400, MOST_SPARES = 8, LEAST_SPARE_BYTES = 1 << 18 };
+enum { TEXT_BYTES = 400 };
 /* A kernel that was wrong is tried again, in so many walks in all. It is wrong if it was wrong in at least LEAST_WRONG of them:
  * one bad run does not condemn it. */
 enum { WALKS = 3, LEAST_WRONG = 2 };
@@ -46,8 +46,9 @@ typedef struct node_state {
     /* In how many walks it was wrong, and the largest error. */
     int n_wrong;
     double error;
-    /* The way in which it was computed, and the key of its kernels. */
+    /* The way in which it was computed, its main kernel, and the key of all kernels. */
     strata_way way;
+    const char *kernel, *variant;
     uint64_t key;
 } node_state;
 
@@ -63,11 +64,6 @@ typedef struct check {
     /* What is left when the program has run. */
     range *ranges;
     int n_ranges;
-    /* Large host memory of earlier nodes, for later ones of the same size: the system would clear new pages for each. */
-    struct {
-        void *data;
-        int64_t bytes;
-    } spares[MOST_SPARES];
 } check;
 
 static const strata_place *place_of(const check *c, const strata_tensor *tensor) {
@@ -202,28 +198,6 @@ static const strata_tensor *tensor_of(const values *v, int i) {
     return i < v->n ? v->node->inputs[i] : v->node;
 }
 
-static void *take_memory(check *c, int64_t bytes) {
-    for (int i = 0; i < MOST_SPARES; i++) {
-        void *data = c->spares[i].data;
-        if (!data || c->spares[i].bytes != bytes) continue;
-        c->spares[i].data = NULL;
-        return data;
-    }
-    return malloc((size_t)bytes + 1);
-}
-
-/* Keeps the memory instead of older memory. */
-static void give_memory(check *c, void *data, int64_t bytes) {
-    if (!data || bytes < LEAST_SPARE_BYTES) {
-        free(data);
-        return;
-    }
-    free(c->spares[MOST_SPARES - 1].data);
-    memmove(c->spares + 1, c->spares, (MOST_SPARES - 1) * sizeof *c->spares);
-    c->spares[0].data = data;
-    c->spares[0].bytes = bytes;
-}
-
 /* The first operand in the same bytes. */
 static int first_of(const check *c, const values *v, int i) {
     int first = 0;
@@ -234,7 +208,7 @@ static int first_of(const check *c, const values *v, int i) {
 }
 
 /* Allocates copies: of all values, or only of those that the node writes. */
-static strata_status allocate(check *c, const values *v, bool all, void ***out, strata_error *err) {
+static strata_status allocate(const check *c, const values *v, bool all, void ***out, strata_error *err) {
     *out = calloc((size_t)v->n + 1, sizeof(**out));
     if (!*out) return no_memory(c, err);
     for (int i = 0; i <= v->n; i++) {
@@ -245,16 +219,16 @@ static strata_status allocate(check *c, const values *v, bool all, void ***out, 
         }
         bool writes = all || strata_check_writes(v->node, i);
         for (int j = i; j < v->n; j++) writes = writes || (first_of(c, v, j) == i && strata_check_writes(v->node, j));
-        if (writes && !((*out)[i] = take_memory(c, strata_check_bytes(tensor_of(v, i))))) return no_memory(c, err);
+        if (writes && !((*out)[i] = malloc((size_t)strata_check_bytes(tensor_of(v, i)) + 1))) return no_memory(c, err);
     }
     return STRATA_OK;
 }
 
-static void free_values(check *c, values *v) {
+static void free_values(const check *c, values *v) {
     void **all[] = {v->before, v->want, v->got, v->moved};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
         for (int i = 0; all[k] && i <= v->n; i++)
-            if (first_of(c, v, i) == i) give_memory(c, all[k][i], strata_check_bytes(tensor_of(v, i)));
+            if (first_of(c, v, i) == i) free(all[k][i]);
         free(all[k]);
     }
 }
@@ -408,16 +382,6 @@ static strata_status run_together(check *c, double *out_error, const strata_tens
 }
 
 /* ---- verdicts ---- */
-static void name_kernels(const check *c, const node_state *state, const strata_tensor *node, char out[128]) {
-    strata_lowering lowering = {0};
-    snprintf(out, 128, "?");
-    if (!strata_way_lower(c->limits, &state->way, node, &lowering, NULL) && lowering.n) {
-        const strata_launch *main = &lowering.launches[state->way.widen && lowering.n > 2 ? lowering.n - 2 : 0];
-        snprintf(out, 128, "%s%s%s", main->kernel, main->variant ? " " : "", main->variant ? main->variant : "");
-    }
-    strata_lowering_finish(&lowering);
-}
-
 /* Finds which kernels have computed the node. */
 static strata_status find_key(const check *c, int k, strata_error *err) {
     const strata_tensor *node = c->step->piece->nodes[k];
@@ -425,6 +389,11 @@ static strata_status find_key(const check *c, int k, strata_error *err) {
     strata_lowering lowering = {0};
     STRATA_TRY(strata_way_choose(c->limits, c->tuner, node, &state->way, err));
     const strata_status status = strata_way_lower(c->limits, &state->way, node, &lowering, err);
+    if (!status && lowering.n) {
+        const strata_launch *main = &lowering.launches[state->way.widen && lowering.n > 2 ? lowering.n - 2 : 0];
+        state->kernel = main->kernel;
+        state->variant = main->variant;
+    }
     state->key = strata_check_key(node, &lowering);
     strata_lowering_finish(&lowering);
     return status;
@@ -479,12 +448,12 @@ static strata_status judge(check *c, strata_error *err) {
         if (c->nodes[k].n_wrong) STRATA_TRY(find_key(c, k, err)); /* before verdicts change the choice of kernels */
     for (int k = 0; k < piece->n_nodes; k++) {
         const node_state *state = &c->nodes[k];
-        char kernels[128], text[TEXT_BYTES];
+        const char *kernel = state->kernel ? state->kernel : "?", *variant = state->variant;
+        char text[TEXT_BYTES];
         if (!state->n_wrong) continue;
-        name_kernels(c, state, piece->nodes[k], kernels);
-        strata_format(text, sizeof text, "kernel %s computes %s wrongly%s: off by %.3g of the largest value (driver %s)",
-                      kernels, piece->nodes[k]->op->name, state->n_wrong < LEAST_WRONG ? " in 1 run of 3" : "", state->error,
-                      checks->driver);
+        strata_format(text, sizeof text, "kernel %s%s%s computes %s wrongly%s: off by %.3g of the largest value (driver %s)",
+                      kernel, variant ? " " : "", variant ? variant : "", piece->nodes[k]->op->name,
+                      state->n_wrong < LEAST_WRONG ? " in 1 run of 3" : "", state->error, checks->driver);
         if (state->n_wrong >= LEAST_WRONG) STRATA_TRY(condemn(c, state, text, err));
         if (state->n_wrong < LEAST_WRONG && c->request->first) {
             strata_device_warn(checks->device, "%s: %s; it is used, but the device may be failing", id, text);
@@ -572,7 +541,6 @@ static void finish(check *c) {
         free(c->ranges[i].walked);
         free(c->ranges[i].together);
     }
-    for (int i = 0; i < MOST_SPARES; i++) free(c->spares[i].data);
     free(c->ranges);
     free(c->nodes);
     free(c->wanted);
@@ -593,7 +561,7 @@ static void tell(strata_checks *checks) {
         strata_device_warn(checks->device,
                            "%s: %d kernel%s not used, which computed wrongly at earlier starts (%s); %s lists them, and "
                            "`strata devices --check --device %s` tries them again",
-                           checks->device->info.id, n, n == 1 ? " is" : "s are", example, checks->path,
+                           checks->device->info.id, n, n == 1 ? " is" : "s are", example, checks->file.path,
                            checks->device->info.id);
 }
 

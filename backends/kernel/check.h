@@ -26,18 +26,16 @@ typedef struct strata_verdict {
     char *what;
 } strata_verdict;
 
-enum { STRATA_CHECK_PATH_BYTES = 640 };
-
 struct strata_checks {
     strata_device *device;
-    /* The file of the verdicts; "": they are not stored. */
-    char path[STRATA_CHECK_PATH_BYTES];
-    char device_name[128], driver[128];
+    strata_records file;
+    char driver[128];
     strata_verdict *verdicts;
     /* The user was told that kernels are not used because of earlier starts. */
     bool told;
     /* n_wrong: those that are no suspects. */
-    int n, capacity, n_wrong;
+    int n, n_wrong;
+    int64_t capacity;
 };
 
 /* Returns false if memory runs out. */

@@ -8,7 +8,7 @@
  * A *slab* is a copy in local memory of the padded input rows that a block needs. */
 #include <stdio.h>
 
-#include "backends/kernel/cpu_vectors.h"
+#include "backends/kernel/lowering.h"
 #include "core/op/conv2d.h"
 #include "core/op/copy.h"
 #include "core/op/ops.h"
@@ -58,13 +58,8 @@ static int64_t floats_of_slab(int64_t floats) {
     return size;
 }
 
-static bool is_countable(const strata_tensor *tensor) {
-    return strata_shape_elements(tensor->shape) <= INT32_MAX;
-}
-
 static bool fits_any(const strata_kernel_limits *limits, const strata_tensor *node) {
-    if (limits->device_class != STRATA_DEVICE_CPU || !limits->opencl_c || node->dtype != STRATA_DTYPE_F32) return false;
-    if (!is_countable(node) || !is_countable(node->inputs[0]) || !is_countable(node->inputs[1])) return false;
+    if (!strata_cpu_takes(limits, node) || !strata_cpu_counts(node)) return false;
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     return s.groups == 1 && s.n > 0 && s.in_c > 0 && s.out_c > 0;
 }
@@ -175,16 +170,10 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
 /* The gradient's kernel needs filters of shape (KH,KW,K,C), so they are transposed into scratch memory first. */
 static strata_status transpose_filters(const strata_tensor *filters, strata_lowering *lowering, strata_error *err) {
     const int64_t *d = filters->shape.dims;
-    strata_launch launch = {.kernel = "cpu/transpose",
-                            .variant = "f32",
-                            .n_buffers = 2,
-                            .buffers = {filters, NULL},
-                            .writes = 1u << 1,
-                            .n_words = 3,
-                            .words = {{(uint32_t)(d[0] * d[1])}, {(uint32_t)d[2]}, {(uint32_t)d[3]}},
-                            .global = {d[0] * d[1], 0},
-                            .local = {1, 0},
-                            .grid_stride = true};
+    strata_launch launch = {
+        .kernel = "cpu/transpose", .variant = "f32", .global = {d[0] * d[1]}, .local = {1}, .grid_stride = true};
+    STRATA_SET_BUFFERS(&launch, filters, NULL);
+    STRATA_ADD_WORDS(&launch, d[0] * d[1], d[2], d[3]);
     strata_lowering_scratch(lowering, strata_shape_elements(filters->shape) * (int64_t)sizeof(float));
     return strata_lowering_add(lowering, &launch, err);
 }
@@ -196,44 +185,14 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     const strata_epilogue *epilogue = strata_epilogue_of(node);
     const view v = view_of(node);
     const int64_t block_h = candidate->values[BLOCK_H];
-    const int64_t words[] = {v.to_h,
-                             v.to_w,
-                             v.from_h,
-                             v.from_w,
-                             v.depth,
-                             v.columns,
-                             block_h,
-                             v.slab_h,
-                             v.slab_w,
-                             v.step_h,
-                             v.spread_h,
-                             v.spread_w,
-                             v.pad_h,
-                             v.pad_w,
-                             s.kernel_h,
-                             v.first_h,
-                             v.tap_h,
-                             v.runs,
-                             v.run,
-                             v.first_w,
-                             v.run_step,
-                             epilogue->has_bias,
-                             epilogue->activation,
-                             epilogue->aux};
-    strata_launch launch = {.kernel = "cpu/conv2d",
-                            .variant = strata_cpu_variant(limits),
-                            .n_buffers = 5,
-                            .buffers = {node->inputs[0], transposed ? NULL : node->inputs[1], strata_epilogue_bias(node),
-                                        strata_epilogue_aux_operand(node), node},
-                            .writes = 1u << 4,
-                            .n_constants = 4,
-                            .constants = {{"ROWS", candidate->values[ROWS]},
-                                          {"COLS", candidate->values[COLS]},
-                                          {"STEP", (int32_t)v.step},
-                                          {"SLAB", (int32_t)floats_of_slab(slab_floats(&v, block_h))}},
-                            .global = {s.n * strata_ceil_div(v.to_h, block_h), 0},
-                            .local = {1, 0}};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(&launch)->i32 = (int32_t)words[i];
+    strata_launch launch = strata_cpu_launch(limits, "cpu/conv2d", s.n * strata_ceil_div(v.to_h, block_h));
+    STRATA_SET_BUFFERS(&launch, node->inputs[0], transposed ? NULL : node->inputs[1], strata_epilogue_bias(node),
+                       strata_epilogue_aux_operand(node), node);
+    STRATA_ADD_CONSTANTS(&launch, {"ROWS", candidate->values[ROWS]}, {"COLS", candidate->values[COLS]},
+                         {"STEP", (int32_t)v.step}, {"SLAB", (int32_t)floats_of_slab(slab_floats(&v, block_h))});
+    STRATA_ADD_WORDS(&launch, v.to_h, v.to_w, v.from_h, v.from_w, v.depth, v.columns, block_h, v.slab_h, v.slab_w, v.step_h,
+                     v.spread_h, v.spread_w, v.pad_h, v.pad_w, s.kernel_h, v.first_h, v.tap_h, v.runs, v.run, v.first_w,
+                     v.run_step, epilogue->has_bias, epilogue->activation, epilogue->aux);
     if (transposed) STRATA_TRY(transpose_filters(node->inputs[1], lowering, err));
     return strata_lowering_add(lowering, &launch, err);
 }
@@ -289,32 +248,16 @@ static bool filter_fits(const strata_kernel_limits *limits, const strata_tensor 
     return (uint64_t)p.slab * sizeof(float) <= limits->local_bytes;
 }
 
-static int filter_candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
-    (void)limits;
-    (void)node;
-    *out = (strata_candidate){.name = "tile", .exact = true};
-    return 1;
-}
-
 static strata_status filter_lower(const strata_kernel_limits *limits, const strata_tensor *node,
                                   const strata_candidate *candidate, strata_lowering *lowering, strata_error *err) {
     (void)candidate;
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const filter_plan p = filter_plan_of(limits, node);
-    const int64_t words[] = {s.n * s.out_h, p.part_h, p.chunk_h,  s.in_h,   s.in_w,   s.in_c,      s.out_h,
-                             s.out_w,       s.out_c,  s.kernel_h, p.slab_h, p.slab_w, s.stride[0], s.stride[1],
-                             s.dilation[0], s.top,    s.left,     p.runs,   p.run,    p.run_step};
-    strata_launch launch = {
-        .kernel = "cpu/conv2d_filter_grad",
-        .variant = strata_cpu_variant(limits),
-        .n_buffers = 3,
-        .buffers = {node->inputs[0], node->inputs[1], p.parts > 1 ? NULL : node},
-        .writes = 1u << 2,
-        .n_constants = 3,
-        .constants = {{"ROWS", (int32_t)p.tile.rows}, {"COLS", (int32_t)p.tile.cols}, {"SLAB", (int32_t)p.slab}},
-        .global = {p.parts, 0},
-        .local = {1, 0}};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(&launch)->i32 = (int32_t)words[i];
+    strata_launch launch = strata_cpu_launch(limits, "cpu/conv2d_filter_grad", p.parts);
+    STRATA_SET_BUFFERS(&launch, node->inputs[0], node->inputs[1], p.parts > 1 ? NULL : node);
+    STRATA_ADD_CONSTANTS(&launch, {"ROWS", (int32_t)p.tile.rows}, {"COLS", (int32_t)p.tile.cols}, {"SLAB", (int32_t)p.slab});
+    STRATA_ADD_WORDS(&launch, s.n * s.out_h, p.part_h, p.chunk_h, s.in_h, s.in_w, s.in_c, s.out_h, s.out_w, s.out_c, s.kernel_h,
+                     p.slab_h, p.slab_w, s.stride[0], s.stride[1], s.dilation[0], s.top, s.left, p.runs, p.run, p.run_step);
     if (p.parts > 1) strata_lowering_scratch(lowering, p.parts * strata_shape_elements(node->shape) * (int64_t)sizeof(float));
     STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     return p.parts > 1 ? strata_reduce_scratch(node, p.parts, lowering, err) : STRATA_OK;
@@ -324,8 +267,5 @@ const strata_family strata_family_cpu_conv2d = {
     .name = "cpu/conv2d", .op = "conv2d", .fits = fits, .candidates = candidates, .lower = lower};
 const strata_family strata_family_cpu_conv2d_input_grad = {
     .name = "cpu/conv2d_input_grad", .op = "conv2d_input_grad", .fits = fits, .candidates = candidates, .lower = lower};
-const strata_family strata_family_cpu_conv2d_filter_grad = {.name = "cpu/conv2d_filter_grad",
-                                                            .op = "conv2d_filter_grad",
-                                                            .fits = filter_fits,
-                                                            .candidates = filter_candidates,
-                                                            .lower = filter_lower};
+const strata_family strata_family_cpu_conv2d_filter_grad = {
+    .name = "cpu/conv2d_filter_grad", .op = "conv2d_filter_grad", .fits = filter_fits, .lower = filter_lower};

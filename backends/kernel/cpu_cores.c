@@ -2,7 +2,7 @@
  *
  * The families cpu/add_cores and cpu/gather_cores: collectives of cores that share memory (strata_kernel_limits.meeting). The
  * launches of a collective are a meeting, the work, and a second meeting (shaders/cpu/cores.h). */
-#include "backends/kernel/cpu_vectors.h"
+#include "backends/kernel/lowering.h"
 #include "core/op/communication.h"
 #include "core/op/copy.h"
 #include "core/op/ops.h"
@@ -20,42 +20,24 @@ static bool sum_fits(const strata_kernel_limits *limits, const strata_tensor *no
            strata_shape_elements(node->inputs[0]->shape) <= INT32_MAX;
 }
 
-static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
-    (void)limits;
-    (void)node;
-    *out = (strata_candidate){.name = "cores", .exact = true};
-    return 1;
-}
-
-/* The variant of kernels that move elements of this dtype. */
-static const char *bits_of(strata_dtype dtype) {
-    const size_t bytes = strata_dtype_bytes(dtype);
-    return bytes == 1 ? "b8" : bytes == 2 ? "b16" : bytes == 4 ? "b32" : "b64";
-}
-
 /* A tensor without elements has no place, so the kernel gets the scratch buffer in its stead. */
 static const strata_tensor *memory_of(const strata_tensor *tensor) {
     return strata_shape_elements(tensor->shape) ? tensor : NULL;
 }
 
+/* variant NULL: that of the device's vector width. */
 static strata_launch launch_of(const strata_kernel_limits *limits, const strata_tensor *node, const char *kernel,
                                const char *variant) {
-    strata_launch launch = {.kernel = kernel,
-                            .variant = variant,
-                            .n_buffers = 2,
-                            .buffers = {memory_of(node->inputs[0]), memory_of(node)},
-                            .writes = 1u << 1,
-                            .global = {1, 0},
-                            .local = {1, 0}};
-    strata_launch_word(&launch)->u32 = (uint32_t)limits->meeting;
-    strata_launch_word(&launch)->u32 = (uint32_t)(limits->meeting >> 32);
-    strata_launch_word(&launch)->u32 = limits->core;
+    strata_launch launch = strata_cpu_launch(limits, kernel, 1);
+    if (variant) launch.variant = variant;
+    STRATA_SET_BUFFERS(&launch, memory_of(node->inputs[0]), memory_of(node));
+    STRATA_ADD_WORDS(&launch, (int64_t)limits->meeting, (int64_t)(limits->meeting >> 32), limits->core);
     return launch;
 }
 
 static strata_status add_meeting(const strata_kernel_limits *limits, const strata_tensor *node, bool first,
                                  strata_lowering *lowering, strata_error *err) {
-    strata_launch launch = launch_of(limits, node, "cpu/meet", bits_of(node->dtype));
+    strata_launch launch = launch_of(limits, node, "cpu/meet", strata_bits_variant(node->dtype));
     launch.n_buffers = 3; /* the third one is the scratch memory */
     launch.writes |= 1u << 2;
     strata_launch_constant_add(&launch, "FIRST", first);
@@ -87,12 +69,11 @@ static int64_t rows_before(const strata_parts_attrs *attrs) {
 static strata_status add(const strata_kernel_limits *limits, const strata_tensor *node, bool everywhere, int64_t first,
                          strata_lowering *lowering, strata_error *err) {
     const int64_t n = strata_shape_elements(node->shape);
-    strata_launch launch = launch_of(limits, node, "cpu/add_cores", strata_cpu_variant(limits));
+    strata_launch launch = launch_of(limits, node, "cpu/add_cores", NULL);
     launch.global[0] = n;
     launch.grid_stride = true;
     strata_launch_constant_add(&launch, "EVERYWHERE", everywhere);
-    strata_launch_word(&launch)->u32 = (uint32_t)first;
-    strata_launch_word(&launch)->u32 = (uint32_t)n;
+    STRATA_ADD_WORDS(&launch, first, n);
     return add_launches(limits, node, &launch, lowering, err);
 }
 
@@ -113,20 +94,17 @@ static strata_status gather_lower(const strata_kernel_limits *limits, const stra
     const strata_parts_attrs *attrs = node->attrs;
     const int64_t inner = inner_of(node->shape, attrs->axis), row = node->shape.dims[attrs->axis] * inner;
     const int64_t outer = row ? strata_shape_elements(node->shape) / row : 0;
-    strata_launch launch = launch_of(limits, node, "cpu/gather_cores", bits_of(node->dtype));
+    strata_launch launch = launch_of(limits, node, "cpu/gather_cores", strata_bits_variant(node->dtype));
     (void)candidate;
     launch.global[0] = strata_shape_elements(node->inputs[0]->shape);
     launch.grid_stride = true;
-    strata_launch_word(&launch)->u32 = (uint32_t)outer;
-    strata_launch_word(&launch)->u32 = (uint32_t)(attrs->lengths[attrs->own] * inner);
-    strata_launch_word(&launch)->u32 = (uint32_t)row;
-    strata_launch_word(&launch)->u32 = (uint32_t)(rows_before(attrs) * inner);
+    STRATA_ADD_WORDS(&launch, outer, attrs->lengths[attrs->own] * inner, row, rows_before(attrs) * inner);
     return add_launches(limits, node, &launch, lowering, err);
 }
 
 const strata_family strata_family_cpu_all_reduce = {
-    .name = "cpu/add_cores", .op = "all_reduce", .fits = sum_fits, .candidates = candidates, .lower = reduce_lower};
+    .name = "cpu/add_cores", .op = "all_reduce", .fits = sum_fits, .lower = reduce_lower};
 const strata_family strata_family_cpu_reduce_scatter = {
-    .name = "cpu/add_cores", .op = "reduce_scatter", .fits = sum_fits, .candidates = candidates, .lower = scatter_lower};
+    .name = "cpu/add_cores", .op = "reduce_scatter", .fits = sum_fits, .lower = scatter_lower};
 const strata_family strata_family_cpu_all_gather = {
-    .name = "cpu/gather_cores", .op = "all_gather", .fits = is_collective, .candidates = candidates, .lower = gather_lower};
+    .name = "cpu/gather_cores", .op = "all_gather", .fits = is_collective, .lower = gather_lower};

@@ -4,14 +4,14 @@
  * device. With the portable kernel, the result would depend on how well the driver vectorizes over work-items. */
 #include <stdio.h>
 
-#include "backends/kernel/cpu_vectors.h"
+#include "backends/kernel/lowering.h"
 #include "core/op/attrs.h"
+#include "core/op/copy.h"
 
 enum { GROUPS_A_CORE = 8 }; /* with several groups per core, a core that was interrupted does not delay the others much */
 
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
-    (void)node;
-    return limits->device_class == STRATA_DEVICE_CPU && limits->opencl_c;
+    return strata_cpu_takes(limits, node); /* the op takes f32 only */
 }
 
 /* The number of vectors in registers. There are 32 registers with AVX-512 and 16 otherwise, and two of them are needed
@@ -32,18 +32,11 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     if (n == 0) return STRATA_OK;
     if (n > INT32_MAX)
         return strata_fail(err, STRATA_UNSUPPORTED, "it has %lld elements; kernels take at most %d", (long long)n, INT32_MAX);
-    strata_launch launch = {.kernel = "cpu/fma_chain",
-                            .variant = strata_cpu_variant(limits),
-                            .n_buffers = 2,
-                            .buffers = {node->inputs[0], node},
-                            .writes = 1u << 1,
-                            .n_words = 2,
-                            .words = {{(uint32_t)n}, {(uint32_t)attrs->steps}},
-                            .n_constants = 1,
-                            .constants = {{"CHAINS", candidate->values[0]}},
-                            .global = {blocks < groups ? blocks : groups, 0},
-                            .local = {1, 0},
-                            .grid_stride = true};
+    strata_launch launch = strata_cpu_launch(limits, "cpu/fma_chain", strata_least(blocks, groups));
+    launch.grid_stride = true;
+    STRATA_SET_BUFFERS(&launch, node->inputs[0], node);
+    STRATA_ADD_WORDS(&launch, n, attrs->steps);
+    strata_launch_constant_add(&launch, "CHAINS", candidate->values[0]);
     return strata_lowering_add(lowering, &launch, err);
 }
 

@@ -10,7 +10,8 @@
  * first use, each kernel that is timed has to be compiled. */
 #include <stdio.h>
 
-#include "backends/kernel/cpu_vectors.h"
+#include "backends/kernel/lowering.h"
+#include "core/op/copy.h"
 #include "core/op/matmul.h"
 
 /* A register tile of rows x cols vectors. Its accumulators must fit into 32 vector registers with AVX-512 and into 16
@@ -71,7 +72,7 @@ static const double
     OTHER_CORE_COST = 20;
 
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
-    if (limits->device_class != STRATA_DEVICE_CPU || !limits->opencl_c || node->dtype != STRATA_DTYPE_F32) return false;
+    if (!strata_cpu_takes(limits, node)) return false;
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
     const int64_t most = INT32_MAX;
     if (!s.m || !s.n || !s.k || !s.n_batch) return false; /* there are no blocks; the portable kernel stores zeros or nothing */
@@ -248,38 +249,18 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
         const int columns = v[COLS] * strata_cpu_lanes(limits), fitting = panels / (v[BLOCK_K] * columns);
         group_n = (fitting > 1 ? fitting : 1) * columns;
     }
-    strata_launch launch = {
-        .kernel = "cpu/matmul",
-        .variant = strata_cpu_variant(limits),
-        .n_buffers = 5,
-        .buffers = {node->inputs[0], node->inputs[1], strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node},
-        .writes = 1u << 4,
-        .n_words = 16,
-        .words = {{(uint32_t)s.m},
-                  {(uint32_t)s.n},
-                  {(uint32_t)s.k},
-                  {(uint32_t)s.a_row},
-                  {(uint32_t)s.b_row},
-                  {(uint32_t)s.a_batch},
-                  {(uint32_t)s.b_batch},
-                  {(uint32_t)attrs->transpose_b},
-                  {(uint32_t)v[BLOCKS_M]},
-                  {(uint32_t)v[BLOCK_N]},
-                  {(uint32_t)v[BLOCK_K]},
-                  {(uint32_t)group_n},
-                  {(uint32_t)by_columns(&s)},
-                  {(uint32_t)attrs->epilogue.has_bias},
-                  {(uint32_t)attrs->epilogue.activation},
-                  {(uint32_t)attrs->epilogue.aux}},
-        .n_constants = 5,
-        .constants = {{"ROWS", v[ROWS]},
-                      {"COLS", v[COLS]},
-                      {"TRANSPOSE_A", (int32_t)attrs->transpose_a},
-                      {"PACK", v[PACK]},
-                      {"PANELS", v[PACK] ? panels : 1}},
-        .global = {blocks, 0},
-        .local = {1, 0},
-    };
+    strata_launch launch = strata_cpu_launch(limits, "cpu/matmul", blocks);
+    const strata_launch_constant constants[] = {{"ROWS", v[ROWS]},
+                                                {"COLS", v[COLS]},
+                                                {"TRANSPOSE_A", (int32_t)attrs->transpose_a},
+                                                {"PACK", v[PACK]},
+                                                {"PANELS", v[PACK] ? panels : 1}};
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) launch.constants[launch.n_constants++] = constants[i];
+    STRATA_SET_BUFFERS(&launch, node->inputs[0], node->inputs[1], strata_epilogue_bias(node), strata_epilogue_aux_operand(node),
+                       node);
+    STRATA_ADD_WORDS(&launch, s.m, s.n, s.k, s.a_row, s.b_row, s.a_batch, s.b_batch, attrs->transpose_b, v[BLOCKS_M],
+                     v[BLOCK_N], v[BLOCK_K], group_n, by_columns(&s), attrs->epilogue.has_bias, attrs->epilogue.activation,
+                     attrs->epilogue.aux);
     return strata_lowering_add(lowering, &launch, err);
 }
 

@@ -3,22 +3,14 @@
  * The families cpu/sum_columns, cpu/gather_mean and cpu/gather_grad for OpenCL on CPUs: the ops that compute the
  * average of an embedding's rows and its gradient. If rows are as short as a vector, the portable kernels are not
  * vectorized. The results have the same bits as those of the portable kernels. */
-#include "backends/kernel/cpu_vectors.h"
+#include "backends/kernel/lowering.h"
 #include "core/op/copy.h"
 #include "core/op/gather.h"
 #include "core/op/ops.h"
 #include "core/op/reduce.h"
 
 static bool fits_inner(const strata_kernel_limits *limits, const strata_tensor *node, int64_t inner) {
-    return limits->device_class == STRATA_DEVICE_CPU && limits->opencl_c && node->dtype == STRATA_DTYPE_F32 && inner > 0 &&
-           inner % strata_cpu_lanes(limits) == 0;
-}
-
-static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
-    (void)limits;
-    (void)node;
-    *out = (strata_candidate){.name = "rows", .exact = true};
-    return 1;
+    return strata_cpu_takes(limits, node) && inner > 0 && inner % strata_cpu_lanes(limits) == 0;
 }
 
 /* The portable kernel is vectorized for wider rows. */
@@ -34,21 +26,13 @@ static strata_status sum_lower(const strata_kernel_limits *limits, const strata_
                                strata_lowering *lowering, strata_error *err) {
     const strata_reduce_order order = strata_reduce_order_of(node);
     const strata_axes a = order.axes;
-    strata_launch launch = {.kernel = "cpu/sum_columns",
-                            .variant = strata_cpu_variant(limits),
-                            .n_buffers = 2,
-                            .buffers = {node->inputs[0], node},
-                            .writes = 1u << 1,
-                            .global = {a.outer * (a.inner / strata_cpu_lanes(limits)), 0},
-                            .local = {1, 0},
-                            .grid_stride = true};
+    strata_launch launch = strata_cpu_launch(limits, "cpu/sum_columns", a.outer * (a.inner / strata_cpu_lanes(limits)));
     (void)candidate;
+    launch.grid_stride = true;
+    STRATA_SET_BUFFERS(&launch, node->inputs[0], node);
     strata_launch_constant_add(&launch, "MEAN", node->op == &strata_op_reduce_mean);
-    strata_launch_word(&launch)->u32 = (uint32_t)a.outer;
-    strata_launch_word(&launch)->u32 = (uint32_t)a.n;
-    strata_launch_word(&launch)->u32 = (uint32_t)a.inner;
-    strata_launch_word(&launch)->u32 = (uint32_t)order.run;
-    strata_launch_word(&launch)->f32 = (float)a.n;
+    STRATA_ADD_WORDS(&launch, a.outer, a.n, a.inner, order.run);
+    STRATA_ADD_FLOATS(&launch, (double)a.n);
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -63,22 +47,12 @@ static strata_status mean_lower(const strata_kernel_limits *limits, const strata
                                 const strata_candidate *candidate, strata_lowering *lowering, strata_error *err) {
     const strata_gather_mean_sizes s = strata_gather_mean_sizes_of(node);
     const strata_axes a = s.order.axes;
-    strata_launch launch = {.kernel = "cpu/gather_mean",
-                            .variant = strata_cpu_variant(limits),
-                            .n_buffers = 3,
-                            .buffers = {node->inputs[0], node->inputs[1], node},
-                            .writes = 1u << 2,
-                            .n_words = 6,
-                            .words = {{(uint32_t)s.rows},
-                                      {(uint32_t)a.outer},
-                                      {(uint32_t)a.n},
-                                      {(uint32_t)a.inner},
-                                      {(uint32_t)s.order.run},
-                                      {.f32 = (float)a.n}},
-                            .global = {a.outer * (a.inner / strata_cpu_lanes(limits)), 0},
-                            .local = {1, 0},
-                            .grid_stride = true};
+    strata_launch launch = strata_cpu_launch(limits, "cpu/gather_mean", a.outer * (a.inner / strata_cpu_lanes(limits)));
     (void)candidate;
+    launch.grid_stride = true;
+    STRATA_SET_BUFFERS(&launch, node->inputs[0], node->inputs[1], node);
+    STRATA_ADD_WORDS(&launch, s.rows, a.outer, a.n, a.inner, s.order.run);
+    STRATA_ADD_FLOATS(&launch, (double)a.n);
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -91,28 +65,19 @@ static bool grad_fits(const strata_kernel_limits *limits, const strata_tensor *n
 static strata_status grad_lower(const strata_kernel_limits *limits, const strata_tensor *node,
                                 const strata_candidate *candidate, strata_lowering *lowering, strata_error *err) {
     const strata_gather_grad_sizes s = strata_gather_grad_sizes_of(node);
-    strata_launch launch = {.kernel = "cpu/scatter_rows",
-                            .variant = strata_cpu_variant(limits),
-                            .n_buffers = 3,
-                            .buffers = {node->inputs[0], node->inputs[1], node},
-                            .writes = 1u << 2,
-                            .global = {s.axis, 0},
-                            .local = {1, 0},
-                            .grid_stride = true,
-                            .few_groups = true};
+    strata_launch launch = strata_cpu_launch(limits, "cpu/scatter_rows", s.axis);
     (void)candidate;
-    strata_launch_word(&launch)->u32 = (uint32_t)s.axis;
-    strata_launch_word(&launch)->u32 = (uint32_t)s.inner;
-    strata_launch_word(&launch)->u32 = (uint32_t)s.n_indices;
-    strata_launch_word(&launch)->u32 = (uint32_t)s.repeats;
+    launch.grid_stride = launch.few_groups = true;
+    STRATA_SET_BUFFERS(&launch, node->inputs[0], node->inputs[1], node);
+    STRATA_ADD_WORDS(&launch, s.axis, s.inner, s.n_indices, s.repeats);
     return strata_lowering_add(lowering, &launch, err);
 }
 
 const strata_family strata_family_cpu_reduce_sum = {
-    .name = "cpu/sum_columns", .op = "reduce_sum", .fits = sum_fits, .candidates = candidates, .lower = sum_lower};
+    .name = "cpu/sum_columns", .op = "reduce_sum", .fits = sum_fits, .lower = sum_lower};
 const strata_family strata_family_cpu_reduce_mean = {
-    .name = "cpu/sum_columns", .op = "reduce_mean", .fits = sum_fits, .candidates = candidates, .lower = sum_lower};
+    .name = "cpu/sum_columns", .op = "reduce_mean", .fits = sum_fits, .lower = sum_lower};
 const strata_family strata_family_cpu_gather_mean = {
-    .name = "cpu/gather_mean", .op = "gather_mean", .fits = mean_fits, .candidates = candidates, .lower = mean_lower};
+    .name = "cpu/gather_mean", .op = "gather_mean", .fits = mean_fits, .lower = mean_lower};
 const strata_family strata_family_cpu_gather_grad = {
-    .name = "cpu/gather_grad", .op = "gather_grad", .fits = grad_fits, .candidates = candidates, .lower = grad_lower};
+    .name = "cpu/gather_grad", .op = "gather_grad", .fits = grad_fits, .lower = grad_lower};

@@ -8,7 +8,7 @@
  * only on the shape of one image, never on measured times. */
 #include <stdio.h>
 
-#include "backends/kernel/cpu_vectors.h"
+#include "backends/kernel/lowering.h"
 #include "core/op/conv2d.h"
 #include "core/op/copy.h"
 #include "core/op/ops.h"
@@ -49,10 +49,6 @@ static int64_t tiles_h(int64_t h) {
     return strata_ceil_div(h, TILE);
 }
 
-static bool is_countable(const strata_tensor *tensor) {
-    return strata_shape_elements(tensor->shape) <= INT32_MAX;
-}
-
 /* Whether, for one image of h x w pixels, Winograd's algorithm takes at most 0.7 times the work of direct convolution. */
 static bool is_worth_it(int64_t h, int64_t w, int64_t in, int64_t out, int64_t lanes) {
     const double tiles = (double)(tiles_h(h) * tiles_h(w)), products = (double)in * (double)out / (double)lanes;
@@ -69,9 +65,7 @@ static int64_t most_tiles(const strata_kernel_limits *limits, int64_t depth, int
 }
 
 static bool fits_any(const strata_kernel_limits *limits, const strata_tensor *node) {
-    if (limits->device_class != STRATA_DEVICE_CPU || !limits->opencl_c || limits->direct || node->dtype != STRATA_DTYPE_F32)
-        return false;
-    if (!is_countable(node) || !is_countable(node->inputs[0]) || !is_countable(node->inputs[1])) return false;
+    if (!strata_cpu_takes(limits, node) || !strata_cpu_counts(node) || limits->direct) return false;
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const int64_t lanes = strata_cpu_lanes(limits);
     return s.n > 0 && s.groups == 1 && s.kernel_h == 3 && s.kernel_w == 3 && s.stride[0] == 1 && s.stride[1] == 1 &&
@@ -82,8 +76,9 @@ static bool fits_any(const strata_kernel_limits *limits, const strata_tensor *no
 /* ---- conv2d and its gradient by the input ---- */
 enum { ROWS, COLS, TILES }; /* candidate->values */
 
-static const int shapes[][2] = {{8, 2}, {12, 2}, {16, 1}, {8, 1}};
-static const int small_shapes[][2] = {{6, 2}, {4, 2}, {12, 1}, {8, 1}};
+/* Rows and columns of register tiles, with 16 and with 32 vector registers. */
+enum { N_SHAPES = 4 };
+static const int shapes[2][N_SHAPES][2] = {{{6, 2}, {4, 2}, {12, 1}, {8, 1}}, {{8, 2}, {12, 2}, {16, 1}, {8, 1}}};
 
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
     if (!fits_any(limits, node)) return false;
@@ -95,12 +90,9 @@ static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) 
 static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
     const view v = view_of(node);
     const int64_t lanes = strata_cpu_lanes(limits);
-    const int n_shapes =
-        lanes == 16 ? (int)(sizeof shapes / sizeof *shapes) : (int)(sizeof small_shapes / sizeof *small_shapes);
     int n = 0;
-    for (int i = 0; i < n_shapes; i++) {
-        const int rows = lanes == 16 ? shapes[i][0] : small_shapes[i][0],
-                  cols = lanes == 16 ? shapes[i][1] : small_shapes[i][1];
+    for (int i = 0; i < N_SHAPES; i++) {
+        const int rows = shapes[lanes == 16][i][0], cols = shapes[lanes == 16][i][1];
         const int64_t most = strata_least(GOOD_TILES, most_tiles(limits, v.depth, cols * lanes));
         if (cols * lanes > v.columns) continue;
         out[n] = (strata_candidate){.exact = true, .values = {rows, cols, (int)(most / rows * rows)}};
@@ -116,32 +108,17 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     const view v = view_of(node);
     const int32_t cols = candidate->values[COLS], tiles = candidate->values[TILES];
     const int64_t tile_n = cols * strata_cpu_lanes(limits), all = v.n * tiles_h(v.to_h) * tiles_h(v.to_w);
-    const int64_t words[] = {
-        all,     tiles_h(v.to_h),    tiles_h(v.to_w),      v.to_h,       v.to_w, v.from_h, v.from_w, v.columns, v.pad_h,
-        v.pad_w, epilogue->has_bias, epilogue->activation, epilogue->aux};
-    const strata_launch filters = {.kernel = "cpu/winograd_filters",
-                                   .variant = strata_cpu_variant(limits),
-                                   .n_buffers = 2,
-                                   .buffers = {node->inputs[1], NULL},
-                                   .writes = 1u << 1,
-                                   .n_words = 2,
-                                   .words = {{(uint32_t)v.depth}, {(uint32_t)v.columns}},
-                                   .n_constants = 2,
-                                   .constants = {{"COLS", cols}, {"TURNED", node->op == &strata_op_conv2d_input_grad}},
-                                   .global = {v.depth, 0},
-                                   .local = {1, 0},
-                                   .grid_stride = true};
-    strata_launch launch = {
-        .kernel = "cpu/winograd",
-        .variant = strata_cpu_variant(limits),
-        .n_buffers = 5,
-        .buffers = {node->inputs[0], NULL, strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node},
-        .writes = 1u << 4,
-        .n_constants = 4,
-        .constants = {{"ROWS", candidate->values[ROWS]}, {"COLS", cols}, {"TILES", tiles}, {"DEPTH", (int32_t)v.depth}},
-        .global = {strata_ceil_div(all, tiles), 0},
-        .local = {1, 0}};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(&launch)->i32 = (int32_t)words[i];
+    strata_launch filters = strata_cpu_launch(limits, "cpu/winograd_filters", v.depth);
+    filters.grid_stride = true;
+    STRATA_SET_BUFFERS(&filters, node->inputs[1], NULL);
+    STRATA_ADD_WORDS(&filters, v.depth, v.columns);
+    STRATA_ADD_CONSTANTS(&filters, {"COLS", cols}, {"TURNED", node->op == &strata_op_conv2d_input_grad});
+    strata_launch launch = strata_cpu_launch(limits, "cpu/winograd", strata_ceil_div(all, tiles));
+    STRATA_SET_BUFFERS(&launch, node->inputs[0], NULL, strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node);
+    STRATA_ADD_WORDS(&launch, all, tiles_h(v.to_h), tiles_h(v.to_w), v.to_h, v.to_w, v.from_h, v.from_w, v.columns, v.pad_h,
+                     v.pad_w, epilogue->has_bias, epilogue->activation, epilogue->aux);
+    STRATA_ADD_CONSTANTS(&launch, {"ROWS", candidate->values[ROWS]}, {"COLS", cols}, {"TILES", tiles},
+                         {"DEPTH", (int32_t)v.depth});
     strata_lowering_scratch(lowering, POINTS * v.depth * strata_ceil_div(v.columns, tile_n) * tile_n * (int64_t)sizeof(float));
     STRATA_TRY(strata_lowering_add(lowering, &filters, err));
     return strata_lowering_add(lowering, &launch, err);
@@ -183,31 +160,20 @@ static strata_status filter_lower(const strata_kernel_limits *limits, const stra
     int64_t parts = strata_most(1, strata_least(MOST_PARTS, all / PART_TILES));
     const int64_t part = strata_ceil_div(all, parts);
     parts = strata_ceil_div(all, part);
-    const int64_t words[] = {all, part, tiles_h(s.out_h), tiles_h(s.out_w), s.in_h, s.in_w, s.out_h, s.out_w, s.top, s.left};
-    strata_launch launch = {.kernel = "cpu/winograd_filter_grad",
-                            .variant = strata_cpu_variant(limits),
-                            .n_buffers = 3,
-                            .buffers = {node->inputs[0], node->inputs[1], NULL},
-                            .writes = 1u << 2,
-                            .n_constants = 5,
-                            .constants = {{"ROWS", candidate->values[ROWS]},
-                                          {"COLS", candidate->values[COLS]},
-                                          {"TILES", candidate->values[TILES]},
-                                          {"DEPTH", (int32_t)s.in_c},
-                                          {"K_SIZE", (int32_t)s.out_c}},
-                            .global = {parts, 0},
-                            .local = {1, 0}};
-    const strata_launch fold = {.kernel = "cpu/winograd_filter_fold",
-                                .variant = strata_cpu_variant(limits),
-                                .n_buffers = 2,
-                                .buffers = {NULL, node},
-                                .writes = 1u << 1,
-                                .n_words = 2,
-                                .words = {{(uint32_t)parts}, {(uint32_t)elements}},
-                                .global = {strata_ceil_div(elements, strata_cpu_lanes(limits)), 0},
-                                .local = {1, 0},
-                                .grid_stride = true};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(&launch)->i32 = (int32_t)words[i];
+    const strata_launch_constant constants[] = {{"ROWS", candidate->values[ROWS]},
+                                                {"COLS", candidate->values[COLS]},
+                                                {"TILES", candidate->values[TILES]},
+                                                {"DEPTH", (int32_t)s.in_c},
+                                                {"K_SIZE", (int32_t)s.out_c}};
+    strata_launch launch = strata_cpu_launch(limits, "cpu/winograd_filter_grad", parts);
+    STRATA_SET_BUFFERS(&launch, node->inputs[0], node->inputs[1], NULL);
+    STRATA_ADD_WORDS(&launch, all, part, tiles_h(s.out_h), tiles_h(s.out_w), s.in_h, s.in_w, s.out_h, s.out_w, s.top, s.left);
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) launch.constants[launch.n_constants++] = constants[i];
+    strata_launch fold =
+        strata_cpu_launch(limits, "cpu/winograd_filter_fold", strata_ceil_div(elements, strata_cpu_lanes(limits)));
+    fold.grid_stride = true;
+    STRATA_SET_BUFFERS(&fold, NULL, node);
+    STRATA_ADD_WORDS(&fold, parts, elements);
     strata_lowering_scratch(lowering, parts * POINTS * elements * (int64_t)sizeof(float));
     STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     return strata_lowering_add(lowering, &fold, err);

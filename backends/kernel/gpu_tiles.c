@@ -55,15 +55,10 @@ static bool fits_device(const strata_kernel_limits *limits, const strata_tiled_p
            (uint32_t)t[TILE_LOCAL_X] <= limits->max_local[0] && (uint32_t)t[TILE_LOCAL_Y] <= limits->max_local[1];
 }
 
-/* The relative time of one step of k. A compute unit computes its tiles one after another. If all of them together have
- * fewer warps than are needed to hide latency, the time depends only on the number of elements of one work-item. */
-static double cost_of(const strata_kernel_limits *limits, const strata_tiled_product *product, int tile) {
-    const int *t = tiles[tile].values;
+double strata_tiles_cost(const strata_kernel_limits *limits, int64_t count, double warps, double work) {
     const int64_t units = limits->compute_units > 1 ? limits->compute_units : UNKNOWN_UNITS;
-    const int64_t count = strata_tiles_count(product, t);
-    const double each = (double)strata_ceil_div(count ? count : 1, units);
-    const double warps = (double)(t[TILE_LOCAL_X] * t[TILE_LOCAL_Y]) / WARP, busy = each * warps / FULL_WARPS;
-    return each * (double)(strata_tile_m(t) * strata_tile_n(t)) / tiles[tile].efficiency / (busy < 1 ? busy : 1);
+    const double each = (double)strata_ceil_div(count ? count : 1, units), busy = each * warps / FULL_WARPS;
+    return each * work / (busy < 1 ? busy : 1);
 }
 
 static strata_candidate candidate_of(int tile) {
@@ -100,16 +95,18 @@ int strata_tiles_candidates(const strata_kernel_limits *limits, const strata_til
     for (int tile = 0; tile < N_TILES; tile++) {
         if (!fits_device(limits, product, tiles[tile].values)) continue;
         const strata_candidate candidate = candidate_of(tile);
-        n = strata_tiles_keep_cheapest(out, costs, n, &candidate, cost_of(limits, product, tile));
+        const int *t = tiles[tile].values;
+        const double cost =
+            strata_tiles_cost(limits, strata_tiles_count(product, t), (double)(t[TILE_LOCAL_X] * t[TILE_LOCAL_Y]) / WARP,
+                              (double)(strata_tile_m(t) * strata_tile_n(t)) / tiles[tile].efficiency);
+        n = strata_tiles_keep_cheapest(out, costs, n, &candidate, cost);
     }
     return n;
 }
 
 void strata_tiles_launch(const strata_candidate *candidate, strata_launch *launch) {
     const int *t = candidate->values;
-    launch->constants[launch->n_constants++] = (strata_launch_constant){"WORK_M", t[TILE_WORK_M]};
-    launch->constants[launch->n_constants++] = (strata_launch_constant){"WORK_N", t[TILE_WORK_N]};
-    launch->constants[launch->n_constants++] = (strata_launch_constant){"TILE_K", t[TILE_STEPS]};
+    STRATA_ADD_CONSTANTS(launch, {"WORK_M", t[TILE_WORK_M]}, {"WORK_N", t[TILE_WORK_N]}, {"TILE_K", t[TILE_STEPS]});
     launch->local[0] = t[TILE_LOCAL_X];
     launch->local[1] = t[TILE_LOCAL_Y];
     launch->global[0] = t[TILE_LOCAL_X];
@@ -148,15 +145,11 @@ strata_status strata_tiles_fold(const strata_tensor *node, int64_t columns, int6
     strata_launch launch = {
         .kernel = "matmul_fold",
         .variant = strata_dtype_name(node->dtype),
-        .n_buffers = 4,
-        .buffers = {NULL, strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node},
-        .writes = 1u << 3,
         .global = {elements},
         .grid_stride = true,
     };
-    strata_launch_word(&launch)->u32 = (uint32_t)elements;
-    strata_launch_word(&launch)->u32 = (uint32_t)columns;
-    strata_launch_word(&launch)->u32 = (uint32_t)parts;
+    STRATA_SET_BUFFERS(&launch, NULL, strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node);
+    STRATA_ADD_WORDS(&launch, elements, columns, parts);
     strata_epilogue_constants(&launch, node);
     strata_lowering_scratch(lowering, parts * elements * (int64_t)sizeof(float));
     return strata_lowering_add(lowering, &launch, err);

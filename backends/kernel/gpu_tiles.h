@@ -52,6 +52,9 @@ void strata_tiles_launch_parts(const strata_tensor *node, int64_t parts, strata_
  * row of the node. */
 STRATA_MUST_USE strata_status strata_tiles_fold(const strata_tensor *node, int64_t columns, int64_t parts,
                                                 strata_lowering *lowering, strata_error *err);
+/* The relative time of one step of k: a compute unit computes its tiles, each with this number of warps and this work, one
+ * after another. If all of them together have fewer warps than hide latency, only the work of one warp counts. */
+double strata_tiles_cost(const strata_kernel_limits *limits, int64_t count, double warps, double work);
 /* Adds a candidate of this cost to the n cheapest so far, which are sorted by cost. At most STRATA_TILES_TRIED are
  * kept. Returns how many there are then. */
 int strata_tiles_keep_cheapest(strata_candidate *out, double *costs, int n, const strata_candidate *candidate, double cost);
@@ -61,5 +64,34 @@ int strata_tiles_candidates(const strata_kernel_limits *limits, const strata_til
 /* Sets the constants and work-group size of a tile. Sets global[] to the size of one work-group; the caller multiplies
  * global[0] by the number of tiles. */
 void strata_tiles_launch(const strata_candidate *candidate, strata_launch *launch);
+
+/* ---- matrix units ---- */
+/* Chooses tiles for the kernels that include shaders/matrix_units/units.h, and makes their launches. The families for
+ * GPUs with matrix units use it.
+ *
+ * Matrix units compute products of f16 and bf16 operands with f32 sums. They compute products of f32 operands, each
+ * split into two f16 values, only if options.fast allows other last bits. With options.fast, the tiles without matrix
+ * units are candidates too, since their last bits differ.
+ *
+ * The choice of a tile changes no bit of the result. The tiles' speeds have not been measured on hardware: a cost model
+ * ranks them and the tuner decides. */
+
+/* Whether the device's matrix units multiply matrices of the node's dtype with `kernel`
+ * ("matrix_units/matmul"). The smallest tile
+ * and the additional words of the product (words_a_row, words_a_step) must fit into local memory. */
+bool strata_units_fit(const strata_kernel_limits *limits, const strata_tensor *node, const char *kernel,
+                      const strata_tiled_product *product);
+/* The number of steps in a part of a product (see strata_tiles_part), rounded up to whole steps of a tile. */
+int64_t strata_units_part(const strata_kernel_limits *limits, const strata_tensor *node, int64_t part);
+/* Writes candidates for the node and returns how many. product->batch includes the parts. plain: the family without
+ * matrix units, whose candidates follow with options.fast. */
+int strata_units_candidates(const strata_kernel_limits *limits, const strata_tensor *node, const strata_tiled_product *product,
+                            const strata_family *plain, strata_candidate *out);
+/* Whether the candidate belongs to the family without matrix units. */
+bool strata_units_is_plain(const strata_candidate *candidate);
+/* Adds the tile, the buffer for the sums of parts (after the result's buffer) and the number of work-items for
+ * product->batch products to a launch that already has the product's words, buffers and constants. */
+void strata_units_launch(const strata_kernel_limits *limits, const strata_tensor *node, const strata_tiled_product *product,
+                         const strata_candidate *candidate, bool in_parts, strata_launch *launch);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backends/kernel/gpu_units.h"
-
 #include <stdio.h>
+
+#include "backends/kernel/gpu_tiles.h"
 
 /* candidate->values. WITHOUT_UNITS is 1 in a candidate without matrix units. */
 enum { GROUPS_M, GROUPS_N, UNITS_M, UNITS_N, WITHOUT_UNITS = 5 };
@@ -11,11 +11,7 @@ enum {
     /* PAD of the kernels. */
     PAD = 4,
     /* The most registers of a work-item for its sums. With 128, Mesa's compiler for AMD stores them in memory. */
-    MOST_SUMS = 64,
-    /* The number of subgroups with which a compute unit hides latency. */
-    FULL_SUBGROUPS = 8,
-    /* Compute units that are assumed if the driver does not report them. */
-    UNKNOWN_UNITS = 32
+    MOST_SUMS = 64
 };
 
 /* For each tile: the subgroups of a work-group along m and n, and the matrix units of each subgroup along m and n. */
@@ -65,16 +61,14 @@ static bool fits_device(const strata_kernel_limits *limits, strata_dtype dtype, 
 
 static bool can_multiply(const strata_kernel_limits *limits, strata_dtype dtype, const char *kernel,
                          const strata_tiled_product *product) {
-    char stem[64];
     if (limits->device_class < STRATA_DEVICE_INTEGRATED_GPU || !limits->unit_lanes || !strata_dtype_is_float(dtype))
         return false;
-    snprintf(stem, sizeof stem, "matrix_units/%s", kernel);
     return unit_of(limits, dtype)->m && (limits->fast || dtype != STRATA_DTYPE_F32) &&
-           fits_device(limits, dtype, product, tiles[N_TILES - 1]) && strata_shader_find(stem, strata_dtype_name(dtype));
+           fits_device(limits, dtype, product, tiles[N_TILES - 1]) && strata_shader_find(kernel, strata_dtype_name(dtype));
 }
 
 bool strata_units_multiply(const strata_kernel_limits *limits, strata_dtype dtype) {
-    return can_multiply(limits, dtype, "matmul", &(strata_tiled_product){0});
+    return can_multiply(limits, dtype, "matrix_units/matmul", &(strata_tiled_product){0});
 }
 
 bool strata_units_fit(const strata_kernel_limits *limits, const strata_tensor *node, const char *kernel,
@@ -85,19 +79,6 @@ bool strata_units_fit(const strata_kernel_limits *limits, const strata_tensor *n
 int64_t strata_units_part(const strata_kernel_limits *limits, const strata_tensor *node, int64_t part) {
     const int64_t step = UNIT_STEPS * unit_of(limits, node->dtype)->k;
     return strata_ceil_div(part, step) * step;
-}
-
-/* The relative time of one step of k. A subgroup multiplies UNITS_M x UNITS_N pairs of matrices and reads UNITS_M +
- * UNITS_N matrices from local memory, which takes half as long each. A compute unit computes its tiles one after
- * another. If all of them together have fewer subgroups than are needed to hide latency, the time depends only on the
- * work of one subgroup. */
-static double cost_of(const strata_kernel_limits *limits, const strata_tiled_product *product, const strata_matrix_unit *unit,
-                      const int *tile) {
-    const int64_t units = limits->compute_units > 1 ? limits->compute_units : UNKNOWN_UNITS;
-    const int64_t count = count_tiles(product, unit, tile), subgroups = (int64_t)tile[GROUPS_M] * tile[GROUPS_N];
-    const double each = (double)strata_ceil_div(count ? count : 1, units), busy = each * (double)subgroups / FULL_SUBGROUPS;
-    const double work = tile[UNITS_M] * tile[UNITS_N] + 0.5 * (tile[UNITS_M] + tile[UNITS_N]);
-    return each * (double)subgroups * work / (busy < 1 ? busy : 1);
 }
 
 int strata_units_candidates(const strata_kernel_limits *limits, const strata_tensor *node, const strata_tiled_product *product,
@@ -111,7 +92,12 @@ int strata_units_candidates(const strata_kernel_limits *limits, const strata_ten
         strata_candidate candidate = {.exact = true, .values = {t[0], t[1], t[2], t[3]}};
         snprintf(candidate.name, sizeof candidate.name, "units tile=%dx%d subgroups=%dx%d", (int)tile_m(unit, t),
                  (int)tile_n(unit, t), t[GROUPS_M], t[GROUPS_N]);
-        n = strata_tiles_keep_cheapest(out, costs, n, &candidate, cost_of(limits, product, unit, t));
+        /* A subgroup multiplies UNITS_M x UNITS_N pairs of matrices and reads UNITS_M + UNITS_N of them from local memory,
+         * which takes half as long each. */
+        const int subgroups = t[GROUPS_M] * t[GROUPS_N];
+        const double work = subgroups * (t[UNITS_M] * t[UNITS_N] + 0.5 * (t[UNITS_M] + t[UNITS_N]));
+        n = strata_tiles_keep_cheapest(out, costs, n, &candidate,
+                                       strata_tiles_cost(limits, count_tiles(product, unit, t), subgroups, work));
     }
     if (!limits->fast || !plain->fits(limits, node)) return n;
     const int more = plain->candidates(limits, node, out + n);
@@ -130,10 +116,9 @@ void strata_units_launch(const strata_kernel_limits *limits, const strata_tensor
                          const strata_candidate *candidate, bool in_parts, strata_launch *launch) {
     const strata_matrix_unit *unit = unit_of(limits, node->dtype);
     const int *tile = candidate->values;
-    const strata_launch_constant constants[] = {
-        {"UNIT_M", (int32_t)unit->m}, {"UNIT_N", (int32_t)unit->n}, {"UNIT_K", (int32_t)unit->k}, {"GROUPS_M", tile[GROUPS_M]},
-        {"GROUPS_N", tile[GROUPS_N]}, {"UNITS_M", tile[UNITS_M]},   {"UNITS_N", tile[UNITS_N]},   {"SUMS", in_parts}};
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) launch->constants[launch->n_constants++] = constants[i];
+    STRATA_ADD_CONSTANTS(launch, {"UNIT_M", (int32_t)unit->m}, {"UNIT_N", (int32_t)unit->n}, {"UNIT_K", (int32_t)unit->k},
+                         {"GROUPS_M", tile[GROUPS_M]}, {"GROUPS_N", tile[GROUPS_N]}, {"UNITS_M", tile[UNITS_M]},
+                         {"UNITS_N", tile[UNITS_N]}, {"SUMS", in_parts});
     launch->variant = strata_dtype_name(node->dtype);
     launch->writes = 1u << (in_parts ? launch->n_buffers : launch->n_buffers - 1);
     launch->buffers[launch->n_buffers++] = NULL; /* the sums of parts */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "backends/kernel/lowering.h"
+#include "core/base/memory.h"
 
 static bool overlaps(const strata_kernel_range *ranges, int n, const strata_kernel_range *range) {
     if (range->begin >= range->end) return false;
@@ -15,15 +16,10 @@ static bool overlaps(const strata_kernel_range *ranges, int n, const strata_kern
     return false;
 }
 
-static strata_status append(strata_kernel_range **ranges, int *n, int *capacity, const strata_kernel_range *range,
+static strata_status append(strata_kernel_range **ranges, int *n, int64_t *capacity, const strata_kernel_range *range,
                             strata_error *err) {
-    if (*n == *capacity) {
-        int wanted = *capacity ? 2 * *capacity : 32;
-        strata_kernel_range *grown = realloc(*ranges, (size_t)wanted * sizeof *grown);
-        if (!grown) return strata_fail(err, STRATA_OUT_OF_MEMORY, "compile: no memory for %d byte ranges", wanted);
-        *ranges = grown;
-        *capacity = wanted;
-    }
+    if (!strata_make_room(ranges, *n, capacity, sizeof **ranges))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "compile: no memory for %d byte ranges", *n);
     (*ranges)[(*n)++] = *range;
     return STRATA_OK;
 }

@@ -123,9 +123,9 @@ typedef struct strata_kernel_list {
     int64_t scratch_bytes;
 } strata_kernel_list;
 
-/* Makes the launches of every node of the piece: by the first family that fits (families.c), else by op->lower. `tuner` chooses
- * among a family's candidates; NULL: the first candidate is used. Copies whose source and destination are the same bytes are
- * left out.
+/* Makes the launches of every node of the piece: by the first family that fits (families.def), else by op->lower. `tuner`
+ * chooses among a family's candidates; NULL: the first candidate is used. Copies whose source and destination are the same
+ * bytes are left out.
  * Fails: UNSUPPORTED naming the node and what is missing; OUT_OF_MEMORY. The list borrows the piece's nodes. */
 strata_status strata_kernel_list_create(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_piece *piece,
                                         strata_kernel_list *out_list, strata_error *err);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backends/kernel/lowering.h"
+#include "core/base/memory.h"
 #include "core/run/trace_node.h"
 
 enum {
@@ -36,7 +37,7 @@ typedef struct list_builder {
     const strata_kernel_limits *limits;
     const strata_piece *piece;
     strata_kernel_list *list;
-    int launches_capacity, kernels_capacity;
+    int64_t launches_capacity, kernels_capacity;
     strata_hazards hazards;
     const strata_tensor *node;
     int64_t scratch_bytes; /* the scratch memory of `node` */
@@ -141,13 +142,8 @@ static strata_status find_or_add_kernel(list_builder *builder, const strata_kern
         *out_index = i;
         return STRATA_OK;
     }
-    if (list->n_kernels == builder->kernels_capacity) {
-        int capacity = builder->kernels_capacity ? 2 * builder->kernels_capacity : 16;
-        strata_kernel *kernels = realloc(list->kernels, (size_t)capacity * sizeof *kernels);
-        if (!kernels) return strata_fail(err, STRATA_OUT_OF_MEMORY, "compile: no memory for %d kernels", capacity);
-        list->kernels = kernels;
-        builder->kernels_capacity = capacity;
-    }
+    if (!strata_make_room(&list->kernels, list->n_kernels, &builder->kernels_capacity, sizeof *list->kernels))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "compile: no memory for %d kernels", list->n_kernels);
     *out_index = list->n_kernels;
     list->kernels[list->n_kernels++] = *kernel;
     return STRATA_OK;
@@ -206,13 +202,8 @@ static bool copies_onto_itself(const strata_tensor *node, const strata_kernel_la
 /* ---- launches ---- */
 static strata_status append_launch(list_builder *builder, const strata_kernel_launch *launch, strata_error *err) {
     strata_kernel_list *list = builder->list;
-    if (list->n_launches == builder->launches_capacity) {
-        int capacity = builder->launches_capacity ? 2 * builder->launches_capacity : 32;
-        strata_kernel_launch *launches = realloc(list->launches, (size_t)capacity * sizeof *launches);
-        if (!launches) return strata_fail(err, STRATA_OUT_OF_MEMORY, "compile: no memory for %d launches", capacity);
-        list->launches = launches;
-        builder->launches_capacity = capacity;
-    }
+    if (!strata_make_room(&list->launches, list->n_launches, &builder->launches_capacity, sizeof *list->launches))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "compile: no memory for %d launches", list->n_launches);
     list->launches[list->n_launches++] = *launch;
     return STRATA_OK;
 }

@@ -7,6 +7,58 @@
 
 #include <string.h>
 
+#include "core/op/copy.h"
+
+#define STRATA_FAMILY(name) extern const strata_family strata_family_##name;
+#include "backends/kernel/families.def"
+
+const strata_family *const strata_families[] = {
+#define STRATA_FAMILY(name) &strata_family_##name,
+#include "backends/kernel/families.def"
+    NULL};
+
+/* ---- for families ---- */
+void strata_launch_set_buffers(strata_launch *launch, int n, const strata_tensor *const *buffers) {
+    launch->n_buffers = n;
+    launch->writes = 1u << (n - 1);
+    for (int i = 0; i < n; i++) launch->buffers[i] = buffers[i];
+}
+
+void strata_launch_add_words(strata_launch *launch, size_t n, const int64_t *words) {
+    for (size_t i = 0; i < n; i++) strata_launch_word(launch)->u32 = (uint32_t)words[i];
+}
+
+void strata_launch_add_constants(strata_launch *launch, size_t n, const strata_launch_constant *constants) {
+    for (size_t i = 0; i < n; i++) strata_launch_constant_add(launch, constants[i].name, constants[i].value);
+}
+
+void strata_launch_add_floats(strata_launch *launch, size_t n, const double *words) {
+    for (size_t i = 0; i < n; i++) strata_launch_word(launch)->f32 = (float)words[i];
+}
+
+bool strata_cpu_counts(const strata_tensor *node) {
+    bool fits = strata_shape_elements(node->shape) <= INT32_MAX;
+    for (int i = 0; i < node->n_inputs && i < 2; i++) fits = fits && strata_shape_elements(node->inputs[i]->shape) <= INT32_MAX;
+    return fits;
+}
+
+strata_launch strata_cpu_launch(const strata_kernel_limits *limits, const char *kernel, int64_t groups) {
+    const int lanes = strata_cpu_lanes(limits);
+    return (strata_launch){.kernel = kernel,
+                           .variant = lanes == 16  ? "x16"
+                                      : lanes == 8 ? "x8"
+                                                   : "x4",
+                           .global = {groups},
+                           .local = {1}};
+}
+
+/* ---- the way of a node ---- */
+int strata_family_candidates(const strata_kernel_limits *limits, const strata_family *family, const strata_tensor *node,
+                             strata_candidate *out) {
+    *out = (strata_candidate){.exact = true};
+    return family->candidates ? family->candidates(limits, node, out) : 1;
+}
+
 /* Removes candidates that the device's options do not allow; the first is always allowed. Returns how many are left. */
 static int allowed(const strata_kernel_limits *limits, strata_candidate *candidates, int n) {
     int kept = 0;
@@ -40,7 +92,7 @@ static bool choose_candidate(const strata_kernel_limits *limits, strata_tuner *t
                              bool first, const strata_tensor *node, const strata_tensor *as, strata_way *out_way,
                              const char **out_complaint) {
     strata_candidate candidates[STRATA_CANDIDATES];
-    const int n = allowed(limits, candidates, family->candidates(limits, as, candidates));
+    const int n = allowed(limits, candidates, strata_family_candidates(limits, family, as, candidates));
     const int best = first && n > 1 ? strata_tuner_choose(tuner, family, node, candidates, n) : 0;
     const bool any = !strata_checks_complain(limits->checks) || strata_tuner_is_trying(tuner);
     for (int i = 0; i < n; i++) { /* the tuner's choice, then the others in order */

@@ -6,6 +6,7 @@
 #define STRATA_BACKENDS_KERNEL_LOWERING_H
 
 #include "backends/kernel/kernel.h"
+#include "core/base/text.h"
 
 /* ---- whole numbers ---- */
 static inline int64_t strata_ceil_div(int64_t a, int64_t b) {
@@ -21,6 +22,24 @@ static inline int64_t strata_most(int64_t a, int64_t b) {
 }
 
 /* ---- launches ---- */
+/* Sets the buffers of a launch, of which it writes the last one, and appends scalar arguments: integers that fit into 32 bits,
+ * or floats; and constants. */
+void strata_launch_set_buffers(strata_launch *launch, int n, const strata_tensor *const *buffers);
+void strata_launch_add_words(strata_launch *launch, size_t n, const int64_t *words);
+void strata_launch_add_floats(strata_launch *launch, size_t n, const double *words);
+void strata_launch_add_constants(strata_launch *launch, size_t n, const strata_launch_constant *constants);
+#define STRATA_COUNT(type, ...) (sizeof((const type[]){__VA_ARGS__}) / sizeof(type))
+#define STRATA_SET_BUFFERS(launch, ...)                                                     \
+    strata_launch_set_buffers(launch, (int)STRATA_COUNT(strata_tensor *const, __VA_ARGS__), \
+                              (const strata_tensor *const[]){__VA_ARGS__})
+#define STRATA_ADD_WORDS(launch, ...) \
+    strata_launch_add_words(launch, STRATA_COUNT(int64_t, __VA_ARGS__), (const int64_t[]){__VA_ARGS__})
+#define STRATA_ADD_FLOATS(launch, ...) \
+    strata_launch_add_floats(launch, STRATA_COUNT(double, __VA_ARGS__), (const double[]){__VA_ARGS__})
+#define STRATA_ADD_CONSTANTS(launch, ...)                                                  \
+    strata_launch_add_constants(launch, STRATA_COUNT(strata_launch_constant, __VA_ARGS__), \
+                                (const strata_launch_constant[]){__VA_ARGS__})
+
 /* Fills an empty lowering (core/graph/launch.h) with the launches of `node` on a device with these limits: those of the first
  * family that fits, else those of op->lower. */
 strata_status strata_lowering_run(strata_lowering *lowering, const strata_kernel_limits *limits, strata_tuner *tuner,
@@ -49,14 +68,34 @@ typedef struct strata_family {
     /* The name of the op that is lowered. */
     const char *op;
     bool (*fits)(const strata_kernel_limits *limits, const strata_tensor *node);
-    /* Writes 1 to STRATA_CANDIDATES candidates for the node and returns how many. The first is used without tuning. */
+    /* Writes 1 to STRATA_CANDIDATES candidates for the node and returns how many. The first is used without tuning. NULL: there
+     * is one, without values. */
     int (*candidates)(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out);
     strata_status (*lower)(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
                            strata_lowering *lowering, strata_error *err);
 } strata_family;
 
-/* In order of preference: the first family that fits is used. Ends with NULL (families.c). */
+/* In order of preference: the first family that fits is used. Ends with NULL (families.def). */
 extern const strata_family *const strata_families[];
+/* The candidates of the family. */
+int strata_family_candidates(const strata_kernel_limits *limits, const strata_family *family, const strata_tensor *node,
+                             strata_candidate *out);
+
+/* ---- families for OpenCL on CPUs ---- */
+/* The number of f32 elements in the vectors that the kernels of shaders/cpu/ are compiled with: 16, 8 or 4. */
+static inline int strata_cpu_lanes(const strata_kernel_limits *limits) {
+    return limits->vector_width >= 16 ? 16 : limits->vector_width >= 8 ? 8 : 4;
+}
+
+/* Whether the device is a CPU behind OpenCL and the node f32. */
+static inline bool strata_cpu_takes(const strata_kernel_limits *limits, const strata_tensor *node) {
+    return limits->device_class == STRATA_DEVICE_CPU && limits->opencl_c && node->dtype == STRATA_DTYPE_F32;
+}
+
+/* Whether the kernels can count the elements of the node and of its first two operands, in 31 bits. */
+bool strata_cpu_counts(const strata_tensor *node);
+/* A launch of the kernel's variant for the device's vector width, in `groups` work-groups of one work-item. */
+strata_launch strata_cpu_launch(const strata_kernel_limits *limits, const char *kernel, int64_t groups);
 
 /* How a node is computed: by a candidate of a family or by the op's portable kernels. A family of f32 kernels can also
  * compute a node of f16 or bf16 (widen.c). */
@@ -91,6 +130,24 @@ bool strata_checks_complain(const strata_checks *checks);
 int strata_tuner_choose(strata_tuner *tuner, const strata_family *family, const strata_tensor *node,
                         const strata_candidate *candidates, int n);
 
+/* ---- files of results (cache.c) ---- */
+/* A text file of results for a device and driver in the cache's folder, with a line for each. */
+typedef struct strata_records {
+    /* "": there is no file, and nothing is read or written. */
+    char path[640];
+    char head[320];
+} strata_records;
+
+void strata_records_init(strata_records *records, const strata_cache *cache, const char *format, const char *ending);
+/* Calls `take` for each line. A file of another device, driver or format is ignored. */
+void strata_records_read(const strata_records *records, void (*take)(void *user, char *line), void *user);
+/* Replaces the file by the lines, which are finished. If this fails, the next start makes the results again. */
+void strata_records_write(const strata_records *records, strata_text *lines);
+/* FNV-1a, 64 bits, of bytes and of a text with its NUL. */
+#define STRATA_HASH_START UINT64_C(0xcbf29ce484222325)
+uint64_t strata_hash(uint64_t hash, const void *bytes, size_t n);
+uint64_t strata_hash_text(uint64_t hash, const char *text);
+
 /* ---- nodes with 16-bit storage, computed by families of f32 kernels (widen.c) ---- */
 enum { STRATA_WIDENED_INPUTS = 8 };
 /* A copy of a node with f32 operands and result. node.inputs points into this struct, so it must not be moved. */
@@ -110,7 +167,8 @@ strata_status strata_widened_lower(const strata_kernel_limits *limits, const str
 /* The byte ranges that launches have read and written since the last barrier. */
 typedef struct strata_hazards {
     strata_kernel_range *reads, *writes;
-    int n_reads, n_writes, reads_capacity, writes_capacity;
+    int n_reads, n_writes;
+    int64_t reads_capacity, writes_capacity;
 } strata_hazards;
 
 /* Adds a launch. *out_barrier: whether a barrier is needed before it. If so, the ranges of all earlier launches are

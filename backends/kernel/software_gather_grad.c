@@ -46,21 +46,14 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
         const int64_t n = strata_least(s.n_indices - first, most);
         strata_launch launch = {.kernel = "scatter_columns",
                                 .variant = node->inputs[1]->dtype == STRATA_DTYPE_I64 ? "f32_i64" : "f32_i32",
-                                .n_buffers = 3,
-                                .buffers = {node->inputs[0], node->inputs[1], node},
                                 .offsets = {first / s.repeats * s.inner, first},
                                 .extents = {((first + n - 1) / s.repeats - first / s.repeats + 1) * s.inner, n},
-                                .writes = 1 << 2,
                                 .global = {n_ranges * s.inner},
                                 .local = {LANES},
                                 .grid_stride = true,
                                 .turns = (int)n + 1};
-        strata_launch_word(&launch)->u32 = (uint32_t)s.axis;
-        strata_launch_word(&launch)->u32 = (uint32_t)s.inner;
-        strata_launch_word(&launch)->u32 = (uint32_t)n;
-        strata_launch_word(&launch)->u32 = (uint32_t)range;
-        strata_launch_word(&launch)->u32 = (uint32_t)s.repeats;
-        strata_launch_word(&launch)->u32 = (uint32_t)(first % s.repeats);
+        STRATA_SET_BUFFERS(&launch, node->inputs[0], node->inputs[1], node);
+        STRATA_ADD_WORDS(&launch, s.axis, s.inner, n, range, s.repeats, first % s.repeats);
         STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     }
     return STRATA_OK;

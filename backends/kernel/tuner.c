@@ -17,16 +17,14 @@
 #include <time.h>
 
 #include "backends/kernel/lowering.h"
-#include "core/base/file.h"
 #include "core/base/locale.h"
-#include "core/base/text.h"
+#include "core/base/memory.h"
 #include "core/compile/cost.h"
 #include "core/run/bench.h"
+#include "core/run/compare.h"
 
 enum {
     KEY_BYTES = 512,
-    PATH_BYTES = 640,
-    MAX_FILE_BYTES = 4 << 20,
     ROUNDS = 3,
     /* Microseconds. A node that takes no longer uses its first candidate without tuning: SMALL_US on a CPU or an
      * emulated GPU, GPU_SMALL_US on a real GPU. */
@@ -51,10 +49,10 @@ typedef struct record {
 
 struct strata_tuner {
     strata_device *device;
-    char path[PATH_BYTES]; /* "": results are not stored */
-    char device_name[128], driver[128];
+    strata_records file;
     record *records;
-    int n_records, capacity;
+    int n_records;
+    int64_t capacity;
     uint64_t spent_ns;
     bool is_gpu; /* not one that is emulated on a CPU */
     /* A candidate is being compiled: the one with index `trial`. */
@@ -78,13 +76,7 @@ static record *find_record(strata_tuner *tuner, const char *key) {
 static bool add_record(strata_tuner *tuner, const char *key, const char *winner, double us) {
     record *place = find_record(tuner, key);
     if (!place) {
-        if (tuner->n_records == tuner->capacity) {
-            int capacity = tuner->capacity ? 2 * tuner->capacity : 16;
-            record *records = realloc(tuner->records, (size_t)capacity * sizeof *records);
-            if (!records) return false;
-            tuner->records = records;
-            tuner->capacity = capacity;
-        }
+        if (!strata_make_room(&tuner->records, tuner->n_records, &tuner->capacity, sizeof *tuner->records)) return false;
         place = &tuner->records[tuner->n_records++];
     }
     snprintf(place->key, sizeof place->key, "%s", key);
@@ -93,44 +85,19 @@ static bool add_record(strata_tuner *tuner, const char *key, const char *winner,
     return true;
 }
 
-static void header(const strata_tuner *tuner, char out[320]) {
-    snprintf(out, 320, "strata-tune 1\ndevice %s\ndriver %s\n", tuner->device_name, tuner->driver);
-}
-
-/* Invalid lines are skipped; a file of another device, driver or format is ignored. */
-static void read_file(strata_tuner *tuner) {
-    unsigned char *bytes = NULL;
-    size_t n = 0;
-    char head[320];
-    header(tuner, head);
-    if (strata_file_read(tuner->path, MAX_FILE_BYTES, &bytes, &n, NULL)) return;
-    char *text = (char *)bytes;
-    if (!strncmp(text, head, strlen(head))) {
-        char *rest = NULL;
-        for (char *line = strtok_r(text + strlen(head), "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-            char *winner = strchr(line, '\t');
-            char *us = winner ? strchr(winner + 1, '\t') : NULL;
-            if (!us || winner - line >= KEY_BYTES || us - winner > 48) continue;
-            *winner = *us = '\0';
-            add_record(tuner, line, winner + 1, strata_scan_number(us + 1, NULL));
-        }
-    }
-    free(bytes);
+/* Invalid lines are skipped. */
+static void take_line(void *user, char *line) {
+    char *winner = strchr(line, '\t'), *us = winner ? strchr(winner + 1, '\t') : NULL;
+    if (!us || winner - line >= KEY_BYTES || us - winner > 48) return;
+    *winner = *us = '\0';
+    add_record(user, line, winner + 1, strata_scan_number(us + 1, NULL));
 }
 
 static void write_file(const strata_tuner *tuner) {
-    if (!tuner->path[0]) return;
     strata_text text = {0};
-    char head[320], *bytes = NULL;
-    size_t n = 0;
-    header(tuner, head);
-    strata_text_add(&text, "%s", head);
     for (int i = 0; i < tuner->n_records; i++)
         strata_text_add(&text, "%s\t%s\t%.2f\n", tuner->records[i].key, tuner->records[i].winner, tuner->records[i].us);
-    if (strata_text_take(&text, &bytes, &n, NULL)) return;
-    strata_status status = strata_file_write(tuner->path, bytes, n, NULL);
-    (void)status; /* the next start tunes again */
-    free(bytes);
+    strata_records_write(&tuner->file, &text);
 }
 
 /* ---- create, destroy ---- */
@@ -141,15 +108,8 @@ strata_tuner *strata_tuner_create(strata_device *device, const strata_kernel_lim
     if (!tuner) return NULL;
     tuner->device = device;
     tuner->is_gpu = limits->device_class >= STRATA_DEVICE_INTEGRATED_GPU;
-    memcpy(tuner->device_name, cache->device, sizeof tuner->device_name);
-    memcpy(tuner->driver, cache->driver, sizeof tuner->driver);
-    if (cache->dir[0]) {
-        unsigned hash = 2166136261u; /* FNV-1a; the names themselves are compared when the file is read */
-        for (const char *c = cache->device; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
-        for (const char *c = cache->driver; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
-        snprintf(tuner->path, sizeof tuner->path, "%s/%s-%08x.tune", cache->dir, cache->backend, hash);
-        read_file(tuner);
-    }
+    strata_records_init(&tuner->file, cache, "strata-tune 1", "tune");
+    strata_records_read(&tuner->file, take_line, tuner);
     return tuner;
 }
 
@@ -179,10 +139,6 @@ static void write_key(const strata_family *family, const strata_tensor *node, ch
 }
 
 /* ---- trying one ---- */
-static int64_t tensor_bytes(const strata_tensor *tensor) {
-    return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
-}
-
 /* Compiles and times one candidate and downloads its result. */
 static strata_status try_candidate(strata_tuner *tuner, const strata_bench *bench, int candidate, void *result, double *out_us,
                                    strata_error *err) {
@@ -200,20 +156,14 @@ static strata_status try_candidate(strata_tuner *tuner, const strata_bench *benc
 }
 
 static bool same_result(const strata_tensor *node, bool exact, const void *a, const void *b) {
-    if (exact) return !memcmp(a, b, (size_t)tensor_bytes(node));
-    double largest = 0, difference = 0;
-    for (int64_t i = 0; i < strata_shape_elements(node->shape); i++) {
-        double x = strata_element_get(node->dtype, a, i), y = strata_element_get(node->dtype, b, i);
-        largest = fmax(largest, fabs(x));
-        difference = fmax(difference, isfinite(x - y) ? fabs(x - y) : HUGE_VAL);
-    }
-    return difference <= TOLERANCE * largest;
+    if (exact) return !memcmp(a, b, (size_t)strata_check_bytes(node));
+    return strata_check_difference(node, &(strata_sample){0}, b, a) <= TOLERANCE;
 }
 
 /* Returns the fastest candidate with a correct result, within the time budget. A candidate that fails is skipped. The first
  * candidate has to be compiled anyway, so only the time of the others counts. */
 static int tune(strata_tuner *tuner, const strata_tensor *node, const strata_candidate *candidates, int n, double *out_us) {
-    size_t bytes = (size_t)tensor_bytes(node);
+    size_t bytes = (size_t)strata_check_bytes(node);
     char *truth = malloc(bytes + 1), *result = malloc(bytes + 1);
     strata_bench bench = {0};
     int best = 0;

@@ -10,53 +10,39 @@
 #include <time.h>
 
 #include "backends/kernel/check.h"
-#include "core/base/file.h"
 #include "core/base/locale.h"
-#include "core/base/text.h"
+#include "core/base/memory.h"
 #include "strata/version.h"
 
-enum { MAX_FILE_BYTES = 8 << 20 };
-static const char FORMAT[] = "strata-check 2";
 /* A verdict of one start is tried again at the next, and so is one of several starts after this time. */
 enum { CERTAIN_STARTS = 2, VALID_SECONDS = 30 * 24 * 3600 };
-
-#define HASH_START UINT64_C(0xcbf29ce484222325) /* FNV-1a */
-static uint64_t hash(uint64_t seed, const void *bytes, size_t n) {
-    const unsigned char *at = bytes;
-    for (size_t i = 0; i < n; i++) seed = (seed ^ at[i]) * UINT64_C(0x100000001b3);
-    return seed;
-}
-
-static uint64_t hash_text(uint64_t seed, const char *text) {
-    return hash(seed, text, strlen(text) + 1);
-}
 
 /* Hashes the code by the checksum at the end of its compressed form. */
 static uint64_t hash_code(uint64_t seed, const strata_shader_code *code) {
     enum { CHECKSUM = 64 };
-    if (!code->pack) return hash(seed, code->plain, code->plain ? code->bytes : 0);
+    if (!code->pack) return strata_hash(seed, code->plain, code->plain ? code->bytes : 0);
     const size_t n = code->pack->packed_bytes < CHECKSUM ? code->pack->packed_bytes : CHECKSUM;
-    return hash(seed, code->pack->packed + code->pack->packed_bytes - n, n);
+    return strata_hash(seed, code->pack->packed + code->pack->packed_bytes - n, n);
 }
 
 uint64_t strata_check_key(const strata_tensor *node, const strata_lowering *lowering) {
-    uint64_t key = hash_text(hash_text(HASH_START, STRATA_VERSION), node->op->name);
+    uint64_t key = strata_hash_text(strata_hash_text(STRATA_HASH_START, STRATA_VERSION), node->op->name);
     for (int l = 0; l < lowering->n; l++) {
         const strata_launch *launch = &lowering->launches[l];
         const strata_shader *shader = strata_shader_find(launch->kernel, launch->variant);
-        key = hash_text(hash_text(key, launch->kernel), launch->variant ? launch->variant : "");
+        key = strata_hash_text(strata_hash_text(key, launch->kernel), launch->variant ? launch->variant : "");
         if (shader) key = hash_code(hash_code(key, &shader->opencl), &shader->spirv);
         for (int c = 0; c < launch->n_constants; c++) {
-            key = hash_text(key, launch->constants[c].name);
-            key = hash(key, &launch->constants[c].value, sizeof launch->constants[c].value);
+            key = strata_hash_text(key, launch->constants[c].name);
+            key = strata_hash(key, &launch->constants[c].value, sizeof launch->constants[c].value);
         }
-        key = hash(key, launch->local, sizeof launch->local);
+        key = strata_hash(key, launch->local, sizeof launch->local);
     }
     return key;
 }
 
 uint64_t strata_check_family_key(const strata_family *family) {
-    return hash_text(hash_text(HASH_START, STRATA_VERSION), family->name);
+    return strata_hash_text(strata_hash_text(STRATA_HASH_START, STRATA_VERSION), family->name);
 }
 
 static int64_t now(void) {
@@ -69,21 +55,13 @@ static strata_verdict *find(const strata_checks *checks, uint64_t key) {
     return NULL;
 }
 
-static void finish(strata_verdict *verdict) {
-    free(verdict->what);
-}
-
 /* Appends a verdict, whose `what` is copied. */
 static bool append(strata_checks *checks, const strata_verdict *verdict) {
-    if (checks->n == checks->capacity) {
-        const int capacity = checks->capacity ? 2 * checks->capacity : 64;
-        strata_verdict *verdicts = realloc(checks->verdicts, (size_t)capacity * sizeof *verdicts);
-        if (!verdicts) return false;
-        checks->verdicts = verdicts;
-        checks->capacity = capacity;
-    }
     char *what = strdup(verdict->what);
-    if (!what) return false;
+    if (!what || !strata_make_room(&checks->verdicts, checks->n, &checks->capacity, sizeof *checks->verdicts)) {
+        free(what);
+        return false;
+    }
     checks->verdicts[checks->n] = *verdict;
     checks->verdicts[checks->n++].what = what;
     checks->n_wrong += !verdict->is_suspect;
@@ -102,7 +80,7 @@ bool strata_verdict_add(strata_checks *checks, uint64_t key, double error, const
 bool strata_verdict_drop(strata_checks *checks, uint64_t key) {
     strata_verdict *verdict = find(checks, key);
     if (!verdict || !verdict->is_suspect) return false;
-    finish(verdict);
+    free(verdict->what);
     *verdict = checks->verdicts[--checks->n];
     return true;
 }
@@ -121,48 +99,25 @@ const char *strata_check_complaint(const strata_checks *checks, uint64_t key) {
 }
 
 /* ---- the file ---- */
-static void header(const strata_checks *checks, char out[320]) {
-    snprintf(out, 320, "%s\ndevice %s\ndriver %s\n", FORMAT, checks->device_name, checks->driver);
-}
-
-/* Invalid lines are skipped; a file of another device, driver or format is ignored. */
-static void read_file(strata_checks *checks) {
-    unsigned char *bytes = NULL;
-    size_t n = 0;
-    char head[320];
-    header(checks, head);
-    if (strata_file_read(checks->path, MAX_FILE_BYTES, &bytes, &n, NULL)) return;
-    char *text = (char *)bytes, *rest = NULL;
-    if (!strncmp(text, head, strlen(head))) {
-        for (char *line = strtok_r(text + strlen(head), "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-            strata_verdict v = {0};
-            int at = 0;
-            if (strata_scan(line, "%16" SCNx64 " %d %" SCNd64 " %lf %n", &v.key, &v.starts, &v.found, &v.error, &at) != 4 ||
-                !at)
-                continue;
-            v.is_suspect = v.starts < CERTAIN_STARTS || now() - v.found > VALID_SECONDS || v.found > now();
-            v.what = line + at;
-            if (!find(checks, v.key) && !append(checks, &v)) break;
-        }
-    }
-    free(bytes);
+/* Invalid lines are skipped. */
+static void take_line(void *user, char *line) {
+    strata_checks *checks = user;
+    strata_verdict v = {0};
+    int at = 0;
+    if (strata_scan(line, "%16" SCNx64 " %d %" SCNd64 " %lf %n", &v.key, &v.starts, &v.found, &v.error, &at) != 4 || !at)
+        return;
+    v.is_suspect = v.starts < CERTAIN_STARTS || now() - v.found > VALID_SECONDS || v.found > now();
+    v.what = line + at;
+    if (!find(checks, v.key)) (void)append(checks, &v);
 }
 
 void strata_verdicts_write(const strata_checks *checks) {
-    if (!checks->path[0]) return;
     strata_text text = {0};
-    char head[320], *bytes = NULL;
-    size_t n = 0;
-    header(checks, head);
-    strata_text_add(&text, "%s", head);
     for (int i = 0; i < checks->n; i++) {
         const strata_verdict *v = &checks->verdicts[i];
         strata_text_add(&text, "%016" PRIx64 " %d %" PRId64 " %.3g %s\n", v->key, v->starts, v->found, v->error, v->what);
     }
-    if (strata_text_take(&text, &bytes, &n, NULL)) return;
-    const strata_status status = strata_file_write(checks->path, bytes, n, NULL);
-    (void)status; /* the next start checks again */
-    free(bytes);
+    strata_records_write(&checks->file, &text);
 }
 
 strata_checks *strata_checks_create(strata_device *device, const strata_cache *cache, const strata_device_options *opts) {
@@ -170,22 +125,18 @@ strata_checks *strata_checks_create(strata_device *device, const strata_cache *c
     strata_checks *checks = calloc(1, sizeof *checks);
     if (!checks) return NULL;
     checks->device = device;
-    memcpy(checks->device_name, cache->device, sizeof checks->device_name);
     memcpy(checks->driver, cache->driver, sizeof checks->driver);
-    if (cache->dir[0]) {
-        const uint64_t name = hash_text(hash_text(HASH_START, cache->device), cache->driver);
-        snprintf(checks->path, sizeof checks->path, "%s/%s-%016" PRIx64 ".checked", cache->dir, cache->backend, name);
-        if (opts && opts->check_again)
-            remove(checks->path); /* if it cannot be removed, it is written again with the first verdict */
-        else
-            read_file(checks);
-    }
+    strata_records_init(&checks->file, cache, "strata-check 2", "checked");
+    if (opts && opts->check_again)
+        remove(checks->file.path); /* if it cannot be removed, it is written again with the first verdict */
+    else
+        strata_records_read(&checks->file, take_line, checks);
     return checks;
 }
 
 void strata_checks_destroy(strata_checks *checks) {
     if (!checks) return;
-    for (int i = 0; i < checks->n; i++) finish(&checks->verdicts[i]);
+    for (int i = 0; i < checks->n; i++) free(checks->verdicts[i].what);
     free(checks->verdicts);
     free(checks);
 }

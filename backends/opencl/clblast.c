@@ -16,7 +16,7 @@ struct opencl_clblast {
     __typeof__(&CLBlastSgemmStridedBatched) multiply;
 };
 
-enum { M, N, K, BATCH, A_ROW, B_ROW, A_BATCH, B_BATCH, TRANSPOSE_A, TRANSPOSE_B, N_WORDS }; /* in the order of gpu_matmul.c */
+enum { M, N, K, BATCH, A_ROW, B_ROW, A_BATCH, B_BATCH, TRANSPOSE_A, TRANSPOSE_B, N_WORDS }; /* in the order of gpu_products.c */
 enum { N_BUFFERS = 3 };
 
 static const strata_shader clblast_shader = {

@@ -182,16 +182,6 @@ static strata_support supports(strata_device *base, const strata_tensor *node, c
     return strata_kernel_supports(&((opencl_device *)base)->limits, node, reason);
 }
 
-static strata_status check(strata_device *base, const strata_piece *piece, strata_program *program,
-                           const strata_check_request *request, strata_error *err) {
-    opencl_device *device = (opencl_device *)base;
-    const strata_step_run step = {base, piece, program, strata_opencl_list_of(program), strata_opencl_run_nodes};
-    strata_opencl_run_alone(device, true);
-    const strata_status status = strata_checks_run(&device->limits, device->tuner, &step, request, err);
-    strata_opencl_run_alone(device, false);
-    return status;
-}
-
 static const strata_device_api api = {
     .close = close_device,
     .buffer_create = strata_opencl_buffer_create,
@@ -207,7 +197,7 @@ static const strata_device_api api = {
     .most_runs = strata_opencl_most_runs,
     .run_many = strata_opencl_run_many,
     .wait = wait_ticket,
-    .check = check,
+    .check = strata_opencl_check,
     .set_trace = strata_opencl_set_trace,
     .topology = strata_opencl_topology,
     .collectives = strata_opencl_collectives,

@@ -24,20 +24,14 @@ static void remove_blanks(char *text) {
     *to = '\0';
 }
 
-/* Reads a text of a device or platform, "" if it has none; truncated to the size of the array. */
-static void device_text(const opencl_functions *cl, cl_device_id device, cl_device_info what, char *out, size_t bytes) {
-    char text[1024];
-    size_t n = 0;
-    if (cl->GetDeviceInfo(device, what, sizeof text - 1, text, &n) != CL_SUCCESS) n = 0;
-    text[n < sizeof text ? n : sizeof text - 1] = '\0';
-    remove_blanks(text);
-    snprintf(out, bytes, "%.*s", (int)bytes - 1, text);
-}
-
-static void platform_text(const opencl_functions *cl, cl_platform_id platform, cl_platform_info what, char *out, size_t bytes) {
+/* Reads a text of the device, or of the platform if there is no device; "" if it has none; truncated to the array's size. */
+static void read_text(const opencl_functions *cl, cl_platform_id platform, cl_device_id device, cl_uint what, char *out,
+                      size_t bytes) {
     char text[4096];
     size_t n = 0;
-    if (cl->GetPlatformInfo(platform, what, sizeof text - 1, text, &n) != CL_SUCCESS) n = 0;
+    const cl_int code = device ? cl->GetDeviceInfo(device, what, sizeof text - 1, text, &n)
+                               : cl->GetPlatformInfo(platform, what, sizeof text - 1, text, &n);
+    if (code != CL_SUCCESS) n = 0;
     text[n < sizeof text ? n : sizeof text - 1] = '\0';
     remove_blanks(text);
     snprintf(out, bytes, "%.*s", (int)bytes - 1, text);
@@ -59,7 +53,7 @@ static strata_device_class device_class(cl_device_type type, bool unified) {
 static void find_obstacle(const opencl_functions *cl, cl_device_id device, char *reason, size_t bytes) {
     char version[128];
     int major = 0, minor = 0;
-    device_text(cl, device, CL_DEVICE_VERSION, version, sizeof version);
+    read_text(cl, NULL, device, CL_DEVICE_VERSION, version, sizeof version);
     if (strata_scan(version, "OpenCL %d.%d", &major, &minor) != 2 || major < 1 || (major == 1 && minor < 2))
         snprintf(reason, bytes, "it speaks \"%s\"; OpenCL 1.2 or later is needed", version);
     else if (!device_number(cl, device, CL_DEVICE_AVAILABLE))
@@ -72,10 +66,10 @@ static void find_obstacle(const opencl_functions *cl, cl_device_id device, char 
 
 static void describe(const opencl_functions *cl, cl_platform_id platform, cl_device_id device, strata_device_info *info) {
     char platform_name[64], version[64];
-    device_text(cl, device, CL_DEVICE_NAME, info->name, sizeof info->name);
-    device_text(cl, device, CL_DEVICE_VENDOR, info->vendor, sizeof info->vendor);
-    device_text(cl, device, CL_DRIVER_VERSION, version, sizeof version);
-    platform_text(cl, platform, CL_PLATFORM_NAME, platform_name, sizeof platform_name);
+    read_text(cl, NULL, device, CL_DEVICE_NAME, info->name, sizeof info->name);
+    read_text(cl, NULL, device, CL_DEVICE_VENDOR, info->vendor, sizeof info->vendor);
+    read_text(cl, NULL, device, CL_DRIVER_VERSION, version, sizeof version);
+    read_text(cl, platform, NULL, CL_PLATFORM_NAME, platform_name, sizeof platform_name);
     snprintf(info->driver, sizeof info->driver, "%s %s", platform_name, version);
     snprintf(info->backend, sizeof info->backend, "opencl");
 
@@ -100,27 +94,25 @@ static void describe(const opencl_functions *cl, cl_platform_id platform, cl_dev
     find_obstacle(cl, device, info->skipped, sizeof info->skipped);
 }
 
-/* ---- iterating over all devices ---- */
-/* Called for each device; returning false ends the iteration. */
-typedef bool (*opencl_visit)(const opencl_functions *cl, cl_platform_id platform, cl_device_id device, int index, void *user);
+/* ---- all devices ---- */
+typedef struct listed {
+    cl_platform_id platform;
+    cl_device_id device;
+} listed;
 
-/* Returns the number of devices. If it is 0, *out_code is the reason why there is no platform. */
-static int walk(const opencl_functions *cl, opencl_visit visit, void *user, cl_int *out_code) {
+/* Writes the devices of all platforms and returns their number. If it is 0, *out_code says why there is no platform. */
+static int enumerate(const opencl_functions *cl, listed out[MAX_PLATFORMS * MAX_DEVICES], cl_int *out_code) {
     cl_platform_id platforms[MAX_PLATFORMS];
     cl_uint n_platforms = 0;
-    int index = 0;
+    int n = 0;
     *out_code = cl->GetPlatformIDs(MAX_PLATFORMS, platforms, &n_platforms);
-    if (*out_code != CL_SUCCESS) return 0;
-    if (n_platforms > MAX_PLATFORMS) n_platforms = MAX_PLATFORMS;
-    for (cl_uint p = 0; p < n_platforms; p++) {
+    for (cl_uint p = 0; *out_code == CL_SUCCESS && p < n_platforms && p < MAX_PLATFORMS; p++) {
         cl_device_id devices[MAX_DEVICES];
         cl_uint n_devices = 0;
         if (cl->GetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, MAX_DEVICES, devices, &n_devices) != CL_SUCCESS) continue;
-        if (n_devices > MAX_DEVICES) n_devices = MAX_DEVICES;
-        for (cl_uint d = 0; d < n_devices; d++)
-            if (!visit(cl, platforms[p], devices[d], index++, user)) return index;
+        for (cl_uint d = 0; d < n_devices && d < MAX_DEVICES; d++) out[n++] = (listed){platforms[p], devices[d]};
     }
-    return index;
+    return n;
 }
 
 static bool partitions_equally(const opencl_functions *cl, cl_device_id device) {
@@ -140,25 +132,20 @@ static bool has_halves(const opencl_functions *cl, cl_device_id device, const st
 }
 
 /* ---- the list ---- */
-typedef struct list_walk {
-    strata_device_list *list;
-    strata_status status;
-    strata_error *err;
-} list_walk;
-
-static bool list_device(const opencl_functions *cl, cl_platform_id platform, cl_device_id device, int index, void *user) {
-    list_walk *state = user;
+/* Adds the device's row, and those of its halves. */
+static strata_status list_device(const opencl_functions *cl, const listed *found, int index, strata_device_list *list,
+                                 strata_error *err) {
     strata_device_info info = {0};
-    describe(cl, platform, device, &info);
+    describe(cl, found->platform, found->device, &info);
     snprintf(info.id, sizeof info.id, "opencl:%d", index);
-    state->status = strata_device_list_add(state->list, &info, state->err);
-    if (state->status || !has_halves(cl, device, &info)) return !state->status;
+    STRATA_TRY(strata_device_list_add(list, &info, err));
+    if (!has_halves(cl, found->device, &info)) return STRATA_OK;
     info.compute_units /= 2;
-    for (int half = 0; half < 2 && !state->status; half++) {
+    for (int half = 0; half < 2; half++) {
         snprintf(info.id, sizeof info.id, "opencl:%d.%d", index, half);
-        state->status = strata_device_list_add(state->list, &info, state->err);
+        STRATA_TRY(strata_device_list_add(list, &info, err));
     }
-    return !state->status;
+    return STRATA_OK;
 }
 
 static strata_status list_reason(strata_device_list *list, const char *reason, strata_error *err) {
@@ -171,37 +158,22 @@ static strata_status opencl_list(strata_device_list *list, strata_error *err) {
     opencl_functions cl = {0};
     strata_error why;
     if (strata_opencl_load(&cl, &why)) return list_reason(list, why.message, err);
-    list_walk state = {.list = list, .err = err};
+    listed devices[MAX_PLATFORMS * MAX_DEVICES];
+    strata_status status = STRATA_OK;
     cl_int code;
-    int n = walk(&cl, list_device, &state, &code);
+    const int n = enumerate(&cl, devices, &code);
+    for (int i = 0; i < n && !status; i++) status = list_device(&cl, &devices[i], i, list, err);
     if (!n) {
         char reason[160];
         snprintf(reason, sizeof reason, "the loader finds no driver (%s); install one (Debian: pocl-opencl-icd for CPUs)",
                  code == CL_SUCCESS ? "no device" : strata_opencl_error_name(code));
-        state.status = list_reason(list, reason, err);
+        status = list_reason(list, reason, err);
     }
     strata_opencl_unload(&cl);
-    return state.status;
+    return status;
 }
 
 /* ---- finding one ---- */
-typedef struct find_walk {
-    int index;
-    bool found;
-    cl_platform_id platform;
-    cl_device_id device;
-} find_walk;
-
-static bool find_device(const opencl_functions *cl, cl_platform_id platform, cl_device_id device, int index, void *user) {
-    (void)cl;
-    find_walk *state = user;
-    if (index != state->index) return true;
-    state->found = true;
-    state->platform = platform;
-    state->device = device;
-    return false;
-}
-
 static strata_status take_half(const opencl_functions *cl, int half, opencl_found *found, strata_error *err) {
     cl_device_partition_property properties[] = {CL_DEVICE_PARTITION_EQUALLY, found->info.compute_units / 2, 0};
     cl_device_id parts[MAX_DEVICES];
@@ -223,12 +195,12 @@ strata_status strata_opencl_find(const opencl_functions *cl, const char *id, ope
     int index = -1, half = -1;
     if (strata_scan(id, "opencl:%d.%d", &index, &half) < 1)
         return strata_fail(err, STRATA_UNAVAILABLE, "\"%s\" is not an OpenCL device; one is called opencl:0 or opencl:0.1", id);
-    find_walk state = {.index = index};
+    listed devices[MAX_PLATFORMS * MAX_DEVICES];
     cl_int code;
-    walk(cl, find_device, &state, &code);
-    if (!state.found) return strata_fail(err, STRATA_UNAVAILABLE, "%s is not there any more", id);
+    if (index < 0 || index >= enumerate(cl, devices, &code))
+        return strata_fail(err, STRATA_UNAVAILABLE, "%s is not there any more", id);
 
-    opencl_found found = {.platform = state.platform, .device = state.device};
+    opencl_found found = {.platform = devices[index].platform, .device = devices[index].device};
     describe(cl, found.platform, found.device, &found.info);
     snprintf(found.info.id, sizeof found.info.id, "%s", id);
     if (half >= 0) {

@@ -37,7 +37,6 @@ strata_status strata_opencl_load(opencl_functions *out_cl, strata_error *err) {
         if (!symbol && !missing) missing = "cl" #name; \
     }
 #include "backends/opencl/functions.def"
-#undef FUNCTION
     if (missing) {
         strata_opencl_unload(&cl);
         return strata_fail(err, STRATA_UNAVAILABLE, "the OpenCL loader has no %s; OpenCL 1.2 or later is needed", missing);

@@ -134,14 +134,6 @@ strata_status strata_opencl_buffer_create(strata_device *base, int64_t bytes, st
     return STRATA_OK;
 }
 
-static strata_status check_range(const opencl_device *device, const strata_buffer *buffer, int64_t offset, int64_t bytes,
-                                 strata_error *err) {
-    STRATA_TRY(strata_opencl_check_alive(device, err));
-    if (offset >= 0 && bytes >= 0 && offset <= buffer->bytes && bytes <= buffer->bytes - offset) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "%s: bytes %lld to %lld of a buffer of %lld", device->base.info.id,
-                       (long long)offset, (long long)((uint64_t)offset + (uint64_t)bytes), (long long)buffer->bytes);
-}
-
 /* A copy waits for the runs that were submitted before it. */
 static int runs_in_queue(const opencl_device *device) {
     return 1 + strata_opencl_runs_before(device, device->last_ticket);
@@ -150,7 +142,8 @@ static int runs_in_queue(const opencl_device *device) {
 strata_status strata_opencl_upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source,
                                    int64_t bytes, strata_error *err) {
     opencl_device *device = (opencl_device *)base;
-    STRATA_TRY(check_range(device, buffer, offset, bytes, err));
+    STRATA_TRY(strata_opencl_check_alive(device, err));
+    STRATA_TRY(strata_device_check_range(base, buffer->bytes, offset, bytes, err));
     if (!bytes) return STRATA_OK;
     STRATA_DRIVER_RUNS(base, COPY, runs_in_queue(device));
     cl_int code = device->is_oclgrind ? write_whole(device, buffer, offset, source, bytes)
@@ -165,7 +158,8 @@ strata_status strata_opencl_upload(strata_device *base, strata_buffer *buffer, i
 strata_status strata_opencl_download(strata_device *base, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
                                      strata_error *err) {
     opencl_device *device = (opencl_device *)base;
-    STRATA_TRY(check_range(device, buffer, offset, bytes, err));
+    STRATA_TRY(strata_opencl_check_alive(device, err));
+    STRATA_TRY(strata_device_check_range(base, buffer->bytes, offset, bytes, err));
     if (!bytes) return STRATA_OK;
     STRATA_DRIVER_RUNS(base, COPY, runs_in_queue(device));
     cl_int code = device->cl.EnqueueReadBuffer(device->queue, buffer->memory, CL_TRUE, (size_t)offset, (size_t)bytes, target, 0,

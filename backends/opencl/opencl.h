@@ -28,7 +28,6 @@ typedef struct opencl_functions {
     void *library;
 #define FUNCTION(name) __typeof__(&cl##name) name;
 #include "backends/opencl/functions.def"
-#undef FUNCTION
 } opencl_functions;
 
 /* Fails: UNAVAILABLE if there is no libOpenCL, or if it lacks a function of OpenCL 1.2. */
@@ -196,9 +195,8 @@ strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out
 /* The functions of strata_device_api with these names. */
 int strata_opencl_most_runs(strata_device *base);
 strata_status strata_opencl_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err);
-const strata_kernel_list *strata_opencl_list_of(const strata_program *program);
-/* Implements strata_step_run.run. */
-strata_status strata_opencl_run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err);
+strata_status strata_opencl_check(strata_device *base, const strata_piece *piece, strata_program *program,
+                                  const strata_check_request *request, strata_error *err);
 
 /* ---- kernels.c ---- */
 /* Builds those of n kernels that are not built yet, as one program. The program is loaded from the disk cache (if the driver
@@ -222,6 +220,9 @@ STRATA_MUST_USE strata_status strata_opencl_source_add(strata_text *text, const 
 /* ---- sequence.c ---- */
 /* The most runs of a sequence in one call of its kernel. */
 enum { OPENCL_RUNS_IN_A_CALL = 4 };
+/* The words of a launch's row at the beginning of the table: its number of tasks (0: it is left out), its site, the position of
+ * its arguments, and the position of the list of launches that it waits for. */
+enum { OPENCL_SEQUENCE_ROW = 4 };
 typedef struct opencl_sequence {
     /* The source of the kernel strata_sequence(n_launches, table, sync, counts, arenas..., runs, arenas of later slots...).
      * NULL: the list exceeds a limit of sequences. */
@@ -243,9 +244,6 @@ void strata_opencl_sequence_finish(opencl_sequence *sequence); /* a zeroed one i
 /* Whether each slot has its own arena (INPUT and OUTPUT). `arena` is an index in sequence->arenas. The kernel's last parameters
  * are these arenas of the second run's slot, then those of the third run's slot, and so on. */
 bool strata_opencl_sequence_is_of_slot(const opencl_sequence *sequence, int arena);
-/* The number of words of a launch's row at the beginning of the table. The first word is the launch's number of tasks; 0: the
- * launch is left out. */
-size_t strata_opencl_sequence_row(void);
 
 /* ---- sequence_times.c ---- */
 /* The times at which each worker of a sequence began and ended each launch, in the newest call for one slot. */

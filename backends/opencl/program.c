@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compiles a piece of a graph to kernel objects whose arguments are set once. There is one object for each launch; a
- * launch that accesses an input or an output has one for each slot. On a CPU the whole list of launches becomes one
- * kernel if it fits (sequence.c). A run only enqueues these objects and stores the last event; it allocates and
- * compiles nothing.
+ * Compiles a piece of a graph to kernel objects whose arguments are set once, one for each launch and slot. On a CPU the whole
+ * list of launches becomes one kernel if it fits (sequence.c). A run only enqueues these objects and stores the last event; it
+ * allocates and compiles nothing.
  *
  * The queue is in order, so the list's barriers are not needed here. An out-of-order queue with events between launches
  * would not help: nearly all launches of a step depend on the one before, and on CPU drivers an event costs as much as
@@ -49,8 +48,7 @@ struct strata_program {
     strata_kernel_list list;
     /* built[k]: the index of the list's kernel k in device->built. */
     int *built;
-    /* Call c on slot s is calls[s * n_calls + c]. If the call does not depend on the slot, all slots have the kernel
-     * object of slot 0. */
+    /* Call c on slot s is calls[s * n_calls + c]. */
     opencl_call *calls;
     /* The number of launches in the list, or 1 for a sequence. */
     int n_calls;
@@ -143,14 +141,6 @@ static cl_mem arena_memory(const strata_program *program, const strata_piece *pi
     return piece->arenas[arena].buffer->memory;
 }
 
-static bool depends_on_slot(const strata_piece *piece, const strata_kernel_launch *launch) {
-    for (int i = 0; i < launch->n_buffers; i++) {
-        int arena = launch->buffers[i].arena;
-        if (arena < piece->n_arenas && piece->arenas[arena].kind <= STRATA_ARENA_OUTPUT) return true;
-    }
-    return false;
-}
-
 static strata_status make_call(strata_program *program, const strata_piece *piece, const strata_kernel_launch *launch, int slot,
                                opencl_call *call, strata_error *err) {
     opencl_device *device = program->device;
@@ -179,17 +169,8 @@ static strata_status make_calls(strata_program *program, const strata_piece *pie
     program->calls = calloc((size_t)n * (size_t)program->n_slots + 1, sizeof *program->calls);
     if (!program->calls)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %d launches", program->device->base.info.id, n);
-    for (int l = 0; l < n; l++) {
-        const strata_kernel_launch *launch = &program->list.launches[l];
-        bool by_slot = depends_on_slot(piece, launch);
-        for (int slot = 0; slot < program->n_slots; slot++) {
-            opencl_call *call = &program->calls[(size_t)slot * (size_t)n + (size_t)l];
-            if (slot > 0 && !by_slot)
-                *call = program->calls[l];
-            else
-                STRATA_TRY(make_call(program, piece, launch, slot, call, err));
-        }
-    }
+    for (int i = 0; i < n * program->n_slots; i++)
+        STRATA_TRY(make_call(program, piece, &program->list.launches[i % n], i / n, &program->calls[i], err));
     return STRATA_OK;
 }
 
@@ -358,12 +339,8 @@ void strata_opencl_program_destroy(strata_program *program) {
     if (device->lost == STRATA_TIMEOUT) return; /* a run that hangs uses it */
     STRATA_DRIVER_CALL(&device->base, FREE);
     strata_opencl_time_collect(device, program->newest); /* while its counts and labels exist */
-    for (int slot = 0; program->calls && slot < program->n_slots; slot++) {
-        for (int l = 0; l < n; l++) {
-            cl_kernel kernel = program->calls[(size_t)slot * (size_t)n + (size_t)l].kernel;
-            if (kernel && (slot == 0 || kernel != program->calls[l].kernel)) device->cl.ReleaseKernel(kernel);
-        }
-    }
+    for (int i = 0; program->calls && i < n * program->n_slots; i++)
+        if (program->calls[i].kernel) device->cl.ReleaseKernel(program->calls[i].kernel);
     for (int slot = 0; program->slots && slot < program->n_slots; slot++) {
         port_close(device, &program->slots[slot].input);
         port_close(device, &program->slots[slot].output);
@@ -378,10 +355,6 @@ void strata_opencl_program_destroy(strata_program *program) {
     free(program->built);
     strata_kernel_list_finish(&program->list);
     free(program);
-}
-
-const strata_kernel_list *strata_opencl_list_of(const strata_program *program) {
-    return &program->list;
 }
 
 /* ---- runs ---- */
@@ -478,7 +451,7 @@ strata_status strata_opencl_run_many(strata_program *program, int first, int n, 
 static strata_status write_tasks(strata_program *program, const bool *wanted, strata_error *err) {
     strata_device *device = &program->device->base;
     const strata_kernel_list *list = &program->list;
-    const size_t row = strata_opencl_sequence_row(), words = row * (size_t)list->n_launches;
+    const size_t row = OPENCL_SEQUENCE_ROW, words = row * (size_t)list->n_launches;
     uint32_t *rows = malloc(words * sizeof *rows);
     if (!rows) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu words", device->info.id, words);
     strata_status status = device->api->download(device, program->table, 0, rows, (int64_t)(words * sizeof *rows), err);
@@ -489,11 +462,22 @@ static strata_status write_tasks(strata_program *program, const bool *wanted, st
     return status;
 }
 
-strata_status strata_opencl_run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err) {
+/* Implements strata_step_run.run. */
+static strata_status run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err) {
     strata_device *device = &program->device->base;
     uint64_t ticket = 0;
     if (program->table) STRATA_TRY(write_tasks(program, wanted, err));
     STRATA_TRY(run(program, slot, 1, wanted, &ticket, err));
     STRATA_TRY(device->api->wait(device, ticket, err));
     return program->table ? write_tasks(program, NULL, err) : STRATA_OK;
+}
+
+strata_status strata_opencl_check(strata_device *base, const strata_piece *piece, strata_program *program,
+                                  const strata_check_request *request, strata_error *err) {
+    opencl_device *device = (opencl_device *)base;
+    const strata_step_run step = {base, piece, program, &program->list, run_nodes};
+    strata_opencl_run_alone(device, true);
+    const strata_status status = strata_checks_run(&device->limits, device->tuner, &step, request, err);
+    strata_opencl_run_alone(device, false);
+    return status;
 }

@@ -36,9 +36,7 @@ enum {
     MOST_LAUNCHES = 256, /* dependencies are computed for every pair of launches */
     MOST_SITES = 128,
     MOST_ARENAS = 96, /* so many pointers fit into the 1 KiB of parameters that every device accepts */
-    /* The words of a launch in the table: its number of tasks, its site, the position of its arguments, and the
-     * position of the list of launches that it waits for. */
-    ROW = 4,
+    ROW = OPENCL_SEQUENCE_ROW,
     /* The ints in a cache line. Each counter has its own cache line. */
     LINE = 16
 };
@@ -301,10 +299,6 @@ strata_status strata_opencl_sequence_write(const opencl_device *device, const st
 
 bool strata_opencl_sequence_is_of_slot(const opencl_sequence *sequence, int arena) {
     return sequence->arenas[arena] <= STRATA_ARENA_OUTPUT;
-}
-
-size_t strata_opencl_sequence_row(void) {
-    return ROW;
 }
 
 void strata_opencl_sequence_finish(opencl_sequence *sequence) {

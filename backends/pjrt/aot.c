@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Creates topologies, compiles for them, and reads the compiler's estimates (aot.h). */
-#include "backends/pjrt/aot.h"
-
+ * Creates topologies, compiles for them, and reads the compiler's estimates. The public header is strata/ahead.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/pjrt/plugin.h"
 #include "core/base/ascii.h"
 #include "core/run/driver.h"
 
@@ -133,7 +132,16 @@ void strata_pjrt_read_costs(const pjrt_cost_args *costs, strata_ahead_topology_e
     e->seconds = seconds + e->n_untimed;
 }
 
-/* Requests the compiler's numbers. A plugin may lack any of them. */
+/* Whether the plugin has these numbers of the compiler. Fails only if it has them and cannot give them. */
+static bool has_numbers(const pjrt_plugin *plugin, int function, void *args, const char *what, strata_status *status,
+                        strata_error *err) {
+    if (*status) return false;
+    *status = strata_pjrt_call(plugin, function, args, what, STRATA_UNSUPPORTED, err);
+    if (*status != STRATA_UNSUPPORTED) return !*status;
+    *status = STRATA_OK;
+    return false;
+}
+
 static strata_status request_estimate(const pjrt_plugin *plugin, pjrt_api_executable *executable,
                                       strata_ahead_topology_estimate *e, strata_error *err) {
     pjrt_executable_number_args size = {.head = {PJRT_SIZE(pjrt_executable_number_args, number), NULL},
@@ -141,34 +149,25 @@ static strata_status request_estimate(const pjrt_plugin *plugin, pjrt_api_execut
     pjrt_memory_stats_args memory = {
         .head = {PJRT_SIZE(pjrt_memory_stats_args, total), NULL}, .executable = executable, .peak = -1};
     pjrt_cost_args costs = {.head = {PJRT_SIZE(pjrt_cost_args, properties), NULL}, .executable = executable};
-    strata_status status = strata_pjrt_call(plugin, PJRT_FUNCTION_Executable_SizeOfGeneratedCodeInBytes, &size, "code size",
-                                            STRATA_UNSUPPORTED, err);
-    if (status && status != STRATA_UNSUPPORTED) return status;
-    if (!status) e->code_bytes = (double)size.number;
-    status =
-        strata_pjrt_call(plugin, PJRT_FUNCTION_Executable_GetCompiledMemoryStats, &memory, "memory", STRATA_UNSUPPORTED, err);
-    if (status && status != STRATA_UNSUPPORTED) return status;
-    if (!status) {
+    strata_status status = STRATA_OK;
+    if (has_numbers(plugin, PJRT_FUNCTION_Executable_SizeOfGeneratedCodeInBytes, &size, "code size", &status, err))
+        e->code_bytes = (double)size.number;
+    if (has_numbers(plugin, PJRT_FUNCTION_Executable_GetCompiledMemoryStats, &memory, "memory", &status, err)) {
         e->argument_bytes = (double)memory.arguments;
         e->output_bytes = (double)memory.outputs;
         e->alias_bytes = (double)memory.aliases;
         e->temporary_bytes = (double)memory.temporaries;
         e->peak_bytes = (double)memory.peak;
     }
-    status = strata_pjrt_call(plugin, PJRT_FUNCTION_Executable_GetCostAnalysis, &costs, "cost", STRATA_UNSUPPORTED, err);
-    if (status && status != STRATA_UNSUPPORTED) return status;
-    if (!status) strata_pjrt_read_costs(&costs, e);
-    return STRATA_OK;
+    if (has_numbers(plugin, PJRT_FUNCTION_Executable_GetCostAnalysis, &costs, "cost", &status, err))
+        strata_pjrt_read_costs(&costs, e);
+    return status;
 }
 
 static strata_status compile_ahead(const strata_ahead_topology *topology, char *text, size_t n_bytes, int n_replicas,
                                    strata_ahead_topology_estimate *out, strata_error *err) {
     char options[PJRT_COMPILE_OPTIONS_BYTES];
-    const pjrt_program_text program = {.head = {PJRT_SIZE(pjrt_program_text, format_size), NULL},
-                                       .code = text,
-                                       .code_size = n_bytes,
-                                       .format = "mlir",
-                                       .format_size = 4};
+    const pjrt_program_text program = strata_pjrt_program_text(text, n_bytes);
     pjrt_compile_args args = {.head = {PJRT_SIZE(pjrt_compile_args, executable), NULL},
                               .topology = topology->topology,
                               .program = &program,

@@ -50,7 +50,6 @@ typedef struct pjrt_api {
 enum {
 #define PJRT_FUNCTION(place, name) PJRT_FUNCTION_##name = place,
 #include "backends/pjrt/functions.def"
-#undef PJRT_FUNCTION
 };
 
 /* ---- errors and events ---- */
@@ -109,12 +108,6 @@ typedef struct pjrt_named_value {
     size_t value_size;
 } pjrt_named_value;
 
-typedef struct pjrt_plugin_attributes_args {
-    pjrt_head head;
-    const pjrt_named_value *attributes; /* out */
-    size_t n_attributes;                /* out */
-} pjrt_plugin_attributes_args;
-
 /* ---- client and devices ---- */
 
 typedef struct pjrt_client_create_args {
@@ -147,12 +140,6 @@ typedef struct pjrt_device_description_args {
     pjrt_api_device *device;
     pjrt_api_description *description; /* out */
 } pjrt_device_description_args;
-
-typedef struct pjrt_description_id_args {
-    pjrt_head head;
-    pjrt_api_description *description;
-    int id; /* out */
-} pjrt_description_id_args;
 
 typedef struct pjrt_memory_number {
     int64_t bytes;
@@ -302,12 +289,6 @@ typedef struct pjrt_to_host_args {
     size_t target_size;
     pjrt_api_event *done; /* out */
 } pjrt_to_host_args;
-
-typedef struct pjrt_ready_event_args {
-    pjrt_head head;
-    pjrt_api_buffer *buffer;
-    pjrt_api_event *event; /* out */
-} pjrt_ready_event_args;
 
 /* ---- ahead of time ---- */
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backends/pjrt/pjrt.h"
+#include "core/base/memory.h"
 
 /* ---- transfers ---- */
 
@@ -122,13 +123,8 @@ static strata_status clear(pjrt_device *device, strata_buffer *buffer, int64_t o
 
 /* Makes room for one more region, so that strata_pjrt_region_put cannot fail because memory runs out. */
 static strata_status region_reserve(strata_buffer *buffer, strata_error *err) {
-    if (buffer->n_regions < buffer->capacity) return STRATA_OK;
-    const int capacity = buffer->capacity ? 2 * buffer->capacity : 1;
-    pjrt_region *regions = realloc(buffer->regions, (size_t)capacity * sizeof *regions);
-    if (!regions) return strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for %d regions of a buffer", capacity);
-    buffer->regions = regions;
-    buffer->capacity = capacity;
-    return STRATA_OK;
+    if (strata_make_room(&buffer->regions, buffer->n_regions, &buffer->capacity, sizeof *buffer->regions)) return STRATA_OK;
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for %d regions of a buffer", buffer->n_regions);
 }
 
 static void add(strata_buffer *buffer, const pjrt_port *port, pjrt_api_buffer *api_buffer, bool newer) {
@@ -189,15 +185,9 @@ void strata_pjrt_buffer_destroy(strata_device *device, strata_buffer *buffer) {
     free(buffer);
 }
 
-static strata_status check_range(const strata_buffer *buffer, int64_t offset, int64_t bytes, strata_error *err) {
-    if (offset >= 0 && bytes >= 0 && offset <= buffer->bytes - bytes) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "pjrt: %" PRId64 " bytes at %" PRId64 " are outside a buffer of %" PRId64, bytes,
-                       offset, buffer->bytes);
-}
-
 strata_status strata_pjrt_upload(strata_device *device, strata_buffer *buffer, int64_t offset, const void *source,
                                  int64_t bytes, strata_error *err) {
-    STRATA_TRY(check_range(buffer, offset, bytes, err));
+    STRATA_TRY(strata_device_check_range(device, buffer->bytes, offset, bytes, err));
     STRATA_TRY(strata_pjrt_check((pjrt_device *)device, err));
     if (!bytes) return STRATA_OK;
     STRATA_TRY(clear((pjrt_device *)device, buffer, offset, bytes, err));
@@ -207,7 +197,7 @@ strata_status strata_pjrt_upload(strata_device *device, strata_buffer *buffer, i
 
 strata_status strata_pjrt_download(strata_device *device, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
                                    strata_error *err) {
-    STRATA_TRY(check_range(buffer, offset, bytes, err));
+    STRATA_TRY(strata_device_check_range(device, buffer->bytes, offset, bytes, err));
     STRATA_TRY(strata_pjrt_check((pjrt_device *)device, err));
     for (int i = 0; i < buffer->n_regions; i++)
         if (overlaps(&buffer->regions[i], offset, bytes))

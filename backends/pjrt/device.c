@@ -112,27 +112,6 @@ static strata_status create_client(const char *path, client *c, strata_error *er
     return status;
 }
 
-/* Calls `visit` for each plugin that STRATA_PLUGINS names as "pjrt:FILE", in order, until it sets *out_done or fails.
- * The parts of the list are separated by colons, so the name of a file contains none. Parts without "pjrt:" before them
- * belong to other backends. */
-typedef strata_status visit_plugin(void *user, const char *path, bool *out_done, strata_error *err);
-static strata_status each_plugin(visit_plugin *visit, void *user, strata_error *err) {
-    const char *list = getenv("STRATA_PLUGINS");
-    bool done = false, is_file = false;
-    strata_status status = STRATA_OK;
-    for (size_t n; list && *list && !done && !status; list += n + (list[n] == ':')) {
-        n = strcspn(list, ":");
-        const bool is_pjrt = n == 4 && !strncmp(list, "pjrt", n);
-        if (is_file && n) {
-            char *path = strndup(list, n);
-            status = path ? visit(user, path, &done, err) : strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory");
-            free(path);
-        }
-        is_file = is_pjrt && !is_file;
-    }
-    return status;
-}
-
 /* Writes the text that the plugin returns, or "". */
 static void get_text(const pjrt_plugin *plugin, int function, void *object, char *out, size_t room) {
     pjrt_text_args args = {.head = {PJRT_SIZE(pjrt_text_args, text_size), NULL}, .object = object};
@@ -160,11 +139,6 @@ static void describe(const client *c, int index, strata_device_info *info) {
     info->max_allocation_bytes = info->max_range_bytes = info->memory_bytes ? info->memory_bytes : INT64_MAX;
 }
 
-typedef struct listing {
-    strata_device_list *list;
-    int n;
-} listing;
-
 static strata_device_info new_row(int number) {
     strata_device_info row = {.backend = "pjrt",
                               .device_class = STRATA_DEVICE_ACCELERATOR,
@@ -175,82 +149,79 @@ static strata_device_info new_row(int number) {
     return row;
 }
 
-static strata_status list_plugin(void *user, const char *path, bool *out_done, strata_error *err) {
-    (void)out_done;
-    listing *l = user;
+/* Adds the rows of a plugin's devices. A plugin that cannot be used has one row. */
+static strata_status list_plugin(strata_device_list *list, const char *path, int *n, strata_error *err) {
     client c;
     strata_error reason = {0};
     strata_status status = create_client(path, &c, &reason);
     if (status || !c.n_devices) {
-        strata_device_info row = new_row(l->n++);
+        strata_device_info row = new_row((*n)++);
         snprintf(row.name, sizeof row.name, "%.*s", (int)sizeof row.name - 1, path);
         snprintf(row.skipped, sizeof row.skipped, "%.*s", (int)sizeof row.skipped - 1,
                  status ? reason.message : "the plugin has no device here");
         destroy_client(&c);
-        return strata_device_list_add(l->list, &row, err);
+        return strata_device_list_add(list, &row, err);
     }
     status = STRATA_OK;
     for (int i = 0; i < c.n_devices && !status; i++) {
-        strata_device_info row = new_row(l->n++);
+        strata_device_info row = new_row((*n)++);
         describe(&c, i, &row);
-        status = strata_device_list_add(l->list, &row, err);
+        status = strata_device_list_add(list, &row, err);
     }
     destroy_client(&c);
     return status;
 }
 
 static strata_status pjrt_list(strata_device_list *list, strata_error *err) {
-    listing l = {.list = list};
-    return each_plugin(list_plugin, &l, err);
+    const char *at = getenv("STRATA_PLUGINS");
+    strata_status status = STRATA_OK;
+    char *path = NULL;
+    for (int n = 0; !status && !(status = strata_plugins_next(&at, true, &path, err)) && path; free(path))
+        status = list_plugin(list, path, &n, err);
+    return status;
 }
 
-typedef struct opening {
-    const strata_device_info *info;
-    bool fast;
-    /* The number of devices of the plugins before this one. */
-    int before, wanted;
-    strata_device *device;
-} opening;
-
-/* A plugin that cannot be used has one row in the list, too. */
-static strata_status open_in_plugin(void *user, const char *path, bool *out_done, strata_error *err) {
-    opening *o = user;
-    client c;
-    strata_status status = create_client(path, &c, err);
-    const int n = status || !c.n_devices ? 1 : c.n_devices;
-    const bool here = o->wanted < o->before + n;
-    *out_done = here;
-    if (!here || status) {
-        destroy_client(&c);
-        o->before += n;
-        return here ? status : STRATA_OK;
-    }
+/* Opens the device with this index among those of the client, which it takes. */
+static strata_status make_device(client *c, const char *path, int index, const strata_device_info *info, bool fast,
+                                 strata_device **out_device, strata_error *err) {
     pjrt_device *device = calloc(1, sizeof *device);
     char *own_path = strdup(path);
     if (!device || !own_path) {
         free(device);
         free(own_path);
-        destroy_client(&c);
+        destroy_client(c);
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for a device");
     }
-    *device = (pjrt_device){.base = {.api = &api, .info = *o->info},
+    *device = (pjrt_device){.base = {.api = &api, .info = *info},
                             .path = own_path,
-                            .plugin = {.api = c.plugin.api, .path = own_path},
-                            .client = c.client,
-                            .device = c.devices[o->wanted - o->before],
-                            .fast = o->fast};
-    device->plugin.device = o->device = &device->base;
+                            .plugin = {.api = c->plugin.api, .path = own_path},
+                            .client = c->client,
+                            .device = c->devices[index],
+                            .fast = fast};
+    device->plugin.device = *out_device = &device->base;
     return STRATA_OK;
 }
 
 static strata_status pjrt_open(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
                                strata_error *err) {
-    opening o = {.info = info, .fast = opts->fast, .wanted = atoi(info->id + strlen("pjrt:"))};
-    STRATA_TRY(each_plugin(open_in_plugin, &o, err));
-    if (!o.device) return strata_fail(err, STRATA_UNAVAILABLE, "pjrt: %s is no longer there", info->id);
-    *out_device = o.device;
-    return STRATA_OK;
+    const char *at = getenv("STRATA_PLUGINS");
+    const int wanted = atoi(info->id + strlen("pjrt:"));
+    char *path = NULL;
+    for (int before = 0;; free(path)) { /* the number of rows of the plugins before this one */
+        client c;
+        STRATA_TRY(strata_plugins_next(&at, true, &path, err));
+        if (!path) return strata_fail(err, STRATA_UNAVAILABLE, "pjrt: %s is no longer there", info->id);
+        strata_status status = create_client(path, &c, err);
+        const int n = status || !c.n_devices ? 1 : c.n_devices;
+        const bool here = wanted < before + n;
+        if (here && !status) status = make_device(&c, path, wanted - before, info, opts->fast, out_device, err);
+        if (here) {
+            free(path);
+            return status;
+        }
+        destroy_client(&c);
+        before += n;
+    }
 }
 
-extern const strata_backend strata_backend_pjrt;
 const strata_backend strata_backend_pjrt = {.name = "pjrt", .is_compared = true, .list = pjrt_list, .open = pjrt_open};

@@ -48,6 +48,10 @@ hlo_value strata_hlo_data(hlo *h, int type, strata_shape shape, const void *elem
 hlo_value strata_hlo_iota(hlo *h, int type, strata_shape shape, int axis);
 
 /* ---- element-wise ---- */
+/* Writes the ops of a formula of values[], whose letters are a, b, c, ..., and x for the first one. It has the operators and
+ * words of core/op/elementwise.def, and comparisons. It must be correct. */
+hlo_value strata_hlo_formula(hlo *h, const char *formula, const hlo_value *values);
+#define HLO_FORMULA(h, formula, ...) strata_hlo_formula(h, formula, (const hlo_value[]){__VA_ARGS__})
 hlo_value strata_hlo_unary(hlo *h, const char *name, hlo_value x);
 hlo_value strata_hlo_binary(hlo *h, const char *name, hlo_value a, hlo_value b);
 /* direction: EQ NE LT LE GT GE. */
@@ -62,28 +66,26 @@ hlo_value strata_hlo_with(hlo *h, const char *name, hlo_value x, double number);
 /* ---- shapes and places ---- */
 /* Returns x itself if it has the shape already. */
 hlo_value strata_hlo_reshape(hlo *h, hlo_value x, strata_shape shape);
-/* Broadcasts x: its axis i becomes axis axes[i] of the result. */
-hlo_value strata_hlo_spread(hlo *h, hlo_value x, strata_shape shape, const int *axes);
+/* Broadcasts x: its axis i becomes axis axis + i of the result. */
+hlo_value strata_hlo_spread(hlo *h, hlo_value x, strata_shape shape, int axis);
 /* Broadcasts x, aligned at the last axes. Returns x itself if it has the shape already. */
 hlo_value strata_hlo_broadcast(hlo *h, hlo_value x, strata_shape shape);
-hlo_value strata_hlo_transpose(hlo *h, hlo_value x, const int *axes);
-hlo_value strata_hlo_slice(hlo *h, hlo_value x, const int64_t *begin, const int64_t *size);
-/* size[d] elements along axis d: begin[d], begin[d] + strides[d], ... */
-hlo_value strata_hlo_strided_slice(hlo *h, hlo_value x, const int64_t *begin, const int64_t *size, const int64_t *strides);
+hlo_value strata_hlo_transpose(hlo *h, hlo_value x, const int64_t *axes);
+/* size[d] elements along axis d: begin[d], begin[d] + strides[d], ...; strides NULL: all are 1. */
+hlo_value strata_hlo_slice(hlo *h, hlo_value x, const int64_t *begin, const int64_t *size, const int64_t *strides);
 /* x[begin .. begin + size) along its only axis. */
 hlo_value strata_hlo_part(hlo *h, hlo_value x, int64_t begin, int64_t size);
-hlo_value strata_hlo_pad(hlo *h, hlo_value x, double value, const int64_t *before, const int64_t *after);
-/* Also inserts `between[d]` elements between neighbours. Negative numbers in before and after remove elements. */
-hlo_value strata_hlo_pad_between(hlo *h, hlo_value x, double value, const int64_t *before, const int64_t *after,
-                                 const int64_t *between);
+/* Also inserts `between[d]` elements between neighbours; NULL: none. Negative numbers in before and after remove elements. */
+hlo_value strata_hlo_pad(hlo *h, hlo_value x, double value, const int64_t *before, const int64_t *after,
+                         const int64_t *between);
 hlo_value strata_hlo_concat(hlo *h, const hlo_value *x, int n, int axis);
-hlo_value strata_hlo_reverse(hlo *h, hlo_value x, const int *axes, int n_axes);
+hlo_value strata_hlo_reverse(hlo *h, hlo_value x, int n_axes, const int64_t *axes);
 /* `size` elements of x, which has one axis, beginning with the element whose index is the scalar `begin`. */
 hlo_value strata_hlo_dynamic_part(hlo *h, hlo_value x, hlo_value begin, int64_t size);
 
 /* ---- folds ---- */
-/* Folds the axes [first, first + n), which are then removed. name: add, maximum or minimum. start: the initial value. */
-hlo_value strata_hlo_reduce(hlo *h, const char *name, hlo_value x, double start, int first, int n);
+/* Folds the axes [first, first + n), whose sizes become 1. name: add, maximum or minimum. start: the initial value. */
+hlo_value strata_hlo_fold(hlo *h, const char *name, hlo_value x, double start, int first, int n);
 
 /* A window over (N, H, W, C). The numbers are for H and W. */
 typedef struct hlo_window {

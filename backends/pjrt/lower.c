@@ -14,8 +14,8 @@
 
 enum { NONE = -1, UNSET = INT32_MIN, INLINE_BYTES = 64 };
 
-struct pjrt_lowering {
-    hlo h;
+typedef struct pjrt_lowering {
+    hlo h; /* the first member, so that a pointer to it is also one to the lowering */
     const strata_piece *piece;
     pjrt_lower_options options;
     pjrt_module *module;
@@ -31,7 +31,7 @@ struct pjrt_lowering {
     /* [arena] The id of the first read of the variable in the arena; NONE: it has not been read. */
     int *reads;
     int n_ids;
-};
+} pjrt_lowering;
 
 /* ---- attributes ---- */
 
@@ -53,6 +53,15 @@ double strata_pjrt_float(const strata_tensor *node, const char *name) {
 
 const int64_t *strata_pjrt_ints(const strata_tensor *node, const char *name) {
     return attribute(node, name, STRATA_ATTR_INTS);
+}
+
+int strata_pjrt_axis(const strata_tensor *node) {
+    const int64_t axis = strata_pjrt_int(node, "axis");
+    return (int)(axis < 0 ? axis + node->inputs[0]->shape.rank : axis);
+}
+
+hlo_value strata_pjrt_constant(hlo *h, const strata_tensor *node, const char *name) {
+    return strata_hlo_scalar(h, HLO_F32, strata_pjrt_float(node, name));
 }
 
 /* ---- roots ---- */
@@ -129,7 +138,7 @@ static hlo_value value_of(pjrt_lowering *l, const strata_tensor *node) {
         const hlo_value whole = value_of(l, node->inputs[0]);
         if (node->op != &strata_op_slice) return strata_hlo_reshape(&l->h, whole, node->shape);
         const strata_slice_attrs *slice = node->attrs;
-        return strata_hlo_slice(&l->h, whole, slice->begin, slice->size);
+        return strata_hlo_slice(&l->h, whole, slice->begin, slice->size, NULL);
     }
     const int key = key_of(l, node);
     hlo_value *value = &l->values[key];
@@ -137,35 +146,42 @@ static hlo_value value_of(pjrt_lowering *l, const strata_tensor *node) {
     return *value;
 }
 
-hlo *strata_pjrt_text_of(pjrt_lowering *l) {
-    return &l->h;
+int strata_pjrt_n_replicas(const hlo *h) {
+    const int n = ((const pjrt_lowering *)h)->options.n_replicas;
+    return n > 1 ? n : 1;
 }
 
-int strata_pjrt_n_replicas(const pjrt_lowering *l) {
-    return l->options.n_replicas > 1 ? l->options.n_replicas : 1;
+hlo_value strata_pjrt_operand(hlo *h, const strata_tensor *node, int i) {
+    return value_of((pjrt_lowering *)h, node->inputs[i]);
 }
 
-hlo_value strata_pjrt_operand(pjrt_lowering *l, const strata_tensor *node, int i) {
-    return value_of(l, node->inputs[i]);
-}
-
-hlo_value strata_pjrt_number(pjrt_lowering *l, const strata_tensor *node, int i) {
-    const hlo_value x = strata_pjrt_operand(l, node, i);
-    return strata_dtype_is_float(node->inputs[i]->dtype) ? strata_hlo_convert(&l->h, x, HLO_F32) : x;
+hlo_value strata_pjrt_number(hlo *h, const strata_tensor *node, int i) {
+    const hlo_value x = strata_pjrt_operand(h, node, i);
+    return strata_dtype_is_float(node->inputs[i]->dtype) ? strata_hlo_convert(h, x, HLO_F32) : x;
 }
 
 hlo_value strata_pjrt_round(hlo *h, hlo_value x, strata_dtype dtype) {
     return strata_hlo_convert(h, x, (int)dtype);
 }
 
-void strata_pjrt_write(pjrt_lowering *l, const strata_tensor *node, int i, hlo_value value) {
-    const strata_tensor *root = root_of(l, node->inputs[i]);
-    const int key = key_of(l, root);
+void strata_pjrt_write(hlo *h, const strata_tensor *node, int i, hlo_value value) {
+    pjrt_lowering *l = (pjrt_lowering *)h;
+    const int key = key_of(l, root_of(l, node->inputs[i]));
     l->values[key] = value;
     l->changed[key] = true;
 }
 
 /* ---- nodes ---- */
+
+const pjrt_row *strata_pjrt_row_of(const strata_op *op) {
+    static const pjrt_row *const lists[] = {strata_pjrt_elementwise, strata_pjrt_places,  strata_pjrt_index,
+                                            strata_pjrt_products,    strata_pjrt_windows, strata_pjrt_folds,
+                                            strata_pjrt_norms,       strata_pjrt_random,  strata_pjrt_updates};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (const pjrt_row *row = lists[i]; row->op; row++)
+            if (row->op == op) return row;
+    return NULL;
+}
 
 bool strata_pjrt_lowers(const strata_tensor *node, const char **reason) {
     const pjrt_row *row = strata_pjrt_row_of(node->op);
@@ -177,17 +193,12 @@ bool strata_pjrt_lowers(const strata_tensor *node, const char **reason) {
 
 static void lower_node(pjrt_lowering *l, const strata_tensor *node) {
     const pjrt_row *row = strata_pjrt_row_of(node->op);
-    hlo_value value;
-    if (row->element) {
-        hlo_value x[3];
-        for (int i = 0; i < node->n_inputs; i++) x[i] = strata_pjrt_number(l, node, i);
-        value = row->element(&l->h, row->name, x);
-    } else {
-        value = row->lower(l, node, row->name);
-    }
-    value = strata_pjrt_round(&l->h, value, node->dtype);
+    hlo_value value, x[3];
+    for (int i = 0; i < node->n_inputs && row->formula; i++) x[i] = strata_pjrt_number(&l->h, node, i);
+    value = row->formula ? strata_hlo_formula(&l->h, row->formula, x) : row->lower(&l->h, node);
+    value = strata_hlo_reshape(&l->h, strata_pjrt_round(&l->h, value, node->dtype), node->shape);
     if (node->op->flags & STRATA_OP_UPDATE)
-        strata_pjrt_write(l, node, 0, value);
+        strata_pjrt_write(&l->h, node, 0, value);
     else
         l->values[node->id] = value;
 }

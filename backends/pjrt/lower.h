@@ -45,36 +45,47 @@ bool strata_pjrt_lowers(const strata_tensor *node, const char **reason);
 /* Fails: UNSUPPORTED with the node and the reason; OUT_OF_MEMORY. The caller finishes the module. */
 STRATA_MUST_USE strata_status strata_pjrt_lower(const strata_piece *piece, pjrt_lower_options options, pjrt_module *out_module,
                                                 strata_error *err);
+/* The same for a whole graph without a device (whole.c), for compilers that compile ahead of time, after the passes that
+ * strata_executable_create runs. Communication among options.n_replicas replicas is part of the program. The arenas of the
+ * ports have no meaning. */
+STRATA_MUST_USE strata_status strata_pjrt_lower_graph(strata_tensor *const *outputs, int n_outputs,
+                                                      strata_tensor *const *updates, int n_updates, pjrt_lower_options options,
+                                                      pjrt_module *out_module, strata_error *err);
 void strata_pjrt_module_finish(pjrt_module *module);
+
 /* ---- for the lowerings ---- */
-
-typedef struct pjrt_lowering pjrt_lowering;
-
-hlo *strata_pjrt_text_of(pjrt_lowering *l);
-int strata_pjrt_n_replicas(const pjrt_lowering *l);
+/* `h` is the text of the module that is being made. */
+int strata_pjrt_n_replicas(const hlo *h);
 /* Operand i of the node: unchanged, or (number) for computing, with floats of 16 bits converted to f32. */
-hlo_value strata_pjrt_operand(pjrt_lowering *l, const strata_tensor *node, int i);
-hlo_value strata_pjrt_number(pjrt_lowering *l, const strata_tensor *node, int i);
+hlo_value strata_pjrt_operand(hlo *h, const strata_tensor *node, int i);
+hlo_value strata_pjrt_number(hlo *h, const strata_tensor *node, int i);
 /* Sets the value of operand i, which is a variable or rows of one, from this node on. */
-void strata_pjrt_write(pjrt_lowering *l, const strata_tensor *node, int i, hlo_value value);
+void strata_pjrt_write(hlo *h, const strata_tensor *node, int i, hlo_value value);
 
-/* The attribute with this name in the op's table. It must exist. */
+/* The attribute with this name in the op's table. It must exist. An axis below 0 counts from the end of the operand's axes. */
 int64_t strata_pjrt_int(const strata_tensor *node, const char *name);
+int strata_pjrt_axis(const strata_tensor *node);
 double strata_pjrt_float(const strata_tensor *node, const char *name);
 const int64_t *strata_pjrt_ints(const strata_tensor *node, const char *name);
+/* A float attribute as a constant of f32. */
+hlo_value strata_pjrt_constant(hlo *h, const strata_tensor *node, const char *name);
 
-/* One row of the table. */
+/* How an op is translated: the formula of core/op/elementwise.def, or a function that computes the formula of core/op. */
 typedef struct pjrt_row {
     const strata_op *op;
-    /* For element-wise ops, of which chains consist: computes the value from the values of the operands, in f32 for floats. */
-    hlo_value (*element)(hlo *h, const char *name, const hlo_value *x);
-    /* The argument `name` of the function, for example the name of a StableHLO op. */
-    const char *name;
-    /* For other ops: computes the node's value or, for an update, the new value of its first operand. */
-    hlo_value (*lower)(pjrt_lowering *l, const strata_tensor *node, const char *name);
+    /* Of the operands, in f32 for floats. NULL: `lower` translates the node. */
+    const char *formula;
+    /* Returns the node's elements, of any shape and type, or, for an update, the new value of its first operand. */
+    hlo_value (*lower)(hlo *h, const strata_tensor *node);
     /* The reason why the node is not lowered; NULL: it is lowered. The function may be NULL. */
     const char *(*refuse)(const strata_tensor *node);
 } pjrt_row;
+#define PJRT_ROW(name) \
+    { .op = &strata_op_##name, .lower = name }
+
+/* The rows of each file; each list ends with an empty row. */
+extern const pjrt_row strata_pjrt_elementwise[], strata_pjrt_places[], strata_pjrt_index[], strata_pjrt_products[],
+    strata_pjrt_windows[], strata_pjrt_folds[], strata_pjrt_norms[], strata_pjrt_random[], strata_pjrt_updates[];
 
 /* The row of the op; NULL: it has none. */
 const pjrt_row *strata_pjrt_row_of(const strata_op *op);

@@ -50,7 +50,8 @@ struct strata_buffer {
     int64_t bytes;
     char *memory;
     pjrt_region *regions;
-    int n_regions, capacity;
+    int n_regions;
+    int64_t capacity;
 };
 
 /* device.c */

@@ -21,7 +21,6 @@ enum { MOST_MESSAGE = 400 };
 static const char *const names[] = {
 #define PJRT_FUNCTION(place, name) [place] = "PJRT_" #name,
 #include "backends/pjrt/functions.def"
-#undef PJRT_FUNCTION
 };
 
 static bool has(const pjrt_api *api, int function) {

@@ -67,11 +67,7 @@ typedef struct compile_call {
 static void run_compile(void *user) {
     compile_call *call = user;
     char options[PJRT_COMPILE_OPTIONS_BYTES];
-    const pjrt_program_text text = {.head = {PJRT_SIZE(pjrt_program_text, format_size), NULL},
-                                    .code = call->text,
-                                    .code_size = call->n_bytes,
-                                    .format = "mlir",
-                                    .format_size = 4};
+    const pjrt_program_text text = strata_pjrt_program_text(call->text, call->n_bytes);
     pjrt_client_compile_args args = {.head = {PJRT_SIZE(pjrt_client_compile_args, executable), NULL},
                                      .client = call->client,
                                      .program = &text,

@@ -2,14 +2,17 @@
  *
  * Random numbers: Philox-4x32-10 in integer arithmetic (include/strata/philox.h), so that the bits are those of every other
  * device. StableHLO does not define the bits of its own generator. */
-#include "backends/pjrt/rows.h"
-#include "core/graph/graph.h"
+#include "backends/pjrt/lower.h"
+#include "core/op/ops.h"
 
-/* The 64-bit product of x (ui32) and a constant: its low and its high word. */
+/* The low and the high word of a 64-bit number, and of the product of x (ui32) and a constant. */
+static void split(hlo *h, hlo_value x, hlo_value *out_low, hlo_value *out_high) {
+    *out_low = strata_hlo_convert(h, x, HLO_UI32);
+    *out_high = strata_hlo_convert(h, strata_hlo_with(h, "shift_right_logical", x, 32), HLO_UI32);
+}
+
 static void multiply(hlo *h, hlo_value x, uint32_t factor, hlo_value *out_low, hlo_value *out_high) {
-    const hlo_value product = strata_hlo_with(h, "multiply", strata_hlo_convert(h, x, HLO_UI64), factor);
-    *out_low = strata_hlo_convert(h, product, HLO_UI32);
-    *out_high = strata_hlo_convert(h, strata_hlo_with(h, "shift_right_logical", product, 32), HLO_UI32);
+    split(h, strata_hlo_with(h, "multiply", strata_hlo_convert(h, x, HLO_UI64), factor), out_low, out_high);
 }
 
 static hlo_value word(hlo *h, hlo_value state, int64_t index) {
@@ -23,9 +26,8 @@ typedef struct sequence {
     hlo_value first;
 } sequence;
 
-static sequence sequence_of(pjrt_lowering *l, const strata_tensor *node, int state_index) {
-    hlo *h = strata_pjrt_text_of(l);
-    const hlo_value state = strata_hlo_bitcast(h, strata_pjrt_operand(l, node, state_index), HLO_UI32);
+static sequence sequence_of(hlo *h, const strata_tensor *node, int state_index) {
+    const hlo_value state = strata_hlo_bitcast(h, strata_pjrt_operand(h, node, state_index), HLO_UI32);
     const int64_t n = strata_shape_elements(node->shape);
     const double row = node->shape.rank && node->shape.dims[0] ? (double)(n / node->shape.dims[0]) : 1;
     const hlo_value low = strata_hlo_convert(h, word(h, state, 4), HLO_UI64),
@@ -36,15 +38,16 @@ static sequence sequence_of(pjrt_lowering *l, const strata_tensor *node, int sta
                       .first = strata_hlo_with(h, "multiply", rows, row)};
 }
 
-/* words[i] (n): word i of n blocks, beginning with the block of element 0. */
-static void blocks(hlo *h, const sequence *s, int64_t stream, int64_t n, hlo_value words[4]) {
-    const strata_shape shape = STRATA_SHAPE(n);
-    const hlo_value number = strata_hlo_binary(h, "add", strata_hlo_iota(h, HLO_UI64, shape, 0),
-                                               strata_hlo_with(h, "shift_right_logical", s->first, 2));
+/* words[i]: word i of each block that contains elements of the node, beginning with the block of element 0. */
+static void blocks(hlo *h, const strata_tensor *node, const sequence *s, hlo_value words[4]) {
+    /* The number of blocks, whichever position the first element has in its block. */
+    const strata_shape shape = STRATA_SHAPE((strata_shape_elements(node->shape) + 6) / 4);
     hlo_value key[] = {s->key[0], s->key[1]};
-    words[0] = strata_hlo_convert(h, number, HLO_UI32);
-    words[1] = strata_hlo_convert(h, strata_hlo_with(h, "shift_right_logical", number, 32), HLO_UI32);
-    words[2] = strata_hlo_fill(h, HLO_UI32, shape, (double)stream);
+    split(
+        h,
+        HLO_FORMULA(h, "a + b", strata_hlo_iota(h, HLO_UI64, shape, 0), strata_hlo_with(h, "shift_right_logical", s->first, 2)),
+        &words[0], &words[1]);
+    words[2] = strata_hlo_fill(h, HLO_UI32, shape, (double)strata_pjrt_int(node, "stream"));
     words[3] = strata_hlo_broadcast(h, s->step, shape);
     for (int round = 0; round < 10; round++) {
         hlo_value low[2], high[2];
@@ -65,61 +68,49 @@ static hlo_value uniform(hlo *h, hlo_value x) {
                            0x1p-24);
 }
 
-/* The number of blocks that contain n elements, whichever position the first one has in its block. */
-static int64_t n_blocks(int64_t n) {
-    return (n + 6) / 4;
-}
-
-/* Puts the numbers of all blocks (n_blocks) one after the other and returns those from element 0 on, in the shape. */
+/* Puts the numbers of all blocks one after the other and returns those from element 0 on, in the shape. */
 static hlo_value elements(hlo *h, const sequence *s, const hlo_value numbers[4], strata_shape shape) {
-    const int64_t blocks_there = numbers[0].shape.dims[0];
+    const int64_t n_blocks = numbers[0].shape.dims[0];
     hlo_value columns[4];
-    for (int i = 0; i < 4; i++) columns[i] = strata_hlo_reshape(h, numbers[i], STRATA_SHAPE(blocks_there, 1));
-    const hlo_value flat = strata_hlo_reshape(h, strata_hlo_concat(h, columns, 4, 1), STRATA_SHAPE(4 * blocks_there));
+    for (int i = 0; i < 4; i++) columns[i] = strata_hlo_reshape(h, numbers[i], STRATA_SHAPE(n_blocks, 1));
+    const hlo_value flat = strata_hlo_reshape(h, strata_hlo_concat(h, columns, 4, 1), STRATA_SHAPE(4 * n_blocks));
     const hlo_value begin = strata_hlo_convert(h, strata_hlo_with(h, "and", s->first, 3), HLO_I32);
     return strata_hlo_reshape(h, strata_hlo_dynamic_part(h, flat, begin, strata_shape_elements(shape)), shape);
 }
 
-static hlo_value uniforms(pjrt_lowering *l, const strata_tensor *node, int state_index) {
-    hlo *h = strata_pjrt_text_of(l);
-    const sequence s = sequence_of(l, node, state_index);
+static hlo_value uniforms(hlo *h, const strata_tensor *node, int state_index) {
+    if (!strata_shape_elements(node->shape)) return strata_hlo_fill(h, HLO_F32, node->shape, 0);
+    const sequence s = sequence_of(h, node, state_index);
     hlo_value words[4];
-    blocks(h, &s, strata_pjrt_int(node, "stream"), n_blocks(strata_shape_elements(node->shape)), words);
+    blocks(h, node, &s, words);
     return uniform(h, elements(h, &s, words, node->shape));
 }
 
-hlo_value strata_pjrt_random_uniform(pjrt_lowering *l, const strata_tensor *node, const char *name) {
-    (void)name;
-    if (!strata_shape_elements(node->shape)) return strata_hlo_fill(strata_pjrt_text_of(l), HLO_F32, node->shape, 0);
-    return uniforms(l, node, 0);
+static hlo_value random_uniform(hlo *h, const strata_tensor *node) {
+    return uniforms(h, node, 0);
 }
 
 /* The Box-Muller transform of words (0, 1) and (2, 3) of each block. */
-hlo_value strata_pjrt_random_normal(pjrt_lowering *l, const strata_tensor *node, const char *name) {
-    (void)name;
-    hlo *h = strata_pjrt_text_of(l);
+static hlo_value random_normal(hlo *h, const strata_tensor *node) {
     if (!strata_shape_elements(node->shape)) return strata_hlo_fill(h, HLO_F32, node->shape, 0);
-    const sequence s = sequence_of(l, node, 0);
+    const sequence s = sequence_of(h, node, 0);
     hlo_value words[4], numbers[4];
-    blocks(h, &s, strata_pjrt_int(node, "stream"), n_blocks(strata_shape_elements(node->shape)), words);
+    blocks(h, node, &s, words);
     for (int i = 0; i < 4; i += 2) {
-        const hlo_value logarithm = strata_hlo_unary(h, "log", strata_hlo_with(h, "add", uniform(h, words[i]), 0x1p-24));
-        const hlo_value radius = strata_hlo_unary(h, "sqrt", strata_hlo_with(h, "multiply", logarithm, -2));
-        const hlo_value angle = strata_hlo_with(h, "multiply", uniform(h, words[i + 1]), 6.283185307179586);
-        numbers[i] = strata_hlo_binary(h, "multiply", radius, strata_hlo_unary(h, "cosine", angle));
-        numbers[i + 1] = strata_hlo_binary(h, "multiply", radius, strata_hlo_unary(h, "sine", angle));
+        const hlo_value offset = strata_hlo_scalar(h, HLO_F32, 0x1p-24);
+        const hlo_value radius = HLO_FORMULA(h, "SQRT(-2 * LOG(a + b))", uniform(h, words[i]), offset);
+        const hlo_value angle = HLO_FORMULA(h, "x * 6.283185307179586", uniform(h, words[i + 1]));
+        numbers[i] = HLO_FORMULA(h, "a * COS(b)", radius, angle);
+        numbers[i + 1] = HLO_FORMULA(h, "a * SIN(b)", radius, angle);
     }
     return elements(h, &s, numbers, node->shape);
 }
 
 /* Rate and scale are rounded to f32, as on every other device. */
-hlo_value strata_pjrt_dropout(pjrt_lowering *l, const strata_tensor *node, const char *name) {
-    (void)name;
-    hlo *h = strata_pjrt_text_of(l);
-    const hlo_value x = strata_pjrt_number(l, node, 0);
-    const double rate = strata_pjrt_float(node, "rate");
-    if (!strata_shape_elements(node->shape)) return x;
-    const hlo_value kept = strata_hlo_compare(h, "GE", uniforms(l, node, 1), strata_hlo_fill(h, HLO_F32, node->shape, rate));
-    return strata_hlo_select(h, kept, strata_hlo_with(h, "multiply", x, 1 / (1 - rate)),
-                             strata_hlo_fill(h, HLO_F32, node->shape, 0));
+static hlo_value dropout(hlo *h, const strata_tensor *node) {
+    return HLO_FORMULA(h, "a >= b ? c * d : 0", uniforms(h, node, 1), strata_pjrt_constant(h, node, "rate"),
+                       strata_pjrt_number(h, node, 0),
+                       strata_hlo_scalar(h, HLO_F32, 1 / (1 - strata_pjrt_float(node, "rate"))));
 }
+
+const pjrt_row strata_pjrt_random[] = {PJRT_ROW(random_uniform), PJRT_ROW(random_normal), PJRT_ROW(dropout), {0}};

@@ -2,11 +2,10 @@
  *
  * Makes one piece of all nodes of a graph. Its places have only the arena of each tensor, with one arena for each
  * variable, since only the values that the program reads and writes become buffers. */
-#include "backends/pjrt/whole.h"
-
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/pjrt/lower.h"
 #include "core/compile/passes.h"
 #include "core/op/attrs.h"
 #include "core/op/ops.h"

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "backends/pjrt/rows.h"
+#include "backends/pjrt/lower.h"
 #include "core/op/ops.h"
 #include "core/op/pool2d.h"
 
@@ -28,7 +28,7 @@ static hlo_window window_of(const strata_tensor *node, strata_shape x, strata_sh
     return w;
 }
 
-const char *strata_pjrt_refuse_large(const strata_tensor *node) {
+static const char *refuse_large(const strata_tensor *node) {
     enum { MOST_TAPS = 256 };
     const strata_window *window = &((const strata_pool2d_attrs *)node->attrs)->window;
     if (node->op == &strata_op_max_pool2d && node->n_inputs == 1) return NULL;
@@ -48,63 +48,51 @@ typedef struct taps {
     hlo_value y;
     /* In y's shape: whether an earlier tap was the largest. */
     hlo_value taken;
-    bool any_taken;
 } taps;
 
-/* The elements of tap (kh, kw), one for each window. padded: x with its padding. */
-static hlo_value tap_of(const taps *t, hlo_value padded, int64_t kh, int64_t kw) {
+/* The elements of tap k, one for each window, in the shape of `like`. padded: x with its padding. */
+static hlo_value tap_of(const taps *t, hlo_value padded, int64_t k, strata_shape like) {
     const int64_t stride[] = {1, t->w->stride[0], t->w->stride[1], 1};
-    return strata_hlo_strided_slice(t->h, padded, (int64_t[]){0, kh, kw, 0}, t->y.shape.dims, stride);
+    return strata_hlo_slice(t->h, padded, (int64_t[]){0, k / t->w->size[1], k % t->w->size[1], 0}, like.dims, stride);
 }
 
 static hlo_value with_padding(hlo *h, hlo_value x, const hlo_window *w, double value) {
     return strata_hlo_pad(h, x, value, (int64_t[]){0, w->padding[0][0], w->padding[1][0], 0},
-                          (int64_t[]){0, w->padding[0][1], w->padding[1][1], 0});
+                          (int64_t[]){0, w->padding[0][1], w->padding[1][1], 0}, NULL);
 }
 
 static bool has_padding(const hlo_window *w) {
     return w->padding[0][0] || w->padding[0][1] || w->padding[1][0] || w->padding[1][1];
 }
 
-/* Whether tap (kh, kw) is an element of x and no padding, in y's shape. */
-static hlo_value is_inside(const taps *t, strata_shape x, int64_t kh, int64_t kw) {
+/* Whether tap k is an element of x and no padding: (1, OH, OW, 1). */
+static hlo_value is_inside(const taps *t, strata_shape x, int64_t k) {
     const hlo_value ones = strata_hlo_fill(t->h, HLO_F32, STRATA_SHAPE(1, x.dims[1], x.dims[2], 1), 1);
     const strata_shape shape = STRATA_SHAPE(1, t->y.shape.dims[1], t->y.shape.dims[2], 1);
-    const int64_t stride[] = {1, t->w->stride[0], t->w->stride[1], 1};
-    const hlo_value tap =
-        strata_hlo_strided_slice(t->h, with_padding(t->h, ones, t->w, 0), (int64_t[]){0, kh, kw, 0}, shape.dims, stride);
-    return strata_hlo_compare(t->h, "NE", strata_hlo_broadcast(t->h, tap, t->y.shape),
-                              strata_hlo_fill(t->h, HLO_F32, t->y.shape, 0));
+    return HLO_FORMULA(t->h, "x != 0", tap_of(t, with_padding(t->h, ones, t->w, 0), k, shape));
 }
 
-/* Whether tap (kh, kw) is the first largest one of its window. NaN is larger than all numbers. x: the image's shape. Padding is
- * never the first, also where all elements of the window are -infinity. */
-static hlo_value is_first(taps *t, strata_shape x, hlo_value padded, int64_t kh, int64_t kw) {
+/* Whether tap k is the first largest one of its window. NaN is larger than all numbers. x: the image's shape. Padding is never
+ * the first, also where all elements of the window are -infinity. */
+static hlo_value is_first(taps *t, strata_shape x, hlo_value padded, int64_t k) {
     hlo *h = t->h;
-    const hlo_value tap = tap_of(t, padded, kh, kw);
-    hlo_value largest =
-        strata_hlo_binary(h, "or", strata_hlo_compare(h, "EQ", tap, t->y), strata_hlo_compare(h, "NE", tap, tap));
-    if (has_padding(t->w)) largest = strata_hlo_binary(h, "and", largest, is_inside(t, x, kh, kw));
-    const hlo_value first = t->any_taken ? strata_hlo_binary(h, "and", largest, strata_hlo_unary(h, "not", t->taken)) : largest;
-    t->taken = t->any_taken ? strata_hlo_binary(h, "or", t->taken, largest) : largest;
-    t->any_taken = true;
+    hlo_value largest = HLO_FORMULA(h, "a == b || a != a", tap_of(t, padded, k, t->y.shape), t->y);
+    if (has_padding(t->w)) largest = strata_hlo_binary(h, "and", largest, is_inside(t, x, k));
+    const hlo_value first = k ? strata_hlo_binary(h, "and", largest, strata_hlo_unary(h, "not", t->taken)) : largest;
+    t->taken = k ? HLO_FORMULA(h, "a || b", t->taken, largest) : largest;
     return first;
 }
 
 /* The largest element of x in each window; with a second operand, the element of this operand at the same place. */
-hlo_value strata_pjrt_max_pool2d(pjrt_lowering *l, const strata_tensor *node, const char *name) {
-    (void)name;
-    hlo *h = strata_pjrt_text_of(l);
-    const hlo_value x = strata_pjrt_number(l, node, 0);
+static hlo_value max_pool2d(hlo *h, const strata_tensor *node) {
+    const hlo_value x = strata_pjrt_number(h, node, 0);
     const hlo_window w = window_of(node, x.shape, node->shape);
     taps t = {.h = h, .w = &w, .y = maxima(h, x, &w, node->shape)};
     if (node->n_inputs == 1) return t.y;
-    const hlo_value padded = with_padding(h, x, &w, -INFINITY), values = with_padding(h, strata_pjrt_number(l, node, 1), &w, 0);
+    const hlo_value padded = with_padding(h, x, &w, -INFINITY), values = with_padding(h, strata_pjrt_number(h, node, 1), &w, 0);
     hlo_value picked = strata_hlo_fill(h, HLO_F32, node->shape, 0);
-    for (int64_t k = 0; k < w.size[0] * w.size[1]; k++) {
-        const int64_t kh = k / w.size[1], kw = k % w.size[1];
-        picked = strata_hlo_select(h, is_first(&t, x.shape, padded, kh, kw), tap_of(&t, values, kh, kw), picked);
-    }
+    for (int64_t k = 0; k < w.size[0] * w.size[1]; k++)
+        picked = strata_hlo_select(h, is_first(&t, x.shape, padded, k), tap_of(&t, values, k, t.y.shape), picked);
     return picked;
 }
 
@@ -114,19 +102,13 @@ static bool side_by_side(const hlo_window *w) {
 
 /* The sum over all taps of the window: for each tap, the gradients dy of the windows in which it is the first largest
  * element, moved to the tap's places in x. */
-hlo_value strata_pjrt_max_pool2d_grad(pjrt_lowering *l, const strata_tensor *node, const char *name) {
-    (void)name;
-    hlo *h = strata_pjrt_text_of(l);
-    const hlo_value x = strata_pjrt_number(l, node, 0), dy = strata_pjrt_number(l, node, 1);
+static hlo_value spread_to_largest(hlo *h, const strata_tensor *node, hlo_value x, hlo_value dy) {
     const hlo_window w = window_of(node, x.shape, dy.shape);
-    if (side_by_side(&w) && strata_shape_elements(dy.shape)) {
-        const hlo_value scattered = strata_hlo_max_scatter(h, x, dy, &w);
-        return strata_pjrt_int(node, "rectified") ? strata_pjrt_relu_grad(h, NULL, (hlo_value[]){scattered, x}) : scattered;
-    }
     hlo_value dx = strata_hlo_fill(h, HLO_F32, node->shape, 0);
     if (!strata_shape_elements(dy.shape)) return dx;
+    if (side_by_side(&w)) return strata_hlo_max_scatter(h, x, dy, &w);
     taps t = {.h = h, .w = &w, .y = maxima(h, x, &w, dy.shape)};
-    const hlo_value padded = with_padding(h, x, &w, -INFINITY), none = strata_hlo_fill(h, HLO_F32, dy.shape, 0);
+    const hlo_value padded = with_padding(h, x, &w, -INFINITY);
     for (int64_t k = 0; k < w.size[0] * w.size[1]; k++) {
         const int64_t at[] = {k / w.size[1], k % w.size[1]};
         int64_t before[4] = {0}, after[4] = {0}, between[4] = {0};
@@ -135,10 +117,16 @@ hlo_value strata_pjrt_max_pool2d_grad(pjrt_lowering *l, const strata_tensor *nod
             between[1 + d] = w.stride[d] - 1;
             after[1 + d] = x.shape.dims[1 + d] - before[1 + d] - ((dy.shape.dims[1 + d] - 1) * w.stride[d] + 1);
         }
-        const hlo_value share = strata_hlo_select(h, is_first(&t, x.shape, padded, at[0], at[1]), dy, none);
-        dx = strata_hlo_binary(h, "add", dx, strata_hlo_pad_between(h, share, 0, before, after, between));
+        const hlo_value share = HLO_FORMULA(h, "b ? a : 0", dy, is_first(&t, x.shape, padded, k));
+        dx = HLO_FORMULA(h, "a + b", dx, strata_hlo_pad(h, share, 0, before, after, between));
     }
-    return strata_pjrt_int(node, "rectified") ? strata_pjrt_relu_grad(h, NULL, (hlo_value[]){dx, x}) : dx;
+    return dx;
+}
+
+static hlo_value max_pool2d_grad(hlo *h, const strata_tensor *node) {
+    const hlo_value x = strata_pjrt_number(h, node, 0);
+    const hlo_value dx = spread_to_largest(h, node, x, strata_pjrt_number(h, node, 1));
+    return strata_pjrt_int(node, "rectified") ? HLO_FORMULA(h, "b > 0 ? a : 0", dx, x) : dx;
 }
 
 /* (1, OH, OW, 1): the number of elements of x in each window. */
@@ -164,21 +152,17 @@ static hlo_value counts(hlo *h, const strata_tensor *node, strata_shape x, strat
     return result;
 }
 
-hlo_value strata_pjrt_avg_pool2d(pjrt_lowering *l, const strata_tensor *node, const char *name) {
-    (void)name;
-    hlo *h = strata_pjrt_text_of(l);
-    const hlo_value x = strata_pjrt_number(l, node, 0);
+static hlo_value avg_pool2d(hlo *h, const strata_tensor *node) {
+    const hlo_value x = strata_pjrt_number(h, node, 0);
     const hlo_window w = window_of(node, x.shape, node->shape);
-    return strata_hlo_binary(h, "divide", strata_hlo_reduce_window(h, "add", x, 0, &w, node->shape),
-                             counts(h, node, x.shape, node->shape));
+    return HLO_FORMULA(h, "a / b", strata_hlo_reduce_window(h, "add", x, 0, &w, node->shape),
+                       counts(h, node, x.shape, node->shape));
 }
 
 /* dx[h] = sum over taps k of share[(h + top - k) / stride]: the shares with stride - 1 zeros between them. */
-hlo_value strata_pjrt_avg_pool2d_grad(pjrt_lowering *l, const strata_tensor *node, const char *name) {
-    (void)name;
-    hlo *h = strata_pjrt_text_of(l);
-    const hlo_value dy = strata_pjrt_number(l, node, 0);
-    const hlo_value share = strata_hlo_binary(h, "divide", dy, counts(h, node, node->shape, dy.shape));
+static hlo_value avg_pool2d_grad(hlo *h, const strata_tensor *node) {
+    const hlo_value dy = strata_pjrt_number(h, node, 0);
+    const hlo_value share = HLO_FORMULA(h, "a / b", dy, counts(h, node, node->shape, dy.shape));
     const hlo_window forward = window_of(node, node->shape, dy.shape);
     hlo_window w = {.stride = {1, 1}, .dilation = {1, 1}};
     for (int d = 0; d < 2; d++) {
@@ -190,3 +174,9 @@ hlo_value strata_pjrt_avg_pool2d_grad(pjrt_lowering *l, const strata_tensor *nod
     }
     return strata_hlo_reduce_window(h, "add", share, 0, &w, node->shape);
 }
+
+const pjrt_row strata_pjrt_windows[] = {{.op = &strata_op_max_pool2d, .lower = max_pool2d, .refuse = refuse_large},
+                                        {.op = &strata_op_max_pool2d_grad, .lower = max_pool2d_grad, .refuse = refuse_large},
+                                        PJRT_ROW(avg_pool2d),
+                                        PJRT_ROW(avg_pool2d_grad),
+                                        {0}};

@@ -138,21 +138,12 @@ static strata_status add_reason(strata_device_list *list, const strata_error *re
 }
 
 static strata_status load_from_environment(strata_device_list *list, strata_error *err) {
-    const char *text = getenv("STRATA_PLUGINS");
+    const char *at = getenv("STRATA_PLUGINS");
     strata_status status = STRATA_OK;
-    bool is_pjrt = false;
-    for (size_t n; text && *text && !status; text += n + (text[n] == ':')) {
-        n = strcspn(text, ":");
-        /* "pjrt:FILE" is a plugin of another kind (backends/pjrt). */
-        if (is_pjrt || (n == 4 && !strncmp(text, "pjrt", n))) {
-            is_pjrt = !is_pjrt;
-            continue;
-        }
-        char *one = n ? strndup(text, n) : NULL;
+    char *text = NULL;
+    for (; !status && !(status = strata_plugins_next(&at, false, &text, err)) && text; free(text)) {
         strata_error reason = {0};
-        if (n && !one) return strata_fail(err, STRATA_OUT_OF_MEMORY, "plugins: no host memory");
-        if (one && load_text(one, &reason)) status = add_reason(list, &reason, err);
-        free(one);
+        if (load_text(text, &reason)) status = add_reason(list, &reason, err);
     }
     return status;
 }
@@ -236,6 +227,5 @@ static strata_status open(const strata_device_info *info, const strata_device_op
     return strata_bridge_device_open(loaded, info, atoi(number + 1), opts, out_device, err);
 }
 
-extern const strata_backend strata_backend_plugin;
 const strata_backend strata_backend_plugin = {
     .name = "plugin", .own_names = true, .is_compared = true, .limits_list = true, .list = list, .open = open};

@@ -141,7 +141,7 @@ strata_status strata_bridge_program_cost(strata_program *program, int node, stra
 /* spans.c */
 strata_status strata_bridge_set_trace(strata_device *device, strata_trace *trace, int track, strata_error *err);
 
-/* costs.c: the cost of a run of the program, or of one of its nodes, as the device reports it. node -1: the whole program. */
+/* program.c: the cost of a run of the program, or of one of its nodes, as the device reports it. node -1: the whole program. */
 strata_status strata_bridge_cost(plugin_device *device, strata_plugin_program *program, int node, strata_device_cost *out_cost,
                                  strata_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reads and checks the tables "steps", "topology", "collectives", "transfers" and "spaces" of a plugin's device, once, when the
- * device is opened. "costs" and "profile" are read when they are needed (costs.c, spans.c). */
+ * device is opened. "costs" and "profile" are read when they are needed (program.c, spans.c). */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>

@@ -12,46 +12,41 @@ enum { MOST_COPIES = 16 };
 
 static strata_status check_range(const plugin_device *device, const strata_buffer *buffer, int64_t offset, int64_t bytes,
                                  strata_error *err) {
-    if (offset < 0 || bytes < 0 || offset > buffer->bytes - bytes)
-        return strata_fail(err, STRATA_INVALID, "%s: %lld bytes at %lld are outside a buffer of %lld", device->base.info.id,
-                           (long long)bytes, (long long)offset, (long long)buffer->bytes);
+    STRATA_TRY(strata_device_check_range(&device->base, buffer->bytes, offset, bytes, err));
     return strata_bridge_check_lost(device, err);
 }
 
 /* ---- asynchronous copies ---- */
 
-static strata_status begin_upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source, int64_t bytes,
-                                  uint64_t *out_ticket, strata_error *err) {
+/* Exactly one of source and target is not NULL. */
+static strata_status begin_copy(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source, void *target,
+                                int64_t bytes, uint64_t *out_ticket, strata_error *err) {
     plugin_device *device = (plugin_device *)base;
+    const strata_plugin_transfers *calls = &device->transfers;
+    const char *call = source ? "upload" : "download";
     strata_plugin_error message = {.size = sizeof message};
     uint64_t ticket = 0;
     STRATA_TRY(check_range(device, buffer, offset, bytes, err));
     STRATA_TRY(strata_bridge_make_room(device, err));
     STRATA_DRIVER_CALL(base, COPY);
-    STRATA_TRY(strata_bridge_result(
-        device, "upload", device->transfers.upload(device->device, buffer->buffer, offset, source, bytes, &ticket, &message),
-        &message, err));
-    STRATA_TRY(strata_bridge_submitted(device, "upload", ticket, err));
-    base->counters.upload_bytes += (uint64_t)bytes;
+    const strata_plugin_status status =
+        source ? calls->upload(device->device, buffer->buffer, offset, source, bytes, &ticket, &message)
+               : calls->download(device->device, buffer->buffer, offset, target, bytes, &ticket, &message);
+    STRATA_TRY(strata_bridge_result(device, call, status, &message, err));
+    STRATA_TRY(strata_bridge_submitted(device, call, ticket, err));
+    *(source ? &base->counters.upload_bytes : &base->counters.download_bytes) += (uint64_t)bytes;
     *out_ticket = ticket;
     return STRATA_OK;
 }
 
+static strata_status begin_upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source, int64_t bytes,
+                                  uint64_t *out_ticket, strata_error *err) {
+    return begin_copy(base, buffer, offset, source, NULL, bytes, out_ticket, err);
+}
+
 static strata_status begin_download(strata_device *base, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
                                     uint64_t *out_ticket, strata_error *err) {
-    plugin_device *device = (plugin_device *)base;
-    strata_plugin_error message = {.size = sizeof message};
-    uint64_t ticket = 0;
-    STRATA_TRY(check_range(device, buffer, offset, bytes, err));
-    STRATA_TRY(strata_bridge_make_room(device, err));
-    STRATA_DRIVER_CALL(base, COPY);
-    STRATA_TRY(strata_bridge_result(
-        device, "download",
-        device->transfers.download(device->device, buffer->buffer, offset, target, bytes, &ticket, &message), &message, err));
-    STRATA_TRY(strata_bridge_submitted(device, "download", ticket, err));
-    base->counters.download_bytes += (uint64_t)bytes;
-    *out_ticket = ticket;
-    return STRATA_OK;
+    return begin_copy(base, buffer, offset, NULL, target, bytes, out_ticket, err);
 }
 
 static strata_status copy_between(strata_device *to_base, strata_buffer *to_buffer, int64_t to_offset, strata_device *from_base,
@@ -90,36 +85,30 @@ const strata_device_transfers *strata_bridge_transfers(strata_device *base) {
 
 /* ---- synchronous copies ---- */
 
-strata_status strata_bridge_upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source,
-                                   int64_t bytes, strata_error *err) {
+static strata_status copy_now(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source, void *target,
+                              int64_t bytes, strata_error *err) {
     plugin_device *device = (plugin_device *)base;
     strata_plugin_error message = {.size = sizeof message};
     uint64_t ticket = device->last_ticket;
     STRATA_TRY(check_range(device, buffer, offset, bytes, err));
-    if (bytes && device->copies.upload) STRATA_TRY(begin_upload(base, buffer, offset, source, bytes, &ticket, err));
+    if (bytes && device->copies.upload) STRATA_TRY(begin_copy(base, buffer, offset, source, target, bytes, &ticket, err));
     STRATA_TRY(strata_bridge_await(device, ticket, 0, err));
     if (!bytes || device->copies.upload) return STRATA_OK;
     STRATA_DRIVER_CALL(base, COPY);
-    STRATA_TRY(strata_bridge_result(device, "upload",
-                                    device->calls.upload(device->device, buffer->buffer, offset, source, bytes, &message),
-                                    &message, err));
-    base->counters.upload_bytes += (uint64_t)bytes;
+    const strata_plugin_status status =
+        source ? device->calls.upload(device->device, buffer->buffer, offset, source, bytes, &message)
+               : device->calls.download(device->device, buffer->buffer, offset, target, bytes, &message);
+    STRATA_TRY(strata_bridge_result(device, source ? "upload" : "download", status, &message, err));
+    *(source ? &base->counters.upload_bytes : &base->counters.download_bytes) += (uint64_t)bytes;
     return STRATA_OK;
+}
+
+strata_status strata_bridge_upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source,
+                                   int64_t bytes, strata_error *err) {
+    return copy_now(base, buffer, offset, source, NULL, bytes, err);
 }
 
 strata_status strata_bridge_download(strata_device *base, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
                                      strata_error *err) {
-    plugin_device *device = (plugin_device *)base;
-    strata_plugin_error message = {.size = sizeof message};
-    uint64_t ticket = device->last_ticket;
-    STRATA_TRY(check_range(device, buffer, offset, bytes, err));
-    if (bytes && device->copies.download) STRATA_TRY(begin_download(base, buffer, offset, target, bytes, &ticket, err));
-    STRATA_TRY(strata_bridge_await(device, ticket, 0, err));
-    if (!bytes || device->copies.download) return STRATA_OK;
-    STRATA_DRIVER_CALL(base, COPY);
-    STRATA_TRY(strata_bridge_result(device, "download",
-                                    device->calls.download(device->device, buffer->buffer, offset, target, bytes, &message),
-                                    &message, err));
-    base->counters.download_bytes += (uint64_t)bytes;
-    return STRATA_OK;
+    return copy_now(base, buffer, offset, NULL, target, bytes, err);
 }

@@ -154,13 +154,6 @@ static strata_support device_supports(strata_device *base, const strata_tensor *
     return strata_kernel_supports(&((vulkan_device *)base)->limits, node, reason);
 }
 
-static strata_status device_check(strata_device *base, const strata_piece *piece, strata_program *program,
-                                  const strata_check_request *request, strata_error *err) {
-    vulkan_device *device = (vulkan_device *)base;
-    const strata_step_run step = {base, piece, program, strata_vulkan_list_of(program), strata_vulkan_run_nodes};
-    return strata_checks_run(&device->limits, device->tuner, &step, request, err);
-}
-
 static const strata_device_api device_api = {
     .close = device_close,
     .buffer_create = strata_vulkan_buffer_create,
@@ -174,7 +167,7 @@ static const strata_device_api device_api = {
     .program_output = strata_vulkan_program_output,
     .run = strata_vulkan_run,
     .wait = device_wait,
-    .check = device_check,
+    .check = strata_vulkan_check,
     .set_trace = strata_vulkan_set_trace,
 };
 
@@ -340,5 +333,4 @@ static strata_status vulkan_list(strata_device_list *list, strata_error *err) {
     return status;
 }
 
-extern const strata_backend strata_backend_vulkan;
 const strata_backend strata_backend_vulkan = {.name = "vulkan", .is_tried = true, .list = vulkan_list, .open = vulkan_open};

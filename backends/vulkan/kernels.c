@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backends/vulkan/vulkan.h"
+#include "core/base/memory.h"
 #include "shaders/specialize.h"
 
 struct vulkan_pipeline {
@@ -141,13 +142,8 @@ strata_status strata_vulkan_layout_get(vulkan_device *device, unsigned bindings,
         *out_layout = device->layouts[i];
         return STRATA_OK;
     }
-    if (device->n_layouts == device->layouts_capacity) {
-        int capacity = device->layouts_capacity ? 2 * device->layouts_capacity : 16;
-        vulkan_layout *layouts = realloc(device->layouts, (size_t)capacity * sizeof *layouts);
-        if (!layouts) return strata_fail(err, STRATA_OUT_OF_MEMORY, "vulkan: no host memory for %d layouts", capacity);
-        device->layouts = layouts;
-        device->layouts_capacity = capacity;
-    }
+    if (!strata_make_room(&device->layouts, device->n_layouts, &device->layouts_capacity, sizeof *device->layouts))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "vulkan: no host memory for %d layouts", device->n_layouts);
     vulkan_layout layout = {.bindings = bindings};
     VkResult result = create_layout(device, &layout);
     if (result) return strata_vulkan_fail(device, result, "vkCreatePipelineLayout", err);
@@ -261,13 +257,8 @@ strata_status strata_vulkan_pipeline_get(vulkan_device *device, const strata_ker
         *out_pipeline = device->pipelines[i].handle;
         return STRATA_OK;
     }
-    if (device->n_pipelines == device->pipelines_capacity) {
-        int capacity = device->pipelines_capacity ? 2 * device->pipelines_capacity : 32;
-        vulkan_pipeline *pipelines = realloc(device->pipelines, (size_t)capacity * sizeof *pipelines);
-        if (!pipelines) return strata_fail(err, STRATA_OUT_OF_MEMORY, "vulkan: no host memory for %d pipelines", capacity);
-        device->pipelines = pipelines;
-        device->pipelines_capacity = capacity;
-    }
+    if (!strata_make_room(&device->pipelines, device->n_pipelines, &device->pipelines_capacity, sizeof *device->pipelines))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "vulkan: no host memory for %d pipelines", device->n_pipelines);
     VkPipeline handle = VK_NULL_HANDLE;
     vulkan_layout layout;
     STRATA_TRY(strata_vulkan_layout_get(device, strata_vulkan_bindings_of(device, kernel->shader), &layout, err));

@@ -25,20 +25,9 @@ static const char *vendor_name(uint32_t id) {
 }
 
 /* ---- extensions ---- */
-typedef struct extension_list {
-    VkExtensionProperties *names;
-    uint32_t n;
-} extension_list;
-
-static bool has(const extension_list *list, const char *name) {
-    for (uint32_t i = 0; i < list->n; i++)
-        if (!strcmp(list->names[i].extensionName, name)) return true;
-    return false;
-}
-
-static strata_status read_extensions(const vulkan_functions *vk, VkPhysicalDevice device, extension_list *out_list,
+static strata_status read_extensions(const vulkan_functions *vk, VkPhysicalDevice device, vulkan_extensions *out_list,
                                      strata_error *err) {
-    extension_list list = {0};
+    vulkan_extensions list = {0};
     if (vk->EnumerateDeviceExtensionProperties(device, NULL, &list.n, NULL)) list.n = 0;
     list.names = calloc((size_t)list.n + 1, sizeof *list.names);
     if (!list.names) return strata_fail(err, STRATA_OUT_OF_MEMORY, "vulkan: no host memory for %u extensions", list.n);
@@ -54,9 +43,9 @@ static void chain(void **head, void *structure) {
 }
 
 /* ---- features ---- */
-static void read_features(const vulkan_functions *vk, const extension_list *extensions, vulkan_physical *out) {
+static void read_features(const vulkan_functions *vk, const vulkan_extensions *extensions, vulkan_physical *out) {
     bool core_1_2 = out->version >= VK_API_VERSION_1_2;
-    bool has_8bit = core_1_2 || has(extensions, VK_KHR_8BIT_STORAGE_EXTENSION_NAME);
+    bool has_8bit = core_1_2 || vulkan_has(extensions, VK_KHR_8BIT_STORAGE_EXTENSION_NAME);
     VkPhysicalDevice16BitStorageFeatures bits16 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES};
     VkPhysicalDevice8BitStorageFeatures bits8 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES};
     VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
@@ -66,9 +55,9 @@ static void read_features(const vulkan_functions *vk, const extension_list *exte
     out->storage_16bit = bits16.storageBuffer16BitAccess;
     out->storage_8bit = has_8bit && bits8.storageBuffer8BitAccess;
     out->int64 = features.features.shaderInt64;
-    if (out->storage_8bit && !core_1_2) out->extensions[out->n_extensions++] = VK_KHR_8BIT_STORAGE_EXTENSION_NAME;
+    if (out->storage_8bit && !core_1_2) vulkan_enable(out, VK_KHR_8BIT_STORAGE_EXTENSION_NAME);
     /* A layered implementation requires this extension to be enabled if it is listed. */
-    if (has(extensions, "VK_KHR_portability_subset")) out->extensions[out->n_extensions++] = "VK_KHR_portability_subset";
+    if (vulkan_has(extensions, "VK_KHR_portability_subset")) vulkan_enable(out, "VK_KHR_portability_subset");
 
     /* Without 8-bit storage, kernels access u8 and bool as parts of words. */
     uint32_t dtypes = 1u << STRATA_DTYPE_F32 | 1u << STRATA_DTYPE_I32 | 1u << STRATA_DTYPE_U8 | 1u << STRATA_DTYPE_BOOL;
@@ -98,7 +87,7 @@ static uint32_t count_units(const VkPhysicalDeviceShaderSMBuiltinsPropertiesNV *
     return amd->shaderEngineCount * amd->shaderArraysPerEngineCount * amd->computeUnitsPerShaderArray;
 }
 
-static void read_properties(const vulkan_functions *vk, const extension_list *extensions, vulkan_physical *out) {
+static void read_properties(const vulkan_functions *vk, const vulkan_extensions *extensions, vulkan_physical *out) {
     VkPhysicalDeviceMaintenance3Properties limits = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES};
     VkPhysicalDeviceDriverProperties driver = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
     VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia = {
@@ -106,10 +95,10 @@ static void read_properties(const vulkan_functions *vk, const extension_list *ex
     VkPhysicalDeviceShaderCorePropertiesAMD amd = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD};
     VkPhysicalDeviceProperties2 all = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
     chain(&all.pNext, &limits);
-    bool has_driver = out->version >= VK_API_VERSION_1_2 || has(extensions, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME);
+    bool has_driver = out->version >= VK_API_VERSION_1_2 || vulkan_has(extensions, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME);
     if (has_driver) chain(&all.pNext, &driver);
-    if (has(extensions, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) chain(&all.pNext, &nvidia);
-    if (has(extensions, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) chain(&all.pNext, &amd);
+    if (vulkan_has(extensions, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) chain(&all.pNext, &nvidia);
+    if (vulkan_has(extensions, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) chain(&all.pNext, &amd);
     vk->GetPhysicalDeviceProperties2(out->handle, &all);
 
     const VkPhysicalDeviceLimits *general = &out->properties.limits;
@@ -204,11 +193,11 @@ static strata_status describe(const vulkan_instance *instance, VkPhysicalDevice 
         find_obstacle(out);
         return STRATA_OK;
     }
-    extension_list extensions = {0};
+    vulkan_extensions extensions = {0};
     STRATA_TRY(read_extensions(vk, handle, &extensions, err));
     read_properties(vk, &extensions, out);
     read_features(vk, &extensions, out);
-    strata_vulkan_find_matrix_units(vk, extensions.names, extensions.n, out);
+    strata_vulkan_find_matrix_units(vk, &extensions, out);
     free(extensions.names);
     find_obstacle(out);
     return STRATA_OK;

@@ -78,14 +78,7 @@ strata_status strata_vulkan_load(vulkan_functions *out_vk, strata_error *err) {
         vk.name = (PFN_vk##name)vk.GetInstanceProcAddr(NULL, "vk" #name); \
         if (!vk.name) missing = "vk" #name;                               \
     }
-#define INSTANCE(name)
-#define OPTIONAL(name)
-#define DEVICE(name)
 #include "backends/vulkan/functions.def"
-#undef LOADER
-#undef INSTANCE
-#undef OPTIONAL
-#undef DEVICE
     if (missing) {
         strata_vulkan_unload(&vk);
         return missing_function(missing, err);
@@ -96,33 +89,20 @@ strata_status strata_vulkan_load(vulkan_functions *out_vk, strata_error *err) {
 
 strata_status strata_vulkan_load_instance(vulkan_functions *vk, VkInstance instance, strata_error *err) {
     const char *missing = NULL;
-#define LOADER(name)
 #define INSTANCE(name)                                                      \
     vk->name = (PFN_vk##name)vk->GetInstanceProcAddr(instance, "vk" #name); \
     if (!vk->name && !missing) missing = "vk" #name;
 #define OPTIONAL(name) vk->name = (PFN_vk##name)vk->GetInstanceProcAddr(instance, "vk" #name);
-#define DEVICE(name)
 #include "backends/vulkan/functions.def"
-#undef LOADER
-#undef INSTANCE
-#undef OPTIONAL
-#undef DEVICE
     return missing ? missing_function(missing, err) : STRATA_OK;
 }
 
 strata_status strata_vulkan_load_device(vulkan_functions *vk, VkDevice device, strata_error *err) {
     const char *missing = NULL;
-#define LOADER(name)
-#define INSTANCE(name)
-#define OPTIONAL(name)
 #define DEVICE(name)                                                    \
     vk->name = (PFN_vk##name)vk->GetDeviceProcAddr(device, "vk" #name); \
     if (!vk->name && !missing) missing = "vk" #name;
 #include "backends/vulkan/functions.def"
-#undef LOADER
-#undef INSTANCE
-#undef OPTIONAL
-#undef DEVICE
     return missing ? missing_function(missing, err) : STRATA_OK;
 }
 

@@ -18,12 +18,6 @@ enum {
     SUBGROUPS = 8 /* the most subgroups of a work-group */
 };
 
-static bool has(const VkExtensionProperties *extensions, uint32_t n, const char *name) {
-    for (uint32_t i = 0; i < n; i++)
-        if (!strcmp(extensions[i].extensionName, name)) return true;
-    return false;
-}
-
 /* The largest unit for operands of this type that has f32 sums. */
 static strata_matrix_unit find_unit(const VkCooperativeMatrixPropertiesKHR *rows, uint32_t n, VkComponentTypeKHR type) {
     strata_matrix_unit best = {0};
@@ -60,16 +54,11 @@ static uint32_t choose_lanes(const vulkan_functions *vk, VkPhysicalDevice device
     return subgroup.subgroupSize;
 }
 
-static void add_extension(vulkan_physical *device, const char *name) {
-    device->extensions[device->n_extensions++] = name;
-}
-
-void strata_vulkan_find_matrix_units(const vulkan_functions *vk, const VkExtensionProperties *extensions, uint32_t n_extensions,
-                                     vulkan_physical *device) {
+void strata_vulkan_find_matrix_units(const vulkan_functions *vk, const vulkan_extensions *extensions, vulkan_physical *device) {
     if (device->version < VK_API_VERSION_1_2 || !device->storage_16bit ||
         !vk->GetPhysicalDeviceCooperativeMatrixPropertiesKHR ||
-        !has(extensions, n_extensions, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) ||
-        !has(extensions, n_extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME))
+        !vulkan_has(extensions, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) ||
+        !vulkan_has(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME))
         return;
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR};
@@ -82,7 +71,7 @@ void strata_vulkan_find_matrix_units(const vulkan_functions *vk, const VkExtensi
 #ifdef VK_KHR_shader_bfloat16
     VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloats = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR, .pNext = &halves};
-    const bool has_bfloats = has(extensions, n_extensions, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
+    const bool has_bfloats = vulkan_has(extensions, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
     if (has_bfloats) features.pNext = &bfloats;
     vk->GetPhysicalDeviceFeatures2(device->handle, &features);
     bf16 = has_bfloats && bfloats.shaderBFloat16Type && bfloats.shaderBFloat16CooperativeMatrix;
@@ -105,10 +94,10 @@ void strata_vulkan_find_matrix_units(const vulkan_functions *vk, const VkExtensi
     free(rows);
     if (!device->f16_unit.m && !device->bf16_unit.m) return;
     device->unit_lanes = lanes;
-    add_extension(device, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
-    add_extension(device, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+    vulkan_enable(device, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
+    vulkan_enable(device, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
 #ifdef VK_KHR_shader_bfloat16
-    if (device->bf16_unit.m) add_extension(device, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
+    if (device->bf16_unit.m) vulkan_enable(device, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
 #endif
     const strata_matrix_unit *f16 = &device->f16_unit, *bf16_unit = &device->bf16_unit;
     char *text = device->info.matrix_units;
@@ -151,9 +140,8 @@ void *strata_vulkan_enable_matrix_units(const vulkan_physical *device, vulkan_ma
 
 #else
 
-void strata_vulkan_find_matrix_units(const vulkan_functions *vk, const VkExtensionProperties *extensions, uint32_t n_extensions,
-                                     vulkan_physical *device) {
-    (void)vk, (void)extensions, (void)n_extensions, (void)device;
+void strata_vulkan_find_matrix_units(const vulkan_functions *vk, const vulkan_extensions *extensions, vulkan_physical *device) {
+    (void)vk, (void)extensions, (void)device;
 }
 
 void *strata_vulkan_enable_matrix_units(const vulkan_physical *device, vulkan_matrix_features *out, void *next) {

@@ -19,10 +19,6 @@ enum {
     HEAP_FRACTION = 64             /* a shared block is at most this fraction of its heap */
 };
 
-typedef struct span {
-    VkDeviceSize offset, bytes;
-} span;
-
 struct vulkan_block {
     vulkan_block *next;
     VkDeviceMemory memory;
@@ -30,8 +26,8 @@ struct vulkan_block {
     VkDeviceSize bytes;
     char *mapped; /* NULL: the host cannot access it */
     bool own;     /* it was made for one buffer */
-    span *used;   /* in ascending order, without overlap */
-    int n_used, capacity;
+    /* Its buffers, in ascending order of their memory, without overlap. */
+    strata_buffer *first;
 };
 
 /* ---- which memory ---- */
@@ -93,7 +89,6 @@ static VkDeviceSize align_up(VkDeviceSize value, VkDeviceSize alignment) {
 
 static void block_free(vulkan_device *device, vulkan_block *block) {
     if (block->memory) device->instance.vk.FreeMemory(device->handle, block->memory, NULL);
-    free(block->used);
     free(block);
 }
 
@@ -121,36 +116,26 @@ static VkResult block_create(vulkan_device *device, uint32_t type, VkDeviceSize 
     return VK_SUCCESS;
 }
 
-/* Takes the first gap that is large enough. Returns false if there is none, or no memory to store it. */
-static bool block_take(vulkan_block *block, VkDeviceSize bytes, VkDeviceSize alignment, VkDeviceSize *out_offset) {
-    int at = 0;
+/* Gives the buffer the first gap that is large enough. Returns false if there is none. */
+static bool block_take(vulkan_block *block, VkDeviceSize alignment, strata_buffer *buffer) {
     VkDeviceSize offset = 0;
-    for (; at < block->n_used && offset + bytes > block->used[at].offset; at++)
-        offset = align_up(block->used[at].offset + block->used[at].bytes, alignment);
-    if (offset > block->bytes || bytes > block->bytes - offset) return false;
-    if (block->n_used == block->capacity) {
-        int capacity = block->capacity ? 2 * block->capacity : 8;
-        span *used = realloc(block->used, (size_t)capacity * sizeof *used);
-        if (!used) return false;
-        block->used = used;
-        block->capacity = capacity;
-    }
-    memmove(&block->used[at + 1], &block->used[at], (size_t)(block->n_used - at) * sizeof(span));
-    block->used[at] = (span){offset, bytes};
-    block->n_used++;
-    *out_offset = offset;
+    strata_buffer **at = &block->first;
+    for (; *at && offset + buffer->span > (*at)->offset; at = &(*at)->next)
+        offset = align_up((*at)->offset + (*at)->span, alignment);
+    if (offset > block->bytes || buffer->span > block->bytes - offset) return false;
+    buffer->block = block;
+    buffer->offset = offset;
+    buffer->next = *at;
+    *at = buffer;
     return true;
 }
 
-static void block_give_back(vulkan_device *device, vulkan_block *block, VkDeviceSize offset) {
-    int at = 0;
-    while (at < block->n_used && block->used[at].offset != offset) at++;
-    if (at < block->n_used) {
-        block->n_used--;
-        memmove(&block->used[at], &block->used[at + 1], (size_t)(block->n_used - at) * sizeof(span));
-    }
+static void block_give_back(vulkan_device *device, const strata_buffer *buffer) {
+    vulkan_block *block = buffer->block, **link = &device->blocks;
+    strata_buffer **at = &block->first;
+    while (*at != buffer) at = &(*at)->next;
+    *at = buffer->next;
     if (!block->own) return;
-    vulkan_block **link = &device->blocks;
     while (*link != block) link = &(*link)->next;
     *link = block->next;
     block_free(device, block);
@@ -179,22 +164,15 @@ static VkResult take_memory(vulkan_device *device, uint32_t type, const VkMemory
     buffer->span = align_up(needs->size, alignment);
 
     bool own = buffer->span > SHARED_BUFFER_BYTES;
-    for (vulkan_block *block = device->blocks; block && !own; block = block->next) {
-        if (block->own || block->type != type || !block_take(block, buffer->span, alignment, &buffer->offset)) continue;
-        buffer->block = block;
-        return VK_SUCCESS;
-    }
+    for (vulkan_block *block = device->blocks; block && !own; block = block->next)
+        if (!block->own && block->type == type && block_take(block, alignment, buffer)) return VK_SUCCESS;
     VkDeviceSize bytes = BLOCK_BYTES, most = memory->memoryHeaps[memory->memoryTypes[type].heapIndex].size / HEAP_FRACTION;
     if (bytes > most) bytes = most;
     if (own || bytes < buffer->span) bytes = buffer->span;
     vulkan_block *block = NULL;
-    VkResult result = block_create(device, type, bytes, own, &block);
-    if (result) return result;
-    buffer->block = block;
-    if (block_take(block, buffer->span, alignment, &buffer->offset)) return VK_SUCCESS;
-    block_give_back(device, block, UINT64_MAX);
-    buffer->block = NULL;
-    return VK_ERROR_OUT_OF_HOST_MEMORY;
+    const VkResult result = block_create(device, type, bytes, own, &block);
+    if (!result) (void)block_take(block, alignment, buffer); /* it is empty */
+    return result;
 }
 
 /* ---- buffers ---- */
@@ -268,7 +246,7 @@ void strata_vulkan_buffer_free(vulkan_device *device, strata_buffer *buffer) {
     if (!buffer || !strata_vulkan_is_idle(device)) return;
     STRATA_DRIVER_CALL(&device->base, FREE);
     device->instance.vk.DestroyBuffer(device->handle, buffer->handle, NULL);
-    if (buffer->block) block_give_back(device, buffer->block, buffer->offset);
+    if (buffer->block) block_give_back(device, buffer);
     if (buffer->counted) device->base.counters.allocated_bytes -= (uint64_t)buffer->bytes;
     free(buffer);
 }

@@ -108,38 +108,29 @@ static VkDescriptorSet *set_of(const strata_program *program, const vulkan_slot 
     return &program->sets[(size_t)(slot - program->slots) * (size_t)program->list.n_launches + (size_t)launch];
 }
 
-/* Creates the pool with exactly the sets for every launch of every slot, and the array of their views. */
+/* Creates the pool with the sets for every launch of every slot, whose bindings may be of any type, and the array of their
+ * views. */
 static strata_status make_pool(recording *r, strata_error *err) {
     strata_program *program = r->program;
-    VkDescriptorPoolSize all[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 0},
-                                  {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, 0},
-                                  {VK_DESCRIPTOR_TYPE_STORAGE_TEXEL_BUFFER, 0}};
-    enum { N_TYPES = sizeof all / sizeof *all };
-    const uint64_t slots = (uint64_t)program->n_slots, sets = (uint64_t)program->list.n_launches * slots;
-    if (!sets) return STRATA_OK;
-    if (sets > UINT32_MAX / STRATA_LAUNCH_BUFFERS)
+    const uint64_t sets = (uint64_t)program->list.n_launches * (uint64_t)program->n_slots;
+    uint64_t n = 0;
+    for (int i = 0; i < program->list.n_launches; i++) n += (uint64_t)program->list.launches[i].n_buffers;
+    n *= (uint64_t)program->n_slots;
+    if (!n) return STRATA_OK;
+    if (n > UINT32_MAX)
         return strata_fail(err, STRATA_UNSUPPORTED, "%s: a program of %d launches is too long", program->device->base.info.id,
                            program->list.n_launches);
-    VkDescriptorType type;
-    for (int i = 0; i < program->list.n_launches; i++)
-        for (int b = 0; b < program->list.launches[i].n_buffers; b++) {
-            strata_vulkan_binding_type(program->layouts[program->list.launches[i].kernel].bindings, b, &type);
-            for (int t = 0; t < N_TYPES; t++)
-                if (all[t].type == type) all[t].descriptorCount += (uint32_t)slots;
-        }
-    /* Vulkan does not allow a size of 0. */
-    VkDescriptorPoolSize sizes[N_TYPES];
-    uint32_t n = 0;
-    for (int t = 0; t < N_TYPES; t++)
-        if (all[t].descriptorCount) sizes[n++] = all[t];
-    const size_t n_views = (size_t)all[1].descriptorCount + all[2].descriptorCount;
-    program->views = calloc(n_views + 1, sizeof(*program->views));
+    const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, (uint32_t)n},
+                                          {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, (uint32_t)n},
+                                          {VK_DESCRIPTOR_TYPE_STORAGE_TEXEL_BUFFER, (uint32_t)n}};
+    const bool fetches = program->device->physical.fetches;
+    program->views = calloc((size_t)n, sizeof(*program->views));
     if (!program->views)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu buffer views", program->device->base.info.id,
-                           n_views);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %llu buffer views", program->device->base.info.id,
+                           (unsigned long long)n);
     VkDescriptorPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
                                        .maxSets = (uint32_t)sets,
-                                       .poolSizeCount = n,
+                                       .poolSizeCount = fetches ? 3 : 1,
                                        .pPoolSizes = sizes};
     VkResult result = program->device->instance.vk.CreateDescriptorPool(program->device->handle, &info, NULL, &program->pool);
     return result ? strata_vulkan_fail(program->device, result, "vkCreateDescriptorPool", err) : STRATA_OK;
@@ -202,10 +193,10 @@ static strata_status make_set(recording *r, const vulkan_slot *slot, int index, 
 }
 
 /* ---- recording ---- */
-static void barrier(const vulkan_functions *vk, VkCommandBuffer commands, VkPipelineStageFlags from, VkAccessFlags wrote,
-                    VkPipelineStageFlags to, VkAccessFlags will) {
+void strata_vulkan_barrier(const vulkan_device *device, VkCommandBuffer commands, VkPipelineStageFlags from,
+                           VkAccessFlags wrote, VkPipelineStageFlags to, VkAccessFlags will) {
     VkMemoryBarrier memory = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = wrote, .dstAccessMask = will};
-    vk->CmdPipelineBarrier(commands, from, to, 0, 1, &memory, 0, NULL, 0, NULL);
+    device->instance.vk.CmdPipelineBarrier(commands, from, to, 0, 1, &memory, 0, NULL, 0, NULL);
 }
 
 static void record_launch(const strata_program *program, const vulkan_slot *slot, VkCommandBuffer commands, int index,
@@ -223,8 +214,8 @@ static void record_launch(const strata_program *program, const vulkan_slot *slot
         words[b].u32 = (uint32_t)(skipped / shader->buffers[b].element_bytes);
     }
     if (launch->barrier_before || alone)
-        barrier(vk, commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
-                VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
+        strata_vulkan_barrier(device, commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
+                              VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
     vk->CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, program->pipelines[launch->kernel]);
     vk->CmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, 1, set_of(program, slot, index), 0, NULL);
     vk->CmdPushConstants(commands, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, (uint32_t)launch->n_words * (uint32_t)sizeof *words,
@@ -265,8 +256,8 @@ static strata_status record(const strata_program *program, const vulkan_slot *sl
     strata_buffer *const *host = slot->host, *const *own = slot->device;
     if (own[STRATA_ARENA_INPUT] != host[STRATA_ARENA_INPUT])
         record_copy(vk, commands, host[STRATA_ARENA_INPUT], own[STRATA_ARENA_INPUT]);
-    barrier(
-        vk, commands, compute | transfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, compute | transfer,
+    strata_vulkan_barrier(
+        device, commands, compute | transfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, compute | transfer,
         VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
     if (timed) record_time(program, slot, 1);
     for (uint32_t i = 0; i < n_launches; i++) {
@@ -275,12 +266,12 @@ static strata_status record(const strata_program *program, const vulkan_slot *sl
         if (timed) record_time(program, slot, i + 2);
     }
     if (own[STRATA_ARENA_OUTPUT] != host[STRATA_ARENA_OUTPUT]) {
-        barrier(vk, commands, compute, VK_ACCESS_SHADER_WRITE_BIT, transfer, VK_ACCESS_TRANSFER_READ_BIT);
+        strata_vulkan_barrier(device, commands, compute, VK_ACCESS_SHADER_WRITE_BIT, transfer, VK_ACCESS_TRANSFER_READ_BIT);
         record_copy(vk, commands, own[STRATA_ARENA_OUTPUT], host[STRATA_ARENA_OUTPUT]);
     }
     if (timed) record_time(program, slot, n_launches + 2);
-    barrier(vk, commands, compute | transfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
-            VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+    strata_vulkan_barrier(device, commands, compute | transfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+                          VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
     result = vk->EndCommandBuffer(commands);
     return result ? strata_vulkan_fail(device, result, "vkEndCommandBuffer", err) : STRATA_OK;
 }
@@ -399,10 +390,6 @@ void strata_vulkan_program_destroy(strata_program *program) {
     free(program);
 }
 
-const strata_kernel_list *strata_vulkan_list_of(const strata_program *program) {
-    return &program->list;
-}
-
 /* ---- run ---- */
 void *strata_vulkan_program_input(strata_program *program, int slot) {
     const strata_buffer *host = program->slots[slot].host[STRATA_ARENA_INPUT];
@@ -425,7 +412,8 @@ strata_status strata_vulkan_run(strata_program *program, int slot, uint64_t *out
     return strata_vulkan_check_messages(device, err);
 }
 
-strata_status strata_vulkan_run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err) {
+/* Implements strata_step_run.run. */
+static strata_status run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err) {
     vulkan_device *device = program->device;
     VkCommandBuffer commands;
     uint64_t ticket = 0;
@@ -435,4 +423,11 @@ strata_status strata_vulkan_run_nodes(strata_program *program, int slot, const b
     if (!status) status = strata_vulkan_wait(device, ticket, err);
     if (status != STRATA_TIMEOUT) device->instance.vk.FreeCommandBuffers(device->handle, device->command_pool, 1, &commands);
     return status ? status : strata_vulkan_check_messages(device, err);
+}
+
+strata_status strata_vulkan_check(strata_device *base, const strata_piece *piece, strata_program *program,
+                                  const strata_check_request *request, strata_error *err) {
+    vulkan_device *device = (vulkan_device *)base;
+    const strata_step_run step = {base, piece, program, &program->list, run_nodes};
+    return strata_checks_run(&device->limits, device->tuner, &step, request, err);
 }

@@ -10,24 +10,11 @@
 
 enum { STAGING_BYTES = 4 << 20 };
 
-static strata_status check_range(const vulkan_device *device, const strata_buffer *buffer, int64_t offset, int64_t bytes,
-                                 strata_error *err) {
-    if (offset >= 0 && bytes >= 0 && offset <= buffer->bytes - bytes) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "%s: %lld bytes from %lld on are outside a buffer of %lld", device->base.info.id,
-                       (long long)bytes, (long long)offset, (long long)buffer->bytes);
-}
-
 static strata_status wait_for_all(vulkan_device *device, strata_error *err) {
     return strata_vulkan_wait(device, device->last_ticket, err);
 }
 
 /* ---- commands ---- */
-static void barrier(const vulkan_device *device, VkPipelineStageFlags from, VkAccessFlags wrote, VkPipelineStageFlags to,
-                    VkAccessFlags will) {
-    VkMemoryBarrier memory = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = wrote, .dstAccessMask = will};
-    device->instance.vk.CmdPipelineBarrier(device->transfer_commands, from, to, 0, 1, &memory, 0, NULL, 0, NULL);
-}
-
 static strata_status begin(vulkan_device *device, strata_error *err) {
     /* the command buffer may be in use; afterwards the host may also access mapped memory */
     STRATA_TRY(wait_for_all(device, err));
@@ -35,17 +22,18 @@ static strata_status begin(vulkan_device *device, strata_error *err) {
                                      .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
     VkResult result = device->instance.vk.BeginCommandBuffer(device->transfer_commands, &info);
     if (result) return strata_vulkan_fail(device, result, "vkBeginCommandBuffer", err);
-    barrier(device, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
-            VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT,
-            VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
+    strata_vulkan_barrier(device, device->transfer_commands,
+                          VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
+                          VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT,
+                          VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
     return STRATA_OK;
 }
 
 static strata_status end(vulkan_device *device, strata_error *err) {
-    barrier(device, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT,
-            VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_HOST_BIT,
-            VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT |
-                VK_ACCESS_TRANSFER_WRITE_BIT | VK_ACCESS_HOST_READ_BIT);
+    strata_vulkan_barrier(device, device->transfer_commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT,
+                          VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_HOST_BIT,
+                          VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT |
+                              VK_ACCESS_TRANSFER_WRITE_BIT | VK_ACCESS_HOST_READ_BIT);
     VkResult result = device->instance.vk.EndCommandBuffer(device->transfer_commands);
     if (result) return strata_vulkan_fail(device, result, "vkEndCommandBuffer", err);
     uint64_t ticket = 0;
@@ -74,28 +62,18 @@ strata_status strata_vulkan_clear(vulkan_device *device, strata_buffer *buffer, 
 }
 
 /* ---- staging ---- */
-static strata_status staging(vulkan_device *device, vulkan_memory_use use, strata_buffer **buffer, strata_error *err) {
-    return *buffer ? STRATA_OK : strata_vulkan_buffer_make(device, use, STAGING_BYTES, buffer, err);
-}
-
-static strata_status upload_staged(vulkan_device *device, strata_buffer *buffer, int64_t offset, const char *source,
-                                   int64_t bytes, strata_error *err) {
-    STRATA_TRY(staging(device, VULKAN_MEMORY_STAGING_IN, &device->upload_staging, err));
+/* Exactly one of source and target is not NULL. */
+static strata_status copy_staged(vulkan_device *device, strata_buffer *buffer, int64_t offset, const char *source, char *target,
+                                 int64_t bytes, strata_error *err) {
+    strata_buffer **staging = source ? &device->upload_staging : &device->download_staging;
+    const vulkan_memory_use use = source ? VULKAN_MEMORY_STAGING_IN : VULKAN_MEMORY_STAGING_OUT;
+    if (!*staging) STRATA_TRY(strata_vulkan_buffer_make(device, use, STAGING_BYTES, staging, err));
     for (int64_t done = 0; done < bytes; done += STAGING_BYTES) {
-        int64_t part = bytes - done < STAGING_BYTES ? bytes - done : STAGING_BYTES;
-        memcpy(device->upload_staging->mapped, source + done, (size_t)part);
-        STRATA_TRY(copy(device, device->upload_staging, 0, buffer, offset + done, part, err));
-    }
-    return STRATA_OK;
-}
-
-static strata_status download_staged(vulkan_device *device, const strata_buffer *buffer, int64_t offset, char *target,
-                                     int64_t bytes, strata_error *err) {
-    STRATA_TRY(staging(device, VULKAN_MEMORY_STAGING_OUT, &device->download_staging, err));
-    for (int64_t done = 0; done < bytes; done += STAGING_BYTES) {
-        int64_t part = bytes - done < STAGING_BYTES ? bytes - done : STAGING_BYTES;
-        STRATA_TRY(copy(device, buffer, offset + done, device->download_staging, 0, part, err));
-        memcpy(target + done, device->download_staging->mapped, (size_t)part);
+        const int64_t part = bytes - done < STAGING_BYTES ? bytes - done : STAGING_BYTES;
+        if (source) memcpy((*staging)->mapped, source + done, (size_t)part);
+        STRATA_TRY(source ? copy(device, *staging, 0, buffer, offset + done, part, err)
+                          : copy(device, buffer, offset + done, *staging, 0, part, err));
+        if (target) memcpy(target + done, (*staging)->mapped, (size_t)part);
     }
     return STRATA_OK;
 }
@@ -121,13 +99,13 @@ void strata_vulkan_buffer_destroy(strata_device *base, strata_buffer *buffer) {
 strata_status strata_vulkan_upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source,
                                    int64_t bytes, strata_error *err) {
     vulkan_device *device = (vulkan_device *)base;
-    STRATA_TRY(check_range(device, buffer, offset, bytes, err));
+    STRATA_TRY(strata_device_check_range(base, buffer->bytes, offset, bytes, err));
     if (!bytes) return STRATA_OK;
     STRATA_TRY(wait_for_all(device, err));
     if (buffer->mapped) {
         memcpy(buffer->mapped + offset, source, (size_t)bytes);
     } else {
-        STRATA_TRY(upload_staged(device, buffer, offset, source, bytes, err));
+        STRATA_TRY(copy_staged(device, buffer, offset, source, NULL, bytes, err));
     }
     base->counters.upload_bytes += (uint64_t)bytes;
     return strata_vulkan_check_messages(device, err);
@@ -136,13 +114,13 @@ strata_status strata_vulkan_upload(strata_device *base, strata_buffer *buffer, i
 strata_status strata_vulkan_download(strata_device *base, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
                                      strata_error *err) {
     vulkan_device *device = (vulkan_device *)base;
-    STRATA_TRY(check_range(device, buffer, offset, bytes, err));
+    STRATA_TRY(strata_device_check_range(base, buffer->bytes, offset, bytes, err));
     if (!bytes) return STRATA_OK;
     STRATA_TRY(wait_for_all(device, err));
     if (buffer->mapped && buffer->cached) {
         memcpy(target, buffer->mapped + offset, (size_t)bytes);
     } else {
-        STRATA_TRY(download_staged(device, buffer, offset, target, bytes, err));
+        STRATA_TRY(copy_staged(device, buffer, offset, NULL, target, bytes, err));
     }
     base->counters.download_bytes += (uint64_t)bytes;
     return strata_vulkan_check_messages(device, err);

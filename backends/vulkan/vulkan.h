@@ -15,6 +15,7 @@
 #define STRATA_BACKENDS_VULKAN_H
 
 #define VK_NO_PROTOTYPES
+#include <string.h>
 #include <vulkan/vulkan.h>
 
 #include "backends/kernel/kernel.h"
@@ -23,15 +24,11 @@
 typedef struct vulkan_functions {
     void *library;
     PFN_vkGetInstanceProcAddr GetInstanceProcAddr;
-#define LOADER(name)   PFN_vk##name name;
-#define INSTANCE(name) PFN_vk##name name;
-#define OPTIONAL(name) PFN_vk##name name;
-#define DEVICE(name)   PFN_vk##name name;
+#define LOADER(name) PFN_vk##name name;
+#define INSTANCE     LOADER
+#define OPTIONAL     LOADER
+#define DEVICE       LOADER
 #include "backends/vulkan/functions.def"
-#undef LOADER
-#undef INSTANCE
-#undef OPTIONAL
-#undef DEVICE
 } vulkan_functions;
 
 /* Loads the functions that need no instance. Fails: UNAVAILABLE if there is no libvulkan, or only one of Vulkan 1.0. */
@@ -103,6 +100,21 @@ typedef struct vulkan_physical {
 strata_status strata_vulkan_physical_list(const vulkan_instance *instance, vulkan_physical **out_devices, int *out_n,
                                           strata_error *err);
 
+/* The extensions that a device has. */
+typedef struct vulkan_extensions {
+    VkExtensionProperties *names;
+    uint32_t n;
+} vulkan_extensions;
+static inline bool vulkan_has(const vulkan_extensions *list, const char *name) {
+    for (uint32_t i = 0; i < list->n; i++)
+        if (!strcmp(list->names[i].extensionName, name)) return true;
+    return false;
+}
+/* Adds an extension to those that the device enables. */
+static inline void vulkan_enable(vulkan_physical *device, const char *extension) {
+    device->extensions[device->n_extensions++] = extension;
+}
+
 /* ---- matrix_units.c ---- */
 /* The structures of features for vkCreateDevice. */
 typedef struct vulkan_matrix_features {
@@ -119,8 +131,7 @@ typedef struct vulkan_matrix_features {
 
 /* Fills in the device's matrix units, adds the extensions that they need, and describes them in the device's row. The
  * device's features must have been read before. */
-void strata_vulkan_find_matrix_units(const vulkan_functions *vk, const VkExtensionProperties *extensions, uint32_t n_extensions,
-                                     vulkan_physical *device);
+void strata_vulkan_find_matrix_units(const vulkan_functions *vk, const vulkan_extensions *extensions, vulkan_physical *device);
 /* Fills *out with the features that the device's matrix units need and inserts them before the chain `next`. Returns
  * the new head. */
 void *strata_vulkan_enable_matrix_units(const vulkan_physical *device, vulkan_matrix_features *out, void *next);
@@ -174,10 +185,10 @@ typedef struct vulkan_device {
     strata_buffer *upload_staging, *download_staging;
 
     vulkan_layout *layouts;
-    int n_layouts, layouts_capacity;
+    int n_layouts, n_pipelines;
+    int64_t layouts_capacity, pipelines_capacity;
     VkPipelineCache pipeline_cache;
     vulkan_pipeline *pipelines;
-    int n_pipelines, pipelines_capacity;
     /* The buffer that is bound if a kernel does not use a binding. */
     strata_buffer *nothing;
 
@@ -221,12 +232,10 @@ struct strata_buffer {
     VkBuffer handle;
     /* The size that was requested. */
     int64_t bytes;
-    /* The block that contains its memory. */
+    /* The block that contains its memory, the offset and the bytes of its part of the block, and the next buffer there. */
     vulkan_block *block;
-    /* The offset of its memory in the block. */
-    VkDeviceSize offset;
-    /* The bytes that it occupies in the block. */
-    VkDeviceSize span;
+    VkDeviceSize offset, span;
+    strata_buffer *next;
     /* Its address for the host. NULL: the host cannot access it. */
     char *mapped;
     bool cached, counted;
@@ -286,8 +295,11 @@ void strata_vulkan_program_destroy(strata_program *program);
 void *strata_vulkan_program_input(strata_program *program, int slot);
 const void *strata_vulkan_program_output(strata_program *program, int slot);
 strata_status strata_vulkan_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
-const strata_kernel_list *strata_vulkan_list_of(const strata_program *program);
-/* Implements strata_step_run.run. */
-strata_status strata_vulkan_run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err);
+/* Implements strata_device_api.check. */
+strata_status strata_vulkan_check(strata_device *device, const strata_piece *piece, strata_program *program,
+                                  const strata_check_request *request, strata_error *err);
+/* Records a barrier in the commands. */
+void strata_vulkan_barrier(const vulkan_device *device, VkCommandBuffer commands, VkPipelineStageFlags from,
+                           VkAccessFlags wrote, VkPipelineStageFlags to, VkAccessFlags will);
 
 #endif

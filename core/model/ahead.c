@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "backends/pjrt/whole.h"
+#include "backends/pjrt/lower.h"
 #include "core/model/model.h"
 
 strata_status strata_model_lower(strata_model *model, int64_t batch, int n_replicas, bool fast, char **out_text,

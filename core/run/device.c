@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/locale.h"
 
@@ -154,6 +155,13 @@ const strata_topology *strata_device_get_topology(strata_device *device) {
     return device->api->topology ? device->api->topology(device) : NULL;
 }
 
+strata_status strata_device_check_range(const strata_device *device, int64_t size, int64_t offset, int64_t bytes,
+                                        strata_error *err) {
+    if (offset >= 0 && bytes >= 0 && offset <= size - bytes) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s: %lld bytes at %lld are outside a buffer of %lld", device->info.id,
+                       (long long)bytes, (long long)offset, (long long)size);
+}
+
 int strata_device_most_runs(strata_device *device) {
     const strata_device_api *api = device->api;
     const int most = api->run_many && api->most_runs ? api->most_runs(device) : 1;
@@ -191,4 +199,21 @@ strata_device_counters strata_device_get_counters(const strata_device *device) {
     for (int i = 0; i < N; i++) now.each[i] = __atomic_load_n((const uint64_t *)&device->counters + i, __ATOMIC_RELAXED);
     strata_device_leave((strata_device *)device);
     return now.counters;
+}
+
+strata_status strata_plugins_next(const char **at, bool is_pjrt, char **out_path, strata_error *err) {
+    bool after_pjrt = false;
+    *out_path = NULL;
+    while (*at && **at) {
+        const char *part = *at;
+        const size_t n = strcspn(part, ":");
+        const bool is_word = !after_pjrt && n == 4 && !strncmp(part, "pjrt", n),
+                   wanted = n && !is_word && after_pjrt == is_pjrt;
+        *at += n + (part[n] == ':');
+        after_pjrt = is_word;
+        if (!wanted) continue;
+        *out_path = strndup(part, n);
+        return *out_path ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "plugins: no host memory");
+    }
+    return STRATA_OK;
 }

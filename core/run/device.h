@@ -221,6 +221,13 @@ strata_support strata_device_supports(strata_device *device, const strata_tensor
 void strata_device_report_compile(const strata_device *device, bool tuning, int done, int total);
 /* Calls on_warning, if there is one. */
 void strata_device_warn(const strata_device *device, const char *format, ...) STRATA_PRINTF(2, 3);
+/* For backends: fails with INVALID if the bytes are not all in a buffer of `size` bytes. */
+STRATA_MUST_USE strata_status strata_device_check_range(const strata_device *device, int64_t size, int64_t offset,
+                                                        int64_t bytes, strata_error *err);
+/* For backends: the next file in a text of the form of STRATA_PLUGINS, and moves *at behind it. Its parts are separated by
+ * colons, so the name of a file contains none. is_pjrt: only those that "pjrt:" precedes, otherwise only the others. The caller
+ * frees *out_path, which is NULL at the end. Fails: OUT_OF_MEMORY. */
+STRATA_MUST_USE strata_status strata_plugins_next(const char **at, bool is_pjrt, char **out_path, strata_error *err);
 /* The most runs that the device can do in one call. */
 int strata_device_most_runs(strata_device *device);
 /* The collectives that the device supports inside of programs, and its asynchronous copies; NULL: none. */

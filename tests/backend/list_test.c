@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "backends/kernel/gpu_tiles.h"
-#include "backends/kernel/gpu_units.h"
 #include "backends/kernel/lowering.h"
 #include "strata/ops.h"
 

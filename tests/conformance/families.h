@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Forces each family of kernels in turn. A device uses the first family that fits a node (backends/kernel/families.c), so a
+ * Forces each family of kernels in turn. A device uses the first family that fits a node (backends/kernel/families.def), so a
  * test that runs once does not test the later families and the op's portable kernels:
  *     conformance_families_begin();
  *     do run_test(); while (conformance_families_next("matmul"));

@@ -248,7 +248,7 @@ static int candidate_names(const char *id, build_node *build, strata_candidate *
     strata_tensor *y = build(&run);
     for (int i = 0; limits && strata_families[i] && !n; i++)
         if (!strcmp(strata_families[i]->op, y->op->name) && strata_families[i]->fits(limits, y))
-            n = strata_families[i]->candidates(limits, y, out);
+            n = strata_family_candidates(limits, strata_families[i], y, out);
     run_case_end(&run);
     conformance_close(device);
     return n;

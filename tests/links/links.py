@@ -41,6 +41,7 @@ LEVELS = [
      "strata/interchange.h", "strata/preprocessing.h", "strata/summary.h", "strata/tokenizer.h"],
     ["strata/strata.h"],
     ["core/run"],
+    ["backends/backends.def"],
     ["backends/registry.h"],
     ["backends/host"],
     ["core/data", "core/events", "core/optimizer", "core/loss", "core/layer", "backends/kernel", "backends/null",

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/pjrt/aot.h"
 #include "backends/pjrt/lower.h"
+#include "backends/pjrt/plugin.h"
 #include "core/op/ops.h"
 #include "strata/strata.h"
 #include "tests/support/check.h"
@@ -280,7 +280,7 @@ Test(strata_pjrt_lower, every_op_is_lowered_or_composed_or_listed_as_missing) {
         const bool listed =
             is_among(op, outside, sizeof outside / sizeof *outside) || is_among(op, missing, sizeof missing / sizeof *missing);
         const bool is_run = strata_pjrt_row_of(op) || op->compose;
-        cr_expect(is_run || listed, "%s has no row in backends/pjrt/table.c, no composition, and is not listed", op->name);
+        cr_expect(is_run || listed, "%s has no row in a table of backends/pjrt, no composition, and is not listed", op->name);
         cr_expect(!is_run || !listed, "%s is listed as missing, but it is run", op->name);
     }
 }

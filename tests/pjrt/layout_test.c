@@ -19,7 +19,6 @@
 #define PJRT_FUNCTION(place, name) \
     _Static_assert(offsetof(pjrt_api, functions) + place * sizeof(void *) == offsetof(PJRT_Api, PJRT_##name), #name);
 #include "backends/pjrt/functions.def"
-#undef PJRT_FUNCTION
 
 FIELD(pjrt_api, version, PJRT_Api, pjrt_api_version);
 FIELD(struct pjrt_version, minor, PJRT_Api_Version, minor_version);
@@ -37,7 +36,6 @@ SAME(pjrt_error_code_args, code, PJRT_Error_GetCode_Args, code);
 SAME(pjrt_named_value, value_size, PJRT_NamedValue, value_size);
 FIELD(pjrt_named_value, type, PJRT_NamedValue, type);
 FIELD(pjrt_named_value, text, PJRT_NamedValue, string_value);
-SAME(pjrt_plugin_attributes_args, n_attributes, PJRT_Plugin_Attributes_Args, num_attributes);
 SAME(pjrt_client_create_args, key_value_try[1], PJRT_Client_Create_Args, kv_try_get_user_arg);
 FIELD(pjrt_client_create_args, client, PJRT_Client_Create_Args, client);
 SAME(pjrt_text_args, text_size, PJRT_Client_PlatformName_Args, platform_name_size);
@@ -45,7 +43,6 @@ SAME(pjrt_text_args, text_size, PJRT_Client_PlatformVersion_Args, platform_versi
 SAME(pjrt_text_args, text_size, PJRT_DeviceDescription_Kind_Args, device_kind_size);
 SAME(pjrt_client_devices_args, n_devices, PJRT_Client_AddressableDevices_Args, num_addressable_devices);
 SAME(pjrt_device_description_args, description, PJRT_Device_GetDescription_Args, device_description);
-SAME(pjrt_description_id_args, id, PJRT_DeviceDescription_Id_Args, id);
 SAME(pjrt_device_memory_args, peak_pool.is_known, PJRT_Device_MemoryStats_Args, peak_pool_bytes_is_set);
 FIELD(pjrt_device_memory_args, limit.bytes, PJRT_Device_MemoryStats_Args, bytes_limit);
 FIELD(pjrt_device_memory_args, limit.is_known, PJRT_Device_MemoryStats_Args, bytes_limit_is_set);
@@ -72,7 +69,6 @@ SAME(pjrt_layout, type, PJRT_Buffer_MemoryLayout, type);
 SAME(struct pjrt_tiled_layout, n_tiles, PJRT_Buffer_MemoryLayout_Tiled, num_tiles);
 SAME(pjrt_to_host_args, done, PJRT_Buffer_ToHostBuffer_Args, event);
 FIELD(pjrt_to_host_args, target, PJRT_Buffer_ToHostBuffer_Args, dst);
-SAME(pjrt_ready_event_args, event, PJRT_Buffer_ReadyEvent_Args, event);
 SAME(pjrt_topology_create_args, topology, PJRT_TopologyDescription_Create_Args, topology);
 SAME(pjrt_topology_devices_args, n_descriptions, PJRT_TopologyDescription_GetDeviceDescriptions_Args, num_descriptions);
 SAME(pjrt_compile_args, executable, PJRT_Compile_Args, executable);

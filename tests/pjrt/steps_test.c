@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/pjrt/whole.h"
+#include "backends/pjrt/lower.h"
 #include "core/model/shards.h"
 #include "strata/strata.h"
 #include "tests/support/check.h"

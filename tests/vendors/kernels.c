@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "backends/kernel/gpu_tiles.h"
-#include "backends/null/null.h"
 #if STRATA_WITH_OPENCL
 #include "backends/opencl/opencl.h"
 #endif
@@ -118,6 +117,9 @@ static bool has_units_of(const strata_kernel_limits *limits) {
     return !limits->bf16_unit.m || strata_shader_find("matrix_units/matmul", "bf16");
 }
 
+/* The functions of the null backend. */
+static const strata_device_api *null_api;
+
 static strata_status list_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
                                   strata_error *err) {
     for (int target = 0; target < N_TARGETS; target++) {
@@ -134,7 +136,7 @@ static strata_status list_compile(strata_device *device, const strata_piece *pie
             found.choice++;
         } while (found.more);
     }
-    return strata_null_compile(device, piece, out_program, err);
+    return null_api->compile(device, piece, out_program, err);
 }
 
 /* ---- pieces: the conformance suite's rows ---- */
@@ -229,7 +231,7 @@ static strata_status list_model(strata_device *device, strata_device_api *api, c
     if (!status) status = strata_model_compile(model, device, &options, err);
     api->run = not_run; /* strata_model_time_step compiles the step, and comes no further */
     if (!status) status = strata_model_time_step(model, batch, &times, err);
-    api->run = strata_null_run;
+    api->run = null_api->run;
     strata_step_times_finish(&times);
     strata_model_destroy(model);
     return status == STRATA_INTERRUPTED ? STRATA_OK : status;
@@ -318,7 +320,7 @@ int main(int argc, char **argv) {
     strata_status status = strata_device_open("null", NULL, &device, &err);
     if (!status) {
         strata_device_api api = *device->api;
-        const strata_device_api *own = device->api;
+        null_api = device->api;
         api.compile = list_compile;
         api.supports = list_supports;
         device->api = &api;
@@ -327,7 +329,7 @@ int main(int argc, char **argv) {
         if (!status) status = list_products(device, &err);
         found.in_model = true;
         if (!status) status = list_models(device, &api, argv + 2, argc - 2, &err);
-        device->api = own;
+        device->api = null_api;
     }
     for (int i = 0; !status && i < found.n; i++) status = write_kernel(argv[1], i, &found.kernels[i], &err);
     free(found.kernels);

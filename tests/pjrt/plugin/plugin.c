@@ -76,14 +76,12 @@ static pjrt_api_error *fail(int code, const char *message) {
 enum {
 #define PJRT_FUNCTION(place, name) NAME_##name,
 #include "backends/pjrt/functions.def"
-#undef PJRT_FUNCTION
     N_NAMES
 };
 
 static const char *const names[] = {
 #define PJRT_FUNCTION(place, name) #name,
 #include "backends/pjrt/functions.def"
-#undef PJRT_FUNCTION
 };
 
 static int n_calls[N_NAMES];
@@ -168,14 +166,6 @@ static pjrt_api_error *Plugin_Initialize(void *args) {
     return NULL;
 }
 
-static pjrt_api_error *Plugin_Attributes(void *args) {
-    pjrt_plugin_attributes_args *a = args;
-    ENTER(Plugin_Attributes, pjrt_plugin_attributes_args, n_attributes);
-    a->attributes = NULL;
-    a->n_attributes = 0;
-    return NULL;
-}
-
 static pjrt_api_error *Client_Create(void *args) {
     pjrt_client_create_args *a = args;
     ENTER(Client_Create, pjrt_client_create_args, client);
@@ -227,13 +217,6 @@ static pjrt_api_error *Device_GetDescription(void *args) {
     pjrt_device_description_args *a = args;
     ENTER(Device_GetDescription, pjrt_device_description_args, description);
     a->description = (pjrt_api_description *)a->device;
-    return NULL;
-}
-
-static pjrt_api_error *DeviceDescription_Id(void *args) {
-    pjrt_description_id_args *a = args;
-    ENTER(DeviceDescription_Id, pjrt_description_id_args, id);
-    a->id = ((pjrt_api_device *)a->description)->number;
     return NULL;
 }
 
@@ -445,9 +428,9 @@ const pjrt_api *GetPjrtApi(void) {
     memset(&table, 0, sizeof table);
 #define ROW(name) table.functions[PJRT_FUNCTION_##name] = name
     ROW(Error_Destroy), ROW(Error_Message), ROW(Error_GetCode), ROW(Event_Destroy), ROW(Event_Await);
-    ROW(Plugin_Initialize), ROW(Plugin_Attributes), ROW(Client_Create), ROW(Client_Destroy), ROW(Client_PlatformName);
+    ROW(Plugin_Initialize), ROW(Client_Create), ROW(Client_Destroy), ROW(Client_PlatformName);
     ROW(Client_PlatformVersion), ROW(Client_AddressableDevices), ROW(Client_Compile), ROW(Client_BufferFromHostBuffer);
-    ROW(Device_GetDescription), ROW(DeviceDescription_Id), ROW(DeviceDescription_Kind), ROW(Device_MemoryStats);
+    ROW(Device_GetDescription), ROW(DeviceDescription_Kind), ROW(Device_MemoryStats);
     ROW(LoadedExecutable_Destroy), ROW(LoadedExecutable_GetExecutable), ROW(LoadedExecutable_Execute);
     ROW(Executable_Destroy), ROW(Executable_NumOutputs), ROW(Buffer_Destroy), ROW(Buffer_ToHostBuffer);
 #undef ROW
