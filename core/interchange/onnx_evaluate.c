@@ -126,8 +126,9 @@ static strata_status take_outputs(strata_onnx_graph *graph, strata_onnx_import *
     for (size_t i = 0; i < g->n_output; i++) {
         const char *name = g->output[i]->name ? g->output[i]->name : "";
         int value = strata_onnx_find(im, name);
-        if (value < 0) return strata_onnx_fail(im, STRATA_DATA, "no node gives the output \"%.80s\"", name);
-        STRATA_TRY(strata_onnx_in_front(im, value, &value));
+        if (!value) return strata_onnx_fail(im, STRATA_DATA, "no node gives the output \"%.80s\"", name);
+        value = strata_onnx_in_front(im, value);
+        if (im->status) return im->status;
         const strata_array *from = &im->values[value].array;
         strata_array_finish(&graph->outputs[i]);
         STRATA_TRY(strata_array_create(from->dtype, from->shape, &graph->outputs[i], im->err));
@@ -140,11 +141,8 @@ strata_status strata_onnx_graph_run(strata_onnx_graph *graph, strata_error *err)
     strata_onnx_import *im = NULL;
     strata_error reason = {0};
     const strata_onnx_given_list list = {graph->given, n_inputs(graph), MOST_ELEMENTS};
-    strata_status status = strata_onnx_open_given(graph->path, graph->bytes, graph->n_bytes, &list, &im, &reason);
-    if (!status) {
-        im->err = &reason;
-        status = take_outputs(graph, im);
-    }
+    strata_status status = strata_onnx_open(graph->path, graph->bytes, graph->n_bytes, true, &list, &im, &reason);
+    if (!status) status = take_outputs(graph, im);
     strata_onnx_close(im);
     if (status == STRATA_INVALID) status = STRATA_DATA;
     return status ? strata_fail(err, status, "%s: %s", graph->path, reason.message) : STRATA_OK;
