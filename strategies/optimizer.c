@@ -34,7 +34,7 @@ strata_status strata_distributed_optimizer_create(const strata_optimizer *settin
             "optimizer %s: gradient_accumulation_steps is %lld; a loop of one's own adds gradients up itself, in "
             "variables",
             made.settings.name, (long long)made.settings.gradient_accumulation_steps);
-    STRATA_TRY(strata_shards_decide(strategy, made.kind->n_slots(&made.settings), false, &made.sharded, err));
+    STRATA_TRY(strata_shards_decide(strategy, strata_optimizer_n_slots(made.kind, &made.settings), false, &made.sharded, err));
     strata_distributed_optimizer *optimizer = malloc(sizeof *optimizer);
     if (!optimizer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "optimizer: no host memory");
     *optimizer = made;
@@ -98,7 +98,7 @@ static strata_status allocate_memory(const strata_distributed_optimizer *o, stra
 static strata_status fill_memory(const strata_distributed_optimizer *o, strata_optimizer_memory *memory, strata_error *err) {
     const strata_distributed_variable *variable = memory->variable;
     const strata_model *model = variable->model;
-    const int n_slots = o->kind->n_slots(&o->settings);
+    const int n_slots = strata_optimizer_n_slots(o->kind, &o->settings);
     STRATA_TRY(allocate_memory(o, memory, n_slots, err));
     for (int r = 0; r < o->strategy->n_replicas; r++) {
         const int id = o->strategy->workers.first_replica + r;
@@ -211,7 +211,8 @@ static void update(const application *a, strata_distributed_variable *variable, 
     const strata_shape shape = strata_tensor_shape(parameters);
     strata_update u = {.parameters = parameters, .gradients = gradient, .step = a->words};
     if (variable->model) u.segments = o->sharded ? &memory->segments[id] : &variable->model->segments[variable->block];
-    for (int s = 0; s < o->kind->n_slots(&o->settings); s++) u.slots[s] = strata_variable_read(graph, memory->slots[s][id]);
+    for (int s = 0; s < strata_optimizer_n_slots(o->kind, &o->settings); s++)
+        u.slots[s] = strata_variable_read(graph, memory->slots[s][id]);
     if (!memory->shards) {
         strata_replica_update(a->replica, variable, o->kind->build(&o->settings, &u));
         return;

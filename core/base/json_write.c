@@ -61,11 +61,12 @@ static void add_string(strata_text *text, const char *string) {
     strata_text_add_bytes(text, "\"", 1);
 }
 
-void strata_json_key(strata_json_writer *writer, const char *key) {
+strata_json_writer *strata_json_key(strata_json_writer *writer, const char *key) {
     separate(writer);
     add_string(&writer->text, key);
     strata_text_add_bytes(&writer->text, ":", 1);
     writer->needs_comma = false;
+    return writer;
 }
 
 void strata_json_write_string(strata_json_writer *writer, const char *string) {

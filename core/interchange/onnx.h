@@ -16,6 +16,7 @@
 #ifndef STRATA_CORE_INTERCHANGE_ONNX_H
 #define STRATA_CORE_INTERCHANGE_ONNX_H
 
+#include "core/interchange/permute.h"
 #include "core/model/model.h"
 #include "generated/onnx.pb-c.h"
 
@@ -227,9 +228,6 @@ int strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind *kind, con
 /* Sets parameter `name` of the layer that was added last to the constant `value` with its axes in a new order; NULL: in the same
  * order. */
 void strata_onnx_weight_of(strata_onnx_import *im, const char *name, int value, const int *axes);
-/* Returns the array with its axes in a new order. The caller finishes it. */
-STRATA_MUST_USE strata_status strata_onnx_permute_array(const strata_array *array, const int *axes, strata_array *out,
-                                                        strata_error *err);
 
 /* ---- functions that several of the files below use ---- */
 /* Applies an op without numbers to a value. The order of axes does not change. */

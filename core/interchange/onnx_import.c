@@ -11,7 +11,7 @@
 #include "core/data/format/kind.h"
 #include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
-#include "core/layer/op.h"
+#include "core/layer/layer.h"
 #include "core/model/build.h"
 #include "core/op/ops.h"
 #include "strata/interchange.h"

@@ -11,7 +11,7 @@
 #include "core/base/locale.h"
 #include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
-#include "core/layer/op.h"
+#include "core/layer/layer.h"
 #include "core/model/build.h"
 
 /* ---- messages ---- */
@@ -254,27 +254,6 @@ int strata_onnx_integers(strata_onnx_import *im, const int64_t *numbers, int n) 
     return made;
 }
 
-strata_status strata_onnx_permute_array(const strata_array *array, const int *axes, strata_array *out, strata_error *err) {
-    const int rank = array->shape.rank;
-    strata_shape shape = {.rank = rank};
-    int64_t strides[STRATA_MAX_RANK], place[STRATA_MAX_RANK] = {0}, stride = 1;
-    const size_t bytes = strata_dtype_bytes(array->dtype);
-    for (int d = rank - 1; d >= 0; d--) {
-        strides[d] = stride;
-        stride *= array->shape.dims[d];
-    }
-    for (int d = 0; d < rank; d++) shape.dims[d] = array->shape.dims[axes[d]];
-    STRATA_TRY(strata_array_create(array->dtype, shape, out, err));
-    const int64_t n = strata_shape_elements(shape);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t from = 0;
-        for (int d = 0; d < rank; d++) from += place[d] * strides[axes[d]];
-        memcpy((char *)out->data + (size_t)i * bytes, (const char *)array->data + (size_t)from * bytes, bytes);
-        for (int d = rank - 1; d >= 0 && ++place[d] == shape.dims[d]; d--) place[d] = 0;
-    }
-    return STRATA_OK;
-}
-
 bool strata_onnx_is_zeros(const strata_onnx_import *im, int value) {
     const strata_onnx_value *v = &im->values[value];
     bool zeros = true;
@@ -437,22 +416,17 @@ static void keep_weight(strata_onnx_import *im, const char *layer, const char *n
 void strata_onnx_weight_of(strata_onnx_import *im, const char *name, int value, const int *axes) {
     char folded[16];
     strata_error reason = {0};
-    static const int same[STRATA_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
     if (im->status) return;
     snprintf(folded, sizeof folded, "%d", im->n_folded_layers);
     const char *layer = im->folding ? folded : im->model->list.layers[im->model->list.n - 1].name;
-    const size_t n_layer = strlen(layer);
     const strata_parameter_set *set = im->folding ? &im->folded_parameters : &im->parameters;
     strata_array ordered = {0}, floats = {0};
-    strata_status status = strata_onnx_permute_array(&im->values[value].array, axes ? axes : same, &ordered, &reason);
+    strata_status status = strata_permuted(&im->values[value].array, axes, &ordered, &reason);
     if (!status) status = strata_array_create(STRATA_DTYPE_F32, ordered.shape, &floats, &reason);
-    for (int i = set->n - 1; i >= 0 && !status; i--) {
-        const strata_parameter_spec *p = &set->items[i];
-        if (strncmp(p->name, layer, n_layer) || p->name[n_layer] != '/' || strcmp(p->name + n_layer + 1, name)) continue;
-        if (!strata_shape_equal(p->shape, ordered.shape))
-            status = strata_onnx_fail(im, STRATA_DATA, "its weights are %s as Strata has them; its input needs %s",
-                                      strata_shape_text(ordered.shape).text, strata_shape_text(p->shape).text);
-    }
+    const strata_parameter_spec *p = strata_parameters_find(set, layer, name);
+    if (!status && p && !strata_shape_equal(p->shape, ordered.shape))
+        status = strata_onnx_fail(im, STRATA_DATA, "its weights are %s as Strata has them; its input needs %s",
+                                  strata_shape_text(ordered.shape).text, strata_shape_text(p->shape).text);
     for (int64_t i = 0; i < strata_shape_elements(floats.shape) && !status; i++)
         ((float *)floats.data)[i] = (float)strata_element_get(ordered.dtype, ordered.data, i);
     strata_array_finish(&ordered);
@@ -555,7 +529,7 @@ int strata_onnx_permute(strata_onnx_import *im, int value, const int *axes) {
     if (v->constant) {
         strata_array array;
         strata_error reason = {0};
-        const strata_status status = strata_onnx_permute_array(&v->array, axes, &array, &reason);
+        const strata_status status = strata_permuted(&v->array, axes, &array, &reason);
         return status ? strata_onnx_take_error(im, status, &reason) : strata_onnx_constant(im, &array, v->trainable);
     }
     const int before = undone(im, value, axes);

@@ -169,14 +169,9 @@ const char *strata_onnx_put_number(strata_onnx_export *ex, double value) {
 }
 
 const float *strata_onnx_elements_of(const strata_onnx_export *ex, const char *parameter, strata_shape *out_shape) {
-    const size_t n = strlen(ex->layer->name);
-    for (int i = 0; i < ex->model->parameters.n; i++) {
-        const strata_parameter_spec *p = &ex->model->parameters.items[i];
-        if (strncmp(p->name, ex->layer->name, n) || p->name[n] != '/' || strcmp(p->name + n + 1, parameter)) continue;
-        *out_shape = p->shape;
-        return ex->values + strata_model_place(ex->model, p);
-    }
-    return NULL;
+    const strata_parameter_spec *p = strata_parameters_find(&ex->model->parameters, ex->layer->name, parameter);
+    if (p) *out_shape = p->shape;
+    return p ? ex->values + strata_model_place(ex->model, p) : NULL;
 }
 
 const char *strata_onnx_put_weight(strata_onnx_export *ex, const char *parameter) {
@@ -199,7 +194,7 @@ const char *strata_onnx_put_weight_as(strata_onnx_export *ex, const char *parame
         return name;
     }
     const strata_array array = strata_array_view(STRATA_DTYPE_F32, own, (void *)elements);
-    if (strata_onnx_permute_array(&array, axes, &permuted, NULL)) {
+    if (strata_permuted(&array, axes, &permuted, NULL)) {
         ex->failed = true;
         return name;
     }

@@ -61,8 +61,7 @@ static strata_tensor *dense_build(const void *options, strata_layer_context *con
 const strata_layer_kind strata_layer_dense = {
     .name = "dense",
     .keeps_mask = true,
-    .options_bytes = sizeof(strata_dense_options),
-    .name_offset = offsetof(strata_dense_options, name),
+    STRATA_LAYER_OPTIONS(strata_dense_options),
     .options = {{"units", STRATA_OPTION_INT, offsetof(strata_dense_options, units), 1, 1 << 24, true},
                 {"activation", STRATA_OPTION_ACTIVATION, offsetof(strata_dense_options, activation), 0, 0, false},
                 {"no_bias", STRATA_OPTION_BOOL, offsetof(strata_dense_options, no_bias), 0, 0, false},

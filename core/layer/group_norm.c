@@ -61,8 +61,7 @@ static strata_tensor *group_norm_build(const void *options, strata_layer_context
 const strata_layer_kind strata_layer_group_norm = {
     .name = "group_norm",
     .keeps_mask = true,
-    .options_bytes = sizeof(strata_group_norm_options),
-    .name_offset = offsetof(strata_group_norm_options, name),
+    STRATA_LAYER_OPTIONS(strata_group_norm_options),
     .options = {{"groups", STRATA_OPTION_COUNT, offsetof(strata_group_norm_options, groups), -1, 1 << 24, false},
                 {"epsilon", STRATA_OPTION_NUMBER, offsetof(strata_group_norm_options, epsilon), 0, 1, false},
                 {"no_scale", STRATA_OPTION_BOOL, offsetof(strata_group_norm_options, no_scale), 0, 0, false},
@@ -90,8 +89,7 @@ static strata_tensor *rms_norm_build(const void *options, strata_layer_context *
 const strata_layer_kind strata_layer_rms_norm = {
     .name = "rms_norm",
     .keeps_mask = true,
-    .options_bytes = sizeof(strata_rms_norm_options),
-    .name_offset = offsetof(strata_rms_norm_options, name),
+    STRATA_LAYER_OPTIONS(strata_rms_norm_options),
     .options = {{"epsilon", STRATA_OPTION_NUMBER, offsetof(strata_rms_norm_options, epsilon), 0, 1, false},
                 {"no_scale", STRATA_OPTION_BOOL, offsetof(strata_rms_norm_options, no_scale), 0, 0, false}},
     .check = rms_norm_check,

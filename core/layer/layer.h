@@ -6,11 +6,25 @@
 #define STRATA_CORE_LAYER_H
 
 #include "core/base/option.h"
-#include "core/layer/initializer.h"
 #include "strata/layers.h"
 #include "strata/ops.h"
 #include "strata/registry.h"
 
+/* ---- initializer.c: initial values of parameters. The host draws them by Philox with the key (seed, stream), so they are the same
+ * for every device. ---- */
+typedef struct strata_initializer strata_initializer;
+
+/* Finds the initializer with this name. Fails with INVALID and the list of names if there is none. */
+STRATA_MUST_USE strata_status strata_initializer_find(const char *name, const strata_initializer **out_initializer,
+                                                      strata_error *err);
+const char *strata_initializer_name(const strata_initializer *initializer);
+
+/* Sets values[0..n). fan_in and fan_out: the number of inputs of an output, and of outputs of an input; at least 1. The
+ * normal initializers he_normal and glorot_normal are truncated at two standard deviations by drawing again, as in Keras. */
+void strata_initializer_fill(const strata_initializer *initializer, uint64_t seed, uint32_t stream, int64_t fan_in,
+                             int64_t fan_out, float *values, int64_t n);
+
+/* ---- context.c ---- */
 /* Declares a parameter (rows, ...) that may be divided into parts, in case a device cannot bind all of it. The layer
  * computes with the parts; each part has some of the rows. Returns the number of parts; 1 if the parameter is not
  * divided. */
@@ -74,6 +88,8 @@ typedef struct strata_layer_kind {
     const strata_layer_definition *own;
 } strata_layer_kind;
 
+/* The members of a kind that follow from the type of its options. */
+#define STRATA_LAYER_OPTIONS(type) .options_bytes = sizeof(type), .name_offset = offsetof(type, name)
 /* Every kind, in the order of layers.def. */
 extern const strata_layer_kind *const strata_layer_kinds[];
 extern const int strata_n_layer_kinds;
@@ -86,6 +102,9 @@ typedef struct strata_own_activation {
 /* Checks that there is a built-in function with this name. NULL and "" are valid, and strata_activation_apply then
  * returns x. */
 STRATA_MUST_USE strata_status strata_activation_check(const char *function, strata_error *err);
+
+/* Applies the op of the layer op to n tensors, without a model. n must be the number of inputs of the op. Errors poison the graph. */
+strata_tensor *strata_op_apply(const strata_op_options *opts, strata_tensor *const *inputs, int n);
 
 #define STRATA_LAYER(name) extern const strata_layer_kind strata_layer_##name;
 #include "core/layer/layers.def"

@@ -84,8 +84,7 @@ static strata_tensor *attention_build(const void *options, strata_layer_context 
 
 const strata_layer_kind strata_layer_multi_head_attention = {
     .name = "multi_head_attention",
-    .options_bytes = sizeof(strata_multi_head_attention_options),
-    .name_offset = offsetof(strata_multi_head_attention_options, name),
+    STRATA_LAYER_OPTIONS(strata_multi_head_attention_options),
     .options = {{"heads", STRATA_OPTION_INT, offsetof(strata_multi_head_attention_options, heads), 1, 1 << 16, true},
                 {"key_dim", STRATA_OPTION_INT, offsetof(strata_multi_head_attention_options, key_dim), 1, 1 << 16, false},
                 {"causal", STRATA_OPTION_BOOL, offsetof(strata_multi_head_attention_options, causal), 0, 0, false},

@@ -47,8 +47,7 @@ static strata_pool1d_window window_1d(const strata_pool1d_options *opts) {
     }                                                                                                               \
     const strata_layer_kind strata_layer_##which = {                                                                \
         .name = #which,                                                                                             \
-        .options_bytes = sizeof(strata_pool##axes##_options),                                                       \
-        .name_offset = offsetof(strata_pool##axes##_options, name),                                                 \
+        STRATA_LAYER_OPTIONS(strata_pool##axes##_options),                                                          \
         .options = {{"size", pair, offsetof(strata_pool##axes##_options, size), 1, 1 << 20, true},                  \
                     {"stride", pair, offsetof(strata_pool##axes##_options, stride), 1, 1 << 20, false},             \
                     {"padding", STRATA_OPTION_STRING, offsetof(strata_pool##axes##_options, padding), 0, 0, false}, \

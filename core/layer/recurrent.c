@@ -177,8 +177,7 @@ static strata_tensor *build_gru(const void *options, strata_layer_context *conte
 const strata_layer_kind strata_layer_lstm = {
     .name = "lstm",
     .keeps_mask = true,
-    .options_bytes = sizeof(strata_lstm_options),
-    .name_offset = AT(name),
+    STRATA_LAYER_OPTIONS(strata_lstm_options),
     .options = {UNITS, OTHERS, {"no_unit_forget_bias", STRATA_OPTION_BOOL, AT(no_unit_forget_bias), 0, 0, false}},
     .check = check,
     .build = build_lstm,
@@ -187,8 +186,7 @@ const strata_layer_kind strata_layer_lstm = {
 const strata_layer_kind strata_layer_gru = {
     .name = "gru",
     .keeps_mask = true,
-    .options_bytes = sizeof(strata_gru_options),
-    .name_offset = AT(name),
+    STRATA_LAYER_OPTIONS(strata_gru_options),
     .options = {UNITS, OTHERS, {"no_reset_after", STRATA_OPTION_BOOL, AT(no_reset_after), 0, 0, false}},
     .check = check,
     .build = build_gru,
