@@ -341,11 +341,6 @@ strata_tensor *strata_layer_branch(strata_layer_context *context, int branch, st
     return x;
 }
 
-strata_status strata_layer_check_penalty(double l1, double l2, strata_error *err) {
-    if (l1 >= 0 && l1 <= 1e6 && l2 >= 0 && l2 <= 1e6) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "kernel_l1 is %g, kernel_l2 %g; they must be 0..1e6", l1, l2);
-}
-
 void strata_layer_penalize(strata_layer_context *context, strata_tensor *x, double l1, double l2) {
     const struct {
         double factor;

@@ -61,18 +61,10 @@ static conv conv_of(const strata_layer_kind *kind, const void *options) {
 static strata_status check(const strata_layer_kind *kind, const void *options, strata_error *err) {
     const conv c = conv_of(kind, options);
     const strata_initializer *ignored;
-    if (c.filters < 1 && kind != &strata_layer_depthwise_conv2d)
-        return strata_fail(err, STRATA_INVALID, "filters is %" PRId64 "; it must be at least 1", c.filters);
-    for (int i = 0; i < c.n_axes; i++)
-        if (c.size[i] < 1)
-            return strata_fail(err, STRATA_INVALID, "kernel_size is %" PRId64 "; it must be at least 1", c.size[i]);
-    if (c.groups < 1 || c.filters % c.groups)
+    if (c.filters % c.groups)
         return strata_fail(err, STRATA_INVALID, "%" PRId64 " filters can't be divided among %" PRId64 " groups", c.filters,
                            c.groups);
-    if (c.multiplier < 1)
-        return strata_fail(err, STRATA_INVALID, "depth_multiplier is %" PRId64 "; it must be at least 1", c.multiplier);
     STRATA_TRY(strata_padding_check(c.padding_name, c.explicit_padding, 2 * c.n_axes, err));
-    STRATA_TRY(strata_layer_check_penalty(c.kernel_l1, c.kernel_l2, err));
     if (c.kernel_initializer) STRATA_TRY(strata_initializer_find(c.kernel_initializer, &ignored, err));
     if (c.bias_initializer) STRATA_TRY(strata_initializer_find(c.bias_initializer, &ignored, err));
     return strata_activation_check(c.activation, err);
@@ -195,7 +187,7 @@ static strata_status conv2d_transpose_check(const void *options, strata_error *e
     if (c.padding == STRATA_PADDING_EXPLICIT)
         return strata_fail(err, STRATA_INVALID, "padding is \"explicit\"; it must be valid or same");
     for (int d = 0; d < 2; d++)
-        if (c.output_padding[d] < 0 || c.output_padding[d] >= strata_or_one(c.stride[d]))
+        if (c.output_padding[d] >= strata_or_one(c.stride[d]))
             return strata_fail(err, STRATA_INVALID,
                                "output_padding is %" PRId64 "; it must be at least 0 and below the stride, %" PRId64,
                                c.output_padding[d], strata_or_one(c.stride[d]));

@@ -8,11 +8,8 @@
 static strata_status dense_check(const void *options, strata_error *err) {
     const strata_dense_options *opts = options;
     const strata_initializer *ignored;
-    if (opts->units < 1)
-        return strata_fail(err, STRATA_INVALID, "units is %lld; it must be at least 1", (long long)opts->units);
     if (opts->kernel_initializer) STRATA_TRY(strata_initializer_find(opts->kernel_initializer, &ignored, err));
     if (opts->bias_initializer) STRATA_TRY(strata_initializer_find(opts->bias_initializer, &ignored, err));
-    STRATA_TRY(strata_layer_check_penalty(opts->kernel_l1, opts->kernel_l2, err));
     return strata_activation_check(opts->activation, err);
 }
 

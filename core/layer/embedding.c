@@ -10,9 +10,6 @@
 static strata_status embedding_check(const void *options, strata_error *err) {
     const strata_embedding_options *opts = options;
     const strata_initializer *ignored;
-    if (opts->vocabulary < 1 || opts->units < 1)
-        return strata_fail(err, STRATA_INVALID, "vocabulary is %lld, units is %lld; they must be at least 1",
-                           (long long)opts->vocabulary, (long long)opts->units);
     return opts->initializer ? strata_initializer_find(opts->initializer, &ignored, err) : STRATA_OK;
 }
 

@@ -37,12 +37,11 @@ strata_tensor *strata_layer_part(strata_layer_context *context, strata_graph *gr
  * whose indices are in x; the layer must then use the parameter in no other way. */
 strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *graph, const char *name, strata_tensor *x,
                                  bool sparse);
-/* Rows for the options kernel_l1 and kernel_l2 of a layer, and their check: INVALID if one is negative. */
+/* Rows for the options kernel_l1 and kernel_l2 of a layer. */
 #define STRATA_LAYER_PENALTY(type)                                                   \
     {"kernel_l1", STRATA_OPTION_NUMBER, offsetof(type, kernel_l1), 0, 1e6, false}, { \
         "kernel_l2", STRATA_OPTION_NUMBER, offsetof(type, kernel_l2), 0, 1e6, false  \
     }
-STRATA_MUST_USE strata_status strata_layer_check_penalty(double l1, double l2, strata_error *err);
 /* Whether the batch is divided among several replicas. */
 bool strata_layer_has_replicas(const strata_layer_context *context);
 /* The number of the replica's own rows, f32 scalar, for an x in which the batch has `rows` of them. In the graph of all
@@ -76,7 +75,8 @@ typedef struct strata_layer_kind {
     const char *branches[STRATA_MAX_BRANCHES];
     /* Position (n, ...) of y belongs to the same position of x, so the mask of x is also the mask of y, as in Keras. */
     bool keeps_mask;
-    /* Checks the options; the caller adds the layer's name to the message. NULL: there is nothing to check. */
+    /* Checks what the ranges in the table of the options do not say; the caller adds the layer's name to the message. NULL: there is
+     * nothing. */
     strata_status (*check)(const void *options, strata_error *err);
     /* Builds y for x (N, ...). Errors poison the graph. */
     strata_tensor *(*build)(const void *options, strata_layer_context *context, strata_tensor *x);

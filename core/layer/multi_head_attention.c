@@ -11,14 +11,6 @@
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"
 
-static strata_status attention_check(const void *options, strata_error *err) {
-    const strata_multi_head_attention_options *opts = options;
-    if (opts->heads >= 1 && opts->key_dim >= 0) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID,
-                       "heads is %lld, key_dim is %lld; there must be at least one head, and key_dim is not negative",
-                       (long long)opts->heads, (long long)opts->key_dim);
-}
-
 /* The product of x (N, T, in) with the parameter `name`_kernel (in, out), plus its bias. */
 static strata_tensor *product(const strata_multi_head_attention_options *opts, strata_layer_context *context, strata_tensor *x,
                               const char *name, int64_t out) {
@@ -90,6 +82,5 @@ const strata_layer_kind strata_layer_multi_head_attention = {
                 {"causal", STRATA_OPTION_BOOL, offsetof(strata_multi_head_attention_options, causal), 0, 0, false},
                 {"no_bias", STRATA_OPTION_BOOL, offsetof(strata_multi_head_attention_options, no_bias), 0, 0, false}},
     .keeps_mask = true,
-    .check = attention_check,
     .build = attention_build,
 };

@@ -41,8 +41,6 @@ static strata_status check(const void *options, strata_error *err) {
     const strata_recurrent_layer_options *opts = options;
     const strata_initializer *ignored;
     bool known = !opts->bidirectional;
-    if (opts->units < 1)
-        return strata_fail(err, STRATA_INVALID, "units is %lld; it must be at least 1", (long long)opts->units);
     STRATA_TRY(check_activation("activation", opts->activation, err));
     STRATA_TRY(check_activation("recurrent_activation", opts->recurrent_activation, err));
     for (size_t i = 0; !known && i < sizeof merges / sizeof *merges; i++) known = !strcmp(merges[i], opts->bidirectional);
