@@ -77,8 +77,8 @@ STRATA_MUST_USE strata_status strata_keras_write_numbers(strata_keras_reader *r,
 
 /* ---- keras_file.c ---- */
 
-/* Reads a .keras file in memory, or a .h5 file, like strata_model_load_keras. If weights is false, the model of a .keras file is
- * made without its weights. */
+/* Reads a .keras file in memory, or a .h5 file, like strata_model_load_keras. If weights is false, the model of a .keras file
+ * is made without its weights. */
 STRATA_MUST_USE strata_status strata_keras_parse(const char *path, const void *bytes, size_t n_bytes, bool weights,
                                                  strata_model **out_model, strata_error *err);
 

@@ -131,6 +131,9 @@ typedef struct strata_onnx_import {
 STRATA_MUST_USE strata_status strata_onnx_read_tensor(const StrataOnnx__Tensor *tensor, const char *path, strata_array *out,
                                                       strata_error *err);
 
+/* A copy of the array with elements of this dtype. */
+STRATA_MUST_USE strata_status strata_onnx_convert(const strata_array *array, strata_dtype dtype, strata_array *out,
+                                                  strata_error *err);
 /* ONNX's name of an element type, such as "FLOAT8E4M3FN". */
 const char *strata_onnx_type_name(int64_t number);
 /* The dtype to which elements of an ONNX type are converted. Fails with UNSUPPORTED, and `name` in the message, if there
@@ -147,8 +150,8 @@ typedef struct strata_onnx_row {
     const char *op;
     /* The node must have this many inputs, at most STRATA_ONNX_MOST_NEEDED. */
     int n_needed;
-    /* Returns the value of the node's output 0; 0: it has set the outputs itself. in: [STRATA_ONNX_MOST_NEEDED] the node's first
-     * inputs. */
+    /* Returns the value of the node's output 0; 0: it has set the outputs itself. in: [STRATA_ONNX_MOST_NEEDED] the node's
+     * first inputs. */
     strata_onnx_translate *import;
     /* What distinguishes the rows of a function that translates several ops. */
     const char *detail;
@@ -225,8 +228,8 @@ STRATA_MUST_USE strata_status strata_onnx_check_built(strata_onnx_import *im);
 void strata_onnx_layer_name(strata_onnx_import *im, const char *wanted, char *out, size_t bytes);
 /* Adds a layer, and its call with one value as it is stored. strata_onnx_weight_of sets the elements of its parameters. */
 int strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind *kind, const void *options, int input, bool behind);
-/* Sets parameter `name` of the layer that was added last to the constant `value` with its axes in a new order; NULL: in the same
- * order. */
+/* Sets parameter `name` of the layer that was added last to the constant `value` with its axes in a new order; NULL: in the
+ * same order. */
 void strata_onnx_weight_of(strata_onnx_import *im, const char *name, int value, const int *axes);
 
 /* ---- functions that several of the files below use ---- */

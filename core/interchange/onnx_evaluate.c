@@ -102,20 +102,11 @@ strata_status strata_onnx_graph_set(strata_onnx_graph *graph, const char *name, 
     const strata_dtype dtype = strata_dtype_is_float(array->dtype) ? STRATA_DTYPE_F32
                                : array->dtype == STRATA_DTYPE_BOOL ? STRATA_DTYPE_BOOL
                                                                    : STRATA_DTYPE_I64;
-    const int64_t n = strata_shape_elements(array->shape);
     strata_array copy;
     size_t place = 0;
     while (place < g->n_input && (strcmp(g->input[place]->name, name) || is_initializer(g, name))) place++;
     if (place == g->n_input) return unknown_input(graph, name, err);
-    STRATA_TRY(strata_array_create(dtype, array->shape, &copy, err));
-    for (int64_t i = 0; i < n; i++) {
-        if (array->dtype == STRATA_DTYPE_I64)
-            ((int64_t *)copy.data)[i] = ((const int64_t *)array->data)[i];
-        else if (dtype == STRATA_DTYPE_I64)
-            ((int64_t *)copy.data)[i] = (int64_t)strata_element_get(array->dtype, array->data, i);
-        else
-            strata_element_set(dtype, copy.data, i, strata_element_get(array->dtype, array->data, i));
-    }
+    STRATA_TRY(strata_onnx_convert(array, dtype, &copy, err));
     strata_array_finish(&graph->given[place].array);
     graph->given[place].array = copy;
     return STRATA_OK;
@@ -131,8 +122,7 @@ static strata_status take_outputs(strata_onnx_graph *graph, strata_onnx_import *
         if (im->status) return im->status;
         const strata_array *from = &im->values[value].array;
         strata_array_finish(&graph->outputs[i]);
-        STRATA_TRY(strata_array_create(from->dtype, from->shape, &graph->outputs[i], im->err));
-        if (strata_array_bytes(from)) memcpy(graph->outputs[i].data, from->data, strata_array_bytes(from));
+        STRATA_TRY(strata_onnx_convert(from, from->dtype, &graph->outputs[i], im->err));
     }
     return STRATA_OK;
 }

@@ -63,8 +63,8 @@ void strata_onnx_free_all(strata_onnx_export *ex);
 char *strata_onnx_copy_text(strata_onnx_export *ex, const char *text);
 /* Makes a new name: a '/', ex->base and a number. It differs from all names in the model, since these contain no '/'. */
 const char *strata_onnx_new_name(strata_onnx_export *ex);
-/* Adds a node with inputs[0..n), of which the last ones may be NULL, and the output `output`; NULL: a new name. Returns the name
- * of the output. */
+/* Adds a node with inputs[0..n), of which the last ones may be NULL, and the output `output`; NULL: a new name. Returns the
+ * name of the output. */
 const char *strata_onnx_add_node(strata_onnx_export *ex, const char *op, const char *const *inputs, int n, const char *output);
 /* Add a node op(a), or op(a, b), with a new name. */
 const char *strata_onnx_one(strata_onnx_export *ex, const char *op, const char *a);
@@ -86,8 +86,9 @@ const char *strata_onnx_put_ints(strata_onnx_export *ex, const int64_t *values, 
 const char *strata_onnx_put_number(strata_onnx_export *ex, double value);
 /* The elements of the layer's parameter or state; NULL: the layer has none with this name. */
 const float *strata_onnx_elements_of(const strata_onnx_export *ex, const char *parameter, strata_shape *out_shape);
-/* Adds the layer's parameter as an initializer "layer/parameter". NULL: the layer has none with this name. _as: with its axes in
- * another order. If axes is NULL, the order does not change, and `shape`, if it is not NULL, replaces the parameter's shape. */
+/* Adds the layer's parameter as an initializer "layer/parameter". NULL: the layer has none with this name. _as: with its
+ * axes in another order. If axes is NULL, the order does not change, and `shape`, if it is not NULL, replaces the
+ * parameter's shape. */
 const char *strata_onnx_put_weight(strata_onnx_export *ex, const char *parameter);
 const char *strata_onnx_put_weight_as(strata_onnx_export *ex, const char *parameter, const int *axes,
                                       const strata_shape *shape);

@@ -274,7 +274,8 @@ static void gate_rows(const float *columns, const int *order, int gates, int64_t
             for (int64_t i = 0; i < k; i++) out[(g * units + u) * k + i] = columns[i * gates * units + order[g] * units + u];
 }
 
-/* Adds the attribute "activations": those of the gates, of the candidate and, for an LSTM, of the output, for each direction. */
+/* Adds the attribute "activations": those of the gates, of the candidate and, for an LSTM, of the output, for each
+ * direction. */
 static void set_activations(strata_onnx_export *ex, const strata_recurrent_layer_options *o, int each, int directions) {
     static const struct {
         const char *name, *onnx;

@@ -70,12 +70,8 @@ static strata_status fold(strata_onnx_import *im, const strata_onnx_row *row, co
         strata_onnx_value *v = &im->values[i];
         if (!status && i >= first && !v->constant && v->folded) {
             const strata_array *from = &values[v->folded->id];
-            strata_dtype dtype = from->dtype == STRATA_DTYPE_I32 ? STRATA_DTYPE_I64 : from->dtype;
-            status = strata_array_create(dtype, from->shape, &v->array, im->err);
-            const int64_t n = strata_shape_elements(from->shape);
-            if (!status && dtype == from->dtype) memcpy(v->array.data, from->data, strata_array_bytes(from));
-            for (int64_t k = 0; k < n && !status && dtype != from->dtype; k++)
-                ((int64_t *)v->array.data)[k] = ((const int32_t *)from->data)[k];
+            const strata_dtype dtype = from->dtype == STRATA_DTYPE_I32 ? STRATA_DTYPE_I64 : from->dtype;
+            status = strata_onnx_convert(from, dtype, &v->array, im->err);
             v->constant = !status;
         }
         v->folded = NULL;
@@ -254,8 +250,8 @@ static strata_status add_input(strata_onnx_import *im, const StrataOnnx__ValueIn
 static strata_status add_given(strata_onnx_import *im, const StrataOnnx__ValueInfo *info) {
     const StrataOnnx__TensorType *type = info->type ? info->type->tensor_type : NULL;
     const strata_onnx_given *given = NULL;
+    strata_array copy;
     strata_dtype dtype;
-    void *data;
     if (!type)
         return strata_onnx_fail(im, STRATA_UNSUPPORTED,
                                 "input \"%.80s\" is no tensor; sequences and optional values are not there", info->name);
@@ -280,12 +276,8 @@ static strata_status add_given(strata_onnx_import *im, const StrataOnnx__ValueIn
         return strata_onnx_fail(im, STRATA_DATA, "input \"%.80s\" is %s; its array is %s", info->name,
                                 strata_shape_text(wanted).text, strata_shape_text(array->shape).text);
     }
-    const int index = strata_onnx_new_constant(im, dtype, array->shape, &data);
-    const int64_t n = index ? strata_shape_elements(array->shape) : 0;
-    if (n && dtype == array->dtype) memcpy(data, array->data, strata_array_bytes(array));
-    for (int64_t i = 0; i < n && dtype != array->dtype; i++)
-        strata_element_set(dtype, data, i, strata_element_get(array->dtype, array->data, i));
-    strata_onnx_set_name(im, index, info->name);
+    STRATA_TRY(strata_onnx_convert(array, dtype, &copy, im->err));
+    strata_onnx_set_name(im, strata_onnx_constant(im, &copy, false), info->name);
     return im->status;
 }
 

@@ -32,7 +32,8 @@ static bool is_bias(const strata_onnx_import *im, int bias, int64_t units) {
            array->shape.dims[rank - 1] == units && strata_onnx_is_finite(array);
 }
 
-/* Translates x kernel + bias to a dense layer. kernel: (in, units), or (units, in) if it is transposed. bias 0: there is none. */
+/* Translates x kernel + bias to a dense layer. kernel: (in, units), or (units, in) if it is transposed. bias 0: there is
+ * none. */
 static int dense(strata_onnx_import *im, int x, int kernel, bool transposed, int bias) {
     const int64_t units = im->values[kernel].array.shape.dims[transposed ? 0 : 1];
     const strata_dense_options opts = {.units = units, .no_bias = !bias};

@@ -422,13 +422,11 @@ void strata_onnx_weight_of(strata_onnx_import *im, const char *name, int value, 
     const strata_parameter_set *set = im->folding ? &im->folded_parameters : &im->parameters;
     strata_array ordered = {0}, floats = {0};
     strata_status status = strata_permuted(&im->values[value].array, axes, &ordered, &reason);
-    if (!status) status = strata_array_create(STRATA_DTYPE_F32, ordered.shape, &floats, &reason);
+    if (!status) status = strata_onnx_convert(&ordered, STRATA_DTYPE_F32, &floats, &reason);
     const strata_parameter_spec *p = strata_parameters_find(set, layer, name);
     if (!status && p && !strata_shape_equal(p->shape, ordered.shape))
         status = strata_onnx_fail(im, STRATA_DATA, "its weights are %s as Strata has them; its input needs %s",
                                   strata_shape_text(ordered.shape).text, strata_shape_text(p->shape).text);
-    for (int64_t i = 0; i < strata_shape_elements(floats.shape) && !status; i++)
-        ((float *)floats.data)[i] = (float)strata_element_get(ordered.dtype, ordered.data, i);
     strata_array_finish(&ordered);
     if (!status) {
         keep_weight(im, layer, name, &floats);

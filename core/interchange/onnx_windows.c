@@ -368,8 +368,8 @@ int strata_onnx_node_group_norm(strata_onnx_import *im, const int *in) {
 
 /* ---- recurrent ---- */
 
-/* Sets parameter `name` to gates that are converted from rows (gates U, K) to columns (K, gates U). Gate g of the columns is gate
- * order[g] of the rows. */
+/* Sets parameter `name` to gates that are converted from rows (gates U, K) to columns (K, gates U). Gate g of the columns is
+ * gate order[g] of the rows. */
 static void set_gates(strata_onnx_import *im, const char *name, const float *rows, const int *order, int gates, int64_t units,
                       int64_t k) {
     float *columns;

@@ -29,10 +29,15 @@ typedef struct conv {
 
 /* The option with this name; zeros if the kind of layer does not have it. */
 static const void *option_of(const strata_layer_kind *kind, const void *options, const char *name) {
-    static const int64_t none[4];
+    static const union {
+        int64_t integers[4];
+        double number;
+        const char *text;
+        bool flag;
+    } none;
     for (const strata_option *o = kind->options; o->name; o++)
         if (!strcmp(o->name, name)) return (const char *)options + o->offset;
-    return none;
+    return &none;
 }
 
 static conv conv_of(const strata_layer_kind *kind, const void *options) {
@@ -61,7 +66,7 @@ static conv conv_of(const strata_layer_kind *kind, const void *options) {
 static strata_status check(const strata_layer_kind *kind, const void *options, strata_error *err) {
     const conv c = conv_of(kind, options);
     const strata_initializer *ignored;
-    if (c.filters % c.groups)
+    if (c.groups > 0 && c.filters % c.groups)
         return strata_fail(err, STRATA_INVALID, "%" PRId64 " filters can't be divided among %" PRId64 " groups", c.filters,
                            c.groups);
     STRATA_TRY(strata_padding_check(c.padding_name, c.explicit_padding, 2 * c.n_axes, err));

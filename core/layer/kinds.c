@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of layer kinds, from layers.def, and the entries of "layers" in a model.json as text, from the tables that read them. */
+ * The table of layer kinds, from layers.def, and the entries of "layers" in a model.json as text, from the tables that
+ * read them. */
 #include "core/layer/layer.h"
 #include "strata/text.h"
 

@@ -10,8 +10,9 @@
 #include "strata/ops.h"
 #include "strata/registry.h"
 
-/* ---- initializer.c: initial values of parameters. The host draws them by Philox with the key (seed, stream), so they are the same
- * for every device. ---- */
+/* ---- initializer.c ----
+ * Initial values of parameters. The host draws them by Philox with the key (seed, stream), so they are the same for every
+ * device. */
 typedef struct strata_initializer strata_initializer;
 
 /* Finds the initializer with this name. Fails with INVALID and the list of names if there is none. */
@@ -75,8 +76,8 @@ typedef struct strata_layer_kind {
     const char *branches[STRATA_MAX_BRANCHES];
     /* Position (n, ...) of y belongs to the same position of x, so the mask of x is also the mask of y, as in Keras. */
     bool keeps_mask;
-    /* Checks what the ranges in the table of the options do not say; the caller adds the layer's name to the message. NULL: there is
-     * nothing. */
+    /* Checks what the ranges in the table of the options do not say; the caller adds the layer's name to the message. NULL:
+     * there is nothing. */
     strata_status (*check)(const void *options, strata_error *err);
     /* Builds y for x (N, ...). Errors poison the graph. */
     strata_tensor *(*build)(const void *options, strata_layer_context *context, strata_tensor *x);
@@ -103,7 +104,8 @@ typedef struct strata_own_activation {
  * returns x. */
 STRATA_MUST_USE strata_status strata_activation_check(const char *function, strata_error *err);
 
-/* Applies the op of the layer op to n tensors, without a model. n must be the number of inputs of the op. Errors poison the graph. */
+/* Applies the op of the layer op to n tensors, without a model. n must be the number of inputs of the op. Errors poison the
+ * graph. */
 strata_tensor *strata_op_apply(const strata_op_options *opts, strata_tensor *const *inputs, int n);
 
 #define STRATA_LAYER(name) extern const strata_layer_kind strata_layer_##name;

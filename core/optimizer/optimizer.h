@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The struct that describes an optimizer. A new optimizer needs core/optimizer/<name>.c, a row in optimizers.def and a test; its
- * update is an op. Gradients are clipped before the optimizer's op (clip.c), and schedule.c computes the learning rate of a
- * step. */
+ * The struct that describes an optimizer. A new optimizer needs core/optimizer/<name>.c, a row in optimizers.def and a
+ * test; its update is an op. Gradients are clipped before the optimizer's op (clip.c), and schedule.c computes the
+ * learning rate of a step. */
 #ifndef STRATA_CORE_OPTIMIZER_H
 #define STRATA_CORE_OPTIMIZER_H
 
