@@ -25,13 +25,12 @@ static float largest(const float *x, int64_t c) {
     return most;
 }
 
-/* log(sum of exp(x)) over c numbers; NaN if the largest is not finite, as on other devices. */
-static float log_sum_exp(const float *x, int64_t c) {
-    const float most = largest(x, c);
+/* The sum of exp(x - most), where most is the largest of c numbers; NaN if it is not finite, as on other devices. */
+static float sum_of_exp(const float *x, int64_t c, float most) {
     double sum = 0;
     if (!isfinite(most)) return NAN;
     for (int64_t i = 0; i < c; i++) sum += (double)expf(x[i] - most);
-    return most + logf((float)sum);
+    return (float)sum;
 }
 
 void strata_host_cross_entropy(const host_call *host) {
@@ -45,12 +44,13 @@ void strata_host_cross_entropy(const host_call *host) {
         const float *x = (const float *)call->inputs[LOGITS] + row * rows.c;
         const bool has_label = labels[row] >= 0 && labels[row] < rows.c;
         float *y = (float *)call->output + row * (is_gradient ? rows.c : 1);
-        const float log_sum = has_label ? log_sum_exp(x, rows.c) : NAN;
+        /* The largest logit is taken away before anything is rounded: of logits far from 0, their sum has few digits. */
+        const float most = has_label ? largest(x, rows.c) : NAN, sum = sum_of_exp(x, rows.c, most);
         if (!is_gradient) {
-            y[0] = has_label ? log_sum - x[labels[row]] : NAN;
+            y[0] = has_label ? logf(sum) - (x[labels[row]] - most) : NAN;
             continue;
         }
         const float dy = has_label ? dys[row] : NAN;
-        for (int64_t i = 0; i < rows.c; i++) y[i] = dy * (expf(x[i] - log_sum) - (float)(i == labels[row]));
+        for (int64_t i = 0; i < rows.c; i++) y[i] = dy * (expf(x[i] - most) / sum - (float)(i == labels[row]));
     }
 }
