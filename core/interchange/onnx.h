@@ -252,8 +252,6 @@ bool strata_onnx_is_matrix(const strata_onnx_import *im, int value);
 int64_t strata_onnx_product(const int64_t *dims, int n);
 
 /* ---- onnx_nodes.c, onnx_elementwise.c, onnx_shapes.c, onnx_windows.c ---- */
-/* The row of an op; NULL: there is none. */
-const strata_onnx_row *strata_onnx_find_row(const char *op);
 #define STRATA_ONNX_OP(onnx, n_needed, function, detail) strata_onnx_translate strata_onnx_node_##function;
 #include "core/interchange/onnx.def"
 

@@ -18,33 +18,34 @@
 
 enum { OPSET = 17, IR_VERSION = 8 };
 
-/* Adds the nodes of a layer for n inputs. */
-static strata_onnx_val export_layer(strata_onnx_export *ex, const strata_layer *layer, int call, const strata_onnx_val *x,
-                                    int n) {
+/* The function for a kind of layer; NULL: ONNX has no counterpart. */
+static strata_onnx_layer_export *find_layer(const char *kind) {
+    static const struct {
+        const char *kind;
+        strata_onnx_layer_export *export;
+    } kinds[] = {
+#define STRATA_ONNX_LAYER(kind, function) {#kind, strata_onnx_layer_##function},
+#include "core/interchange/onnx.def"
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(kinds[i].kind, kind)) return kinds[i].export;
+    return NULL;
+}
+
+strata_onnx_val strata_onnx_export_call(strata_onnx_export *ex, const strata_layer *layer, int call, const strata_onnx_val *x,
+                                        int n) {
     strata_tensor *tensors[STRATA_MAX_LAYER_INPUTS];
     for (int i = 0; i < n; i++) tensors[i] = x[i].tensor;
     strata_onnx_val y = {x->name, strata_layer_build(&ex->context, layer, call, layer->name, tensors, n, NULL)};
     if (strata_tensor_is_poison(y.tensor)) return y;
     ex->layer = layer, ex->base = layer->name;
     ex->x = x, ex->n = n, ex->y = &y;
-    strata_onnx_layer_export *export = layer->kind->own ? NULL : strata_onnx_find_layer(layer->kind->name);
+    strata_onnx_layer_export *export = layer->kind->own ? NULL : find_layer(layer->kind->name);
     if (export)
         y.name = export(ex);
     else
         strata_onnx_refuse(ex, "");
     return y;
-}
-
-/* Exports a layer with two branches of layers, one branch after the other. */
-const char *strata_onnx_layer_residual(strata_onnx_export *ex) {
-    const strata_layer *layer = ex->layer;
-    strata_onnx_val ends[2] = {*ex->x, *ex->x};
-    for (int b = 0; b < 2; b++)
-        for (int i = 0; i < layer->branches[b].n; i++)
-            ends[b] = export_layer(ex, &layer->branches[b].layers[i], 1, &ends[b], 1);
-    ex->layer = layer, ex->base = layer->name;
-    return strata_onnx_activate(ex, ((const strata_residual_options *)layer->options)->activation,
-                                strata_onnx_two(ex, "Add", ends[0].name, ends[1].name));
 }
 
 /* Describes an input or output of the graph: its shape is the batch, which is not fixed, and the shape of one example. */
@@ -195,7 +196,7 @@ static strata_status walk(strata_onnx_export *ex, const char *path, strata_onnx_
         strata_onnx_val taken[STRATA_MAX_LAYER_INPUTS];
         if (value->layer < 0) continue;
         for (int i = 0; i < value->n_inputs; i++) taken[i] = values[value->inputs[i]];
-        values[v] = export_layer(ex, &model->list.layers[value->layer], value->number, taken, value->n_inputs);
+        values[v] = strata_onnx_export_call(ex, &model->list.layers[value->layer], value->number, taken, value->n_inputs);
     }
     STRATA_TRY(strata_graph_check(ex->graph, err));
     strata_onnx_check_columns(ex, ex->preprocessing);

@@ -121,8 +121,9 @@ const char *strata_onnx_restored(strata_onnx_export *ex, const strata_preprocess
 /* ---- onnx_export_layers.c, onnx_export_op.c, onnx_export.c ---- */
 /* Adds the nodes of a call of ex->layer, and returns the name of its output. */
 typedef const char *strata_onnx_layer_export(strata_onnx_export *ex);
-/* The function for a kind of layer; NULL: ONNX has no counterpart. */
-strata_onnx_layer_export *strata_onnx_find_layer(const char *kind);
+/* Adds the nodes of a layer for n inputs. */
+strata_onnx_val strata_onnx_export_call(strata_onnx_export *ex, const strata_layer *layer, int call, const strata_onnx_val *x,
+                                        int n);
 #define STRATA_ONNX_LAYER(kind, function) strata_onnx_layer_export strata_onnx_layer_##function;
 #include "core/interchange/onnx.def"
 

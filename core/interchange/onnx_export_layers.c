@@ -378,15 +378,14 @@ const char *strata_onnx_layer_weights(strata_onnx_export *ex) {
     return strata_onnx_converted(ex, name, !strcmp(o->dtype, "bool") ? STRATA_ONNX_TYPE_BOOL : STRATA_ONNX_TYPE_INT32);
 }
 
-strata_onnx_layer_export *strata_onnx_find_layer(const char *kind) {
-    static const struct {
-        const char *kind;
-        strata_onnx_layer_export *export;
-    } kinds[] = {
-#define STRATA_ONNX_LAYER(kind, function) {#kind, strata_onnx_layer_##function},
-#include "core/interchange/onnx.def"
-    };
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (!strcmp(kinds[i].kind, kind)) return kinds[i].export;
-    return NULL;
+/* Exports a layer with two branches of layers, one branch after the other. */
+const char *strata_onnx_layer_residual(strata_onnx_export *ex) {
+    const strata_layer *layer = ex->layer;
+    strata_onnx_val ends[2] = {*ex->x, *ex->x};
+    for (int b = 0; b < 2; b++)
+        for (int i = 0; i < layer->branches[b].n; i++)
+            ends[b] = strata_onnx_export_call(ex, &layer->branches[b].layers[i], 1, &ends[b], 1);
+    ex->layer = layer, ex->base = layer->name;
+    return strata_onnx_activate(ex, ((const strata_residual_options *)layer->options)->activation,
+                                strata_onnx_two(ex, "Add", ends[0].name, ends[1].name));
 }

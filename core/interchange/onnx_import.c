@@ -16,6 +16,17 @@
 #include "core/op/ops.h"
 #include "strata/interchange.h"
 
+/* The row of an op; NULL: there is none. */
+static const strata_onnx_row *find_row(const char *op) {
+    static const strata_onnx_row rows[] = {
+#define STRATA_ONNX_OP(onnx, n_needed, function, detail) {#onnx, n_needed, strata_onnx_node_##function, detail},
+#include "core/interchange/onnx.def"
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strcmp(rows[i].op, op)) return &rows[i];
+    return NULL;
+}
+
 /* ---- folding ---- */
 
 /* Sets a parameter of a layer that is folded. */
@@ -120,7 +131,7 @@ static strata_status check_ops(strata_onnx_import *im) {
         const StrataOnnx__Node *node = im->graph->node[i];
         const char *op = node->op_type ? node->op_type : "", *domain = node->domain ? node->domain : "";
         const bool own = !*domain || !strcmp(domain, "ai.onnx");
-        if (own && strata_onnx_find_row(op)) continue;
+        if (own && find_row(op)) continue;
         const char *name = node->name && *node->name ? node->name : node->n_output ? node->output[0] : "";
         strata_text_add(&list, "%s%s%s%.40s (%.60s)", n++ ? ", " : "", own ? "" : domain, own ? "" : ".", op, name);
     }
@@ -334,7 +345,7 @@ static strata_status import_node(strata_onnx_import *im, const StrataOnnx__Node 
     bool constant = true;
     int in[STRATA_ONNX_MOST_NEEDED];
     im->node = node;
-    im->row = strata_onnx_find_row(node->op_type);
+    im->row = find_row(node->op_type);
     if (node->n_output && im->values[strata_onnx_find(im, node->output[0])].ahead) return STRATA_OK;
     for (size_t i = 0; i < node->n_input; i++) {
         const char *name = node->input[i];

@@ -1,24 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the translation of an ONNX op, and translates products and reductions. onnx_elementwise.c, onnx_shapes.c and
- * onnx_windows.c translate other kinds of ops. */
+ * Translates products and reductions. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
-
-/* ---- the table ---- */
-
-const strata_onnx_row *strata_onnx_find_row(const char *op) {
-    static const strata_onnx_row rows[] = {
-#define STRATA_ONNX_OP(onnx, n_needed, function, detail) {#onnx, n_needed, strata_onnx_node_##function, detail},
-#include "core/interchange/onnx.def"
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!strcmp(rows[i].op, op)) return &rows[i];
-    return NULL;
-}
 
 /* ---- products ---- */
 
