@@ -3,7 +3,6 @@
  * Writes JSON: compact, in the order of the calls, and always valid UTF-8, even if the strings are not. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/base/json.h"
@@ -77,6 +76,12 @@ void strata_json_write_string(strata_json_writer *writer, const char *string) {
 void strata_json_write_int(strata_json_writer *writer, int64_t value) {
     separate(writer);
     strata_text_add(&writer->text, "%" PRId64, value);
+}
+
+void strata_json_write_ints(strata_json_writer *writer, const int64_t *values, int n) {
+    strata_json_begin_array(writer);
+    for (int i = 0; i < n; i++) strata_json_write_int(writer, values[i]);
+    strata_json_end_array(writer);
 }
 
 static void write_digits(strata_json_writer *writer, const char *format, double value) {

@@ -320,8 +320,9 @@ strata_status strata_checkpoint_write(const strata_checkpoint *c, const char *pa
         memcpy(tensors + n_parameters, c->extras, (size_t)c->n_extras * sizeof *tensors);
         if (c->json) metadata[0] = (strata_metadata){STRATA_MODEL_METADATA, c->json};
         for (int i = 0; i < c->n_notes; i++) metadata[i + 1] = (strata_metadata){c->notes[i].key, c->notes[i].text};
-        status = strata_safetensors_write_hashed(path, tensors, (size_t)(n_parameters + c->n_extras), metadata,
-                                                 c->json ? (size_t)c->n_notes + 1 : 0, out_sha256, out_bytes, err);
+        status = strata_safetensors_write(path, tensors, (size_t)(n_parameters + c->n_extras), metadata,
+                                          c->json ? (size_t)c->n_notes + 1 : 0,
+                                          &(strata_safetensors_writing){.sha256 = out_sha256, .bytes = out_bytes}, err);
     }
     free(tensors);
     free(metadata);

@@ -49,8 +49,8 @@ static strata_status write_file(strata_model *model, const char *path, float *va
         metadata[i + 1] = (strata_metadata){model->notes.items[i].key, model->notes.items[i].text};
     written w = {model, values};
     strata_status status =
-        strata_safetensors_write_checked(path, tensors, (size_t)model->parameters.n, metadata, (size_t)model->notes.n + 1,
-                                         &(strata_file_check){read_back, &w}, err);
+        strata_safetensors_write(path, tensors, (size_t)model->parameters.n, metadata, (size_t)model->notes.n + 1,
+                                 &(strata_safetensors_writing){.check = &(strata_file_check){read_back, &w}}, err);
     free(metadata);
     return status;
 }
