@@ -33,7 +33,7 @@ strata_status strata_distributed_optimizer_create(const strata_optimizer *settin
             "optimizer %s: gradient_accumulation_steps is %lld; a loop of one's own adds gradients up itself, in "
             "variables",
             made.settings.name, (long long)made.settings.gradient_accumulation_steps);
-    STRATA_TRY(strata_shards_decide(strategy, made.kind->n_slots(&made.settings), false, &made.sharded, err));
+    STRATA_TRY(strata_shards_decide(strategy, strata_optimizer_n_slots(made.kind, &made.settings), false, &made.sharded, err));
     strata_distributed_optimizer *optimizer = malloc(sizeof *optimizer);
     if (!optimizer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "optimizer: no host memory");
     *optimizer = made;
@@ -91,7 +91,7 @@ static strata_status fill_memory(const strata_distributed_optimizer *o, strata_o
             STRATA_TRY(strata_variable_create(device, "parameter shard", STRATA_DTYPE_F32, shape, &part->shard, err));
             if (model) STRATA_TRY(strata_shards_segments(model, first + part->begin, first + part->end, &part->segments, err));
         }
-        for (int s = 0; s < o->kind->n_slots(&o->settings); s++)
+        for (int s = 0; s < strata_optimizer_n_slots(o->kind, &o->settings); s++)
             STRATA_TRY(strata_optimizer_make_slot(o->kind, &o->settings, s, device, shape, &part->slots[s], err));
     }
     return STRATA_OK;
@@ -186,7 +186,8 @@ static void update(const application *a, strata_distributed_variable *variable, 
     const strata_shape shape = strata_tensor_shape(parameters);
     strata_update u = {.parameters = parameters, .gradients = gradient, .step = a->words};
     if (variable->model) u.segments = o->sharded ? &part->segments : &variable->model->segments[variable->block];
-    for (int s = 0; s < o->kind->n_slots(&o->settings); s++) u.slots[s] = strata_variable_read(graph, part->slots[s]);
+    for (int s = 0; s < strata_optimizer_n_slots(o->kind, &o->settings); s++)
+        u.slots[s] = strata_variable_read(graph, part->slots[s]);
     if (!part->shard) {
         strata_replica_update(a->replica, variable, o->kind->build(&o->settings, &u));
         return;

@@ -14,44 +14,55 @@ typedef int64_t id;
 /* TRUNCATE is H5F_ACC_TRUNC. */
 enum { TRUNCATE = 2 };
 
+/* The library's functions that are used: result, name here, symbol, arguments. And its variables. */
+#define SYMBOLS                                                                                                         \
+    FUNCTION(int, open, H5open, void)                                                                                   \
+    FUNCTION(int, quiet, H5Eset_auto2, id stack, void *function, void *user)                                            \
+    FUNCTION(id, create_list, H5Pcreate, id class)                                                                      \
+    FUNCTION(int, close_list, H5Pclose, id list)                                                                        \
+    FUNCTION(int, use_memory, H5Pset_fapl_core, id list, size_t increment, unsigned backing_store)                      \
+    FUNCTION(int, set_image, H5Pset_file_image, id list, void *bytes, size_t n_bytes)                                   \
+    FUNCTION(id, open_file, H5Fopen, const char *name, unsigned flags, id list)                                         \
+    FUNCTION(int, close_file, H5Fclose, id file)                                                                        \
+    FUNCTION(id, open_data, H5Dopen2, id file, const char *path, id list)                                               \
+    FUNCTION(int, close_data, H5Dclose, id data)                                                                        \
+    FUNCTION(id, space_of, H5Dget_space, id data)                                                                       \
+    FUNCTION(int, close_space, H5Sclose, id space)                                                                      \
+    FUNCTION(long long, elements, H5Sget_simple_extent_npoints, id space)                                               \
+    FUNCTION(int, read, H5Dread, id data, id type, id memory, id space, id list, void *out)                             \
+    FUNCTION(int, exists, H5Lexists, id file, const char *path, id list)                                                \
+    FUNCTION(id, create_file, H5Fcreate, const char *name, unsigned flags, id create, id access)                        \
+    FUNCTION(int, make_groups, H5Pset_create_intermediate_group, id list, unsigned make)                                \
+    FUNCTION(int, keep_times, H5Pset_obj_track_times, id list, bool keep)                                               \
+    FUNCTION(id, create_space, H5Screate_simple, int rank, const uint64_t *dims, const uint64_t *most)                  \
+    FUNCTION(id, create_data, H5Dcreate2, id file, const char *path, id type, id space, id links, id create, id access) \
+    FUNCTION(int, write, H5Dwrite, id data, id type, id memory, id space, id list, const void *in)                      \
+    FUNCTION(int, flush, H5Fflush, id file, int scope)                                                                  \
+    FUNCTION(ptrdiff_t, image, H5Fget_file_image, id file, void *out, size_t n_bytes)                                   \
+    FUNCTION(int, has_attribute, H5Aexists_by_name, id file, const char *object, const char *name, id list)             \
+    FUNCTION(id, open_attribute, H5Aopen_by_name, id file, const char *object, const char *name, id access, id list)    \
+    FUNCTION(int, close_attribute, H5Aclose, id attribute)                                                              \
+    FUNCTION(id, type_of, H5Aget_type, id attribute)                                                                    \
+    FUNCTION(id, space_of_attribute, H5Aget_space, id attribute)                                                        \
+    FUNCTION(int, read_attribute, H5Aread, id attribute, id type, void *out)                                            \
+    FUNCTION(int, is_variable, H5Tis_variable_str, id type)                                                             \
+    FUNCTION(size_t, bytes_of, H5Tget_size, id type)                                                                    \
+    FUNCTION(int, close_type, H5Tclose, id type)                                                                        \
+    FUNCTION(int, free_memory, H5free_memory, void *memory)                                                             \
+    VARIABLE(file_access, H5P_CLS_FILE_ACCESS_ID_g)                                                                     \
+    VARIABLE(native_float, H5T_NATIVE_FLOAT_g)                                                                          \
+    VARIABLE(link_create, H5P_CLS_LINK_CREATE_ID_g)                                                                     \
+    VARIABLE(data_create, H5P_CLS_DATASET_CREATE_ID_g)
+
 struct strata_hdf5 {
     const char *name;
     void *library;
     id file;
-    int (*open)(void);
-    int (*quiet)(id stack, void *function, void *user);
-    id (*create_list)(id class);
-    int (*close_list)(id list);
-    int (*use_memory)(id list, size_t increment, unsigned backing_store);
-    int (*set_image)(id list, void *bytes, size_t n_bytes);
-    id (*open_file)(const char *name, unsigned flags, id list);
-    int (*close_file)(id file);
-    id (*open_data)(id file, const char *path, id list);
-    int (*close_data)(id data);
-    id (*space_of)(id data);
-    int (*close_space)(id space);
-    long long (*elements)(id space);
-    int (*read)(id data, id type, id memory, id space, id list, void *out);
-    int (*exists)(id file, const char *path, id list);
-    id (*create_file)(const char *name, unsigned flags, id create, id access);
-    int (*make_groups)(id list, unsigned make);
-    int (*keep_times)(id list, bool keep);
-    id (*create_space)(int rank, const uint64_t *dims, const uint64_t *most);
-    id (*create_data)(id file, const char *path, id type, id space, id links, id create, id access);
-    int (*write)(id data, id type, id memory, id space, id list, const void *in);
-    int (*flush)(id file, int scope);
-    ptrdiff_t (*image)(id file, void *out, size_t n_bytes);
-    int (*has_attribute)(id file, const char *object, const char *name, id list);
-    id (*open_attribute)(id file, const char *object, const char *name, id access, id list);
-    int (*close_attribute)(id attribute);
-    id (*type_of)(id attribute);
-    id (*space_of_attribute)(id attribute);
-    int (*read_attribute)(id attribute, id type, void *out);
-    int (*is_variable)(id type);
-    size_t (*bytes_of)(id type);
-    int (*close_type)(id type);
-    int (*free_memory)(void *memory);
-    id *file_access, *native_float, *link_create, *data_create;
+#define FUNCTION(result, name, symbol, ...) result (*name)(__VA_ARGS__);
+#define VARIABLE(name, symbol)              id *name;
+    SYMBOLS
+#undef FUNCTION
+#undef VARIABLE
 };
 
 /* The names on Debian and Ubuntu (libhdf5_serial), and on other distributions. On macOS there are no such names. */
@@ -69,43 +80,13 @@ static strata_status load(strata_hdf5 *h, strata_error *err) {
     const struct {
         void *place;
         const char *symbol;
-    } symbols[] = {{&h->open, "H5open"},
-                   {&h->quiet, "H5Eset_auto2"},
-                   {&h->create_list, "H5Pcreate"},
-                   {&h->close_list, "H5Pclose"},
-                   {&h->use_memory, "H5Pset_fapl_core"},
-                   {&h->set_image, "H5Pset_file_image"},
-                   {&h->open_file, "H5Fopen"},
-                   {&h->close_file, "H5Fclose"},
-                   {&h->open_data, "H5Dopen2"},
-                   {&h->close_data, "H5Dclose"},
-                   {&h->space_of, "H5Dget_space"},
-                   {&h->close_space, "H5Sclose"},
-                   {&h->elements, "H5Sget_simple_extent_npoints"},
-                   {&h->read, "H5Dread"},
-                   {&h->exists, "H5Lexists"},
-                   {&h->create_file, "H5Fcreate"},
-                   {&h->make_groups, "H5Pset_create_intermediate_group"},
-                   {&h->keep_times, "H5Pset_obj_track_times"},
-                   {&h->create_space, "H5Screate_simple"},
-                   {&h->create_data, "H5Dcreate2"},
-                   {&h->write, "H5Dwrite"},
-                   {&h->flush, "H5Fflush"},
-                   {&h->image, "H5Fget_file_image"},
-                   {&h->has_attribute, "H5Aexists_by_name"},
-                   {&h->open_attribute, "H5Aopen_by_name"},
-                   {&h->close_attribute, "H5Aclose"},
-                   {&h->type_of, "H5Aget_type"},
-                   {&h->space_of_attribute, "H5Aget_space"},
-                   {&h->read_attribute, "H5Aread"},
-                   {&h->is_variable, "H5Tis_variable_str"},
-                   {&h->bytes_of, "H5Tget_size"},
-                   {&h->close_type, "H5Tclose"},
-                   {&h->free_memory, "H5free_memory"},
-                   {&h->link_create, "H5P_CLS_LINK_CREATE_ID_g"},
-                   {&h->data_create, "H5P_CLS_DATASET_CREATE_ID_g"},
-                   {&h->file_access, "H5P_CLS_FILE_ACCESS_ID_g"},
-                   {&h->native_float, "H5T_NATIVE_FLOAT_g"}};
+    } symbols[] = {
+#define FUNCTION(result, name, symbol, ...) {&h->name, #symbol},
+#define VARIABLE(name, symbol)              {&h->name, #symbol},
+        SYMBOLS
+#undef FUNCTION
+#undef VARIABLE
+    };
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *found = dlsym(h->library, symbols[i].symbol);
         if (!found)
@@ -130,7 +111,7 @@ static strata_status open_image(strata_hdf5 *h, const void *bytes, size_t n_byte
                  : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: libhdf5 makes no file in memory", h->name);
 }
 
-static strata_status open_or_create(const char *name, const void *bytes, size_t n_bytes, strata_hdf5 **out, strata_error *err) {
+strata_status strata_hdf5_open(const char *name, const void *bytes, size_t n_bytes, strata_hdf5 **out, strata_error *err) {
     strata_hdf5 *h = calloc(1, sizeof *h);
     if (!h) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
     h->name = name;
@@ -141,14 +122,6 @@ static strata_status open_or_create(const char *name, const void *bytes, size_t 
     else
         *out = h;
     return status;
-}
-
-strata_status strata_hdf5_open(const char *name, const void *bytes, size_t n_bytes, strata_hdf5 **out, strata_error *err) {
-    return open_or_create(name, bytes, n_bytes, out, err);
-}
-
-strata_status strata_hdf5_create(const char *name, strata_hdf5 **out, strata_error *err) {
-    return open_or_create(name, NULL, 0, out, err);
 }
 
 /* The library is never unloaded, since it has handlers that run at the end of the program. */

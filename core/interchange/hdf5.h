@@ -9,8 +9,8 @@
 
 typedef struct strata_hdf5 strata_hdf5;
 
-/* Opens a file in memory. The bytes are borrowed until strata_hdf5_close. Fails: UNSUPPORTED if there is no libhdf5;
- * DATA. */
+/* Opens a file in memory: that of these bytes, which are borrowed until strata_hdf5_close, or, if bytes is NULL, a new one.
+ * Fails: UNSUPPORTED if there is no libhdf5; DATA; OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_hdf5_open(const char *name, const void *bytes, size_t n_bytes, strata_hdf5 **out,
                                                strata_error *err);
 void strata_hdf5_close(strata_hdf5 *file); /* NULL is fine */
@@ -25,9 +25,6 @@ STRATA_MUST_USE strata_status strata_hdf5_text(strata_hdf5 *file, const char *gr
 
 /* ---- writing ---- */
 
-/* Creates a file in memory, for strata_hdf5_write and strata_hdf5_take. Fails: UNSUPPORTED if there is no libhdf5;
- * OUT_OF_MEMORY. */
-STRATA_MUST_USE strata_status strata_hdf5_create(const char *name, strata_hdf5 **out, strata_error *err);
 /* Adds a data set, for example "layers/dense/vars/0", and the groups in its path. */
 STRATA_MUST_USE strata_status strata_hdf5_write(strata_hdf5 *file, const char *path, strata_shape shape, const float *data,
                                                 strata_error *err);

@@ -169,8 +169,7 @@ static strata_status write_field(reader *r, const strata_json *layer, const kera
     const char *name = NULL;
     bool flag = false;
     if (f->way == STRATA_KERAS_FIXED) {
-        strata_json_key(&r->w, f->key);
-        strata_json_write_string(&r->w, f->to);
+        strata_json_write_string(strata_json_key(&r->w, f->key), f->to);
         return STRATA_OK;
     }
     if (!strata_json_find(config, f->key, &value)) return STRATA_OK;
@@ -234,10 +233,8 @@ static strata_status write_layer(reader *r, const strata_json *layer, const kera
     strata_keras_field field;
     const char *merge = "concat";
     STRATA_TRY(config_of(layer, own, &config, &inner, &inner_config, &options, r->err));
-    strata_json_key(&r->w, "layer");
-    strata_json_write_string(&r->w, own->row.kind);
-    strata_json_key(&r->w, "name");
-    strata_json_write_string(&r->w, own->name);
+    strata_json_write_string(strata_json_key(&r->w, "layer"), own->row.kind);
+    strata_json_write_string(strata_json_key(&r->w, "name"), own->name);
     for (const char *at = own->row.fields; strata_keras_next_field(&at, &field);) {
         if (own->both) STRATA_TRY(check_backward(&config, options, &field, r->err));
         STRATA_TRY(write_field(r, layer, own, options, &field));
@@ -245,8 +242,7 @@ static strata_status write_layer(reader *r, const strata_json *layer, const kera
     STRATA_TRY(strata_keras_write_numbers(r, own, &config));
     if (!own->both) return STRATA_OK;
     STRATA_TRY(strata_json_get_string(&config, "merge_mode", STRATA_JSON_REQUIRED, &merge, r->err));
-    strata_json_key(&r->w, "bidirectional");
-    strata_json_write_string(&r->w, merge);
+    strata_json_write_string(strata_json_key(&r->w, "bidirectional"), merge);
     return STRATA_OK;
 }
 
@@ -283,8 +279,7 @@ static strata_status write_input(reader *r, const strata_json *layer, bool token
         STRATA_TRY(strata_json_get(&config, "batch_input_shape", &shape, r->err));
     STRATA_TRY(strata_json_expect(&shape, STRATA_JSON_ARRAY, r->err));
     STRATA_TRY(strata_json_get_string(&config, "dtype", STRATA_JSON_OPTIONAL, &dtype, r->err));
-    strata_json_key(&r->w, shape_key);
-    strata_json_begin_array(&r->w);
+    strata_json_begin_array(strata_json_key(&r->w, shape_key));
     bool batch = true;
     for (bool more = strata_json_first(&shape, &item); more; more = strata_json_next(&item), batch = false) {
         int64_t size;
@@ -296,8 +291,8 @@ static strata_status write_input(reader *r, const strata_json *layer, bool token
         strata_json_write_int(&r->w, size);
     }
     strata_json_end_array(&r->w);
-    strata_json_key(&r->w, dtype_key);
-    strata_json_write_string(&r->w, tokens || !strncmp(dtype, "int", 3) || !strncmp(dtype, "uint", 4) ? "i32" : "f32");
+    strata_json_write_string(strata_json_key(&r->w, dtype_key),
+                             tokens || !strncmp(dtype, "int", 3) || !strncmp(dtype, "uint", 4) ? "i32" : "f32");
     return STRATA_OK;
 }
 
@@ -398,8 +393,7 @@ static strata_status take_tensors(const reader *r, const strata_json *arguments,
 }
 
 static void write_names(reader *r, const taken *inputs) {
-    strata_json_key(&r->w, "inputs");
-    strata_json_begin_array(&r->w);
+    strata_json_begin_array(strata_json_key(&r->w, "inputs"));
     for (int i = 0; i < inputs->n; i++) strata_json_write_string(&r->w, inputs->names[i]);
     strata_json_end_array(&r->w);
 }
@@ -414,15 +408,9 @@ static strata_status begin_with_scale(reader *r, const strata_json *layer, const
     return STRATA_OK;
 }
 
-static void begin_list(reader *r, const char *key) {
-    strata_json_key(&r->w, key);
-    strata_json_begin_array(&r->w);
-}
-
 static strata_status write_named_input(reader *r, const strata_json *layer, bool tokens, const char *name) {
     strata_json_begin_object(&r->w);
-    strata_json_key(&r->w, "name");
-    strata_json_write_string(&r->w, name);
+    strata_json_write_string(strata_json_key(&r->w, "name"), name);
     STRATA_TRY(write_input(r, layer, tokens, "shape", "dtype"));
     strata_json_end_object(&r->w);
     return STRATA_OK;
@@ -430,23 +418,18 @@ static strata_status write_named_input(reader *r, const strata_json *layer, bool
 
 static void write_output(reader *r, const char *name) {
     strata_json_begin_object(&r->w);
-    strata_json_key(&r->w, "name");
-    strata_json_write_string(&r->w, name);
+    strata_json_write_string(strata_json_key(&r->w, "name"), name);
     strata_json_end_object(&r->w);
 }
 
 static strata_status write_sequential(reader *r, const strata_json *config, const strata_json *layers) {
     strata_json item, input;
-    bool found = false, scaled = false;
+    bool scaled = false;
     const char *before = SEQUENTIAL_INPUT;
     (void)config;
     int i = 0;
-    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
-        if (r->layers[i].input && !found) {
-            input = item;
-            found = true;
-        }
-    }
+    bool found = strata_json_first(layers, &input);
+    for (; found && !r->layers[i].input; i++) found = strata_json_next(&input);
     if (!found)
         return strata_fail(r->err, STRATA_UNSUPPORTED, "%s: the model was not built, so its input has no shape", r->path);
     for (int k = 0; k < r->n_layers; k++) scaled |= strata_keras_scales(&r->layers[k]);
@@ -454,34 +437,29 @@ static strata_status write_sequential(reader *r, const strata_json *config, cons
     while (first < r->n_layers && (r->layers[first].input || r->layers[first].dropped)) first++;
     const bool tokens = first < r->n_layers && is_kind(&r->layers[first], "embedding");
     if (scaled) {
-        begin_list(r, "inputs");
+        strata_json_begin_array(strata_json_key(&r->w, "inputs"));
         STRATA_TRY(write_named_input(r, &input, tokens, before));
         strata_json_end_array(&r->w);
     } else {
         STRATA_TRY(write_input(r, &input, tokens, "input", "input_dtype"));
     }
-    begin_list(r, "layers");
-    taken *inputs = calloc(1, sizeof *inputs);
-    strata_status status = inputs ? STRATA_OK : strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
+    strata_json_begin_array(strata_json_key(&r->w, "layers"));
     i = 0;
-    for (bool more = strata_json_first(layers, &item); more && !status; more = strata_json_next(&item), i++) {
+    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
         keras_layer *own = &r->layers[i];
-        status = strata_keras_fail_in_layer(r, own, follow_mask(r, &item, own, i ? r->layers[i - 1].mask : 0));
-        if (status || own->input || own->dropped) continue;
-        inputs->n = 1;
-        snprintf(inputs->names[0], NAME_BYTES, "%s", before);
-        status = begin_with_scale(r, &item, own, inputs);
-        if (!status) status = write_layer(r, &item, own);
-        status = strata_keras_fail_in_layer(r, own, status);
-        if (scaled) write_names(r, inputs);
+        STRATA_TRY(strata_keras_fail_in_layer(r, own, follow_mask(r, &item, own, i ? r->layers[i - 1].mask : 0)));
+        if (own->input || own->dropped) continue;
+        taken inputs = {.n = 1};
+        snprintf(inputs.names[0], NAME_BYTES, "%s", before);
+        STRATA_TRY(strata_keras_fail_in_layer(r, own, begin_with_scale(r, &item, own, &inputs)));
+        STRATA_TRY(strata_keras_fail_in_layer(r, own, write_layer(r, &item, own)));
+        if (scaled) write_names(r, &inputs);
         strata_json_end_object(&r->w);
         before = own->name;
     }
-    free(inputs);
-    STRATA_TRY(status);
     strata_json_end_array(&r->w);
     if (!scaled) return STRATA_OK;
-    begin_list(r, "outputs");
+    strata_json_begin_array(strata_json_key(&r->w, "outputs"));
     write_output(r, before);
     strata_json_end_array(&r->w);
     return STRATA_OK;
@@ -495,57 +473,49 @@ static bool is_causal(const strata_json *node) {
            !strata_json_get_bool(&arguments, "use_causal_mask", STRATA_JSON_OPTIONAL, &causal, NULL) && causal;
 }
 
+/* Writes call number k of a layer, whose inputs are written. */
+static strata_status write_call(reader *r, const strata_json *layer, keras_layer *own, const strata_json *node, int k,
+                                taken *inputs) {
+    const bool attention = is_kind(own, "multi_head_attention");
+    char name[NAME_BYTES];
+    for (int i = 1; i < inputs->n && attention; i++)
+        if (strcmp(inputs->names[i], inputs->names[0]))
+            return strata_json_fail(node, r->err, STRATA_UNSUPPORTED, "attention here is of a sequence with itself");
+    if (attention && inputs->n) inputs->n = 1;
+    STRATA_TRY(follow_mask(r, layer, own, inputs->mask));
+    if (inputs->given_mask && !inputs->mask)
+        return strata_json_fail(node, r->err, STRATA_UNSUPPORTED, "has a mask that is not of an Embedding with mask_zero");
+    if (own->dropped) {
+        snprintf(own->alias, sizeof own->alias, "%s", inputs->n ? inputs->names[0] : "");
+        return STRATA_OK;
+    }
+    if (k && strata_keras_scales(own))
+        return strata_json_fail(node, r->err, STRATA_UNSUPPORTED, "is shared; a layer that scales is called once");
+    STRATA_TRY(begin_with_scale(r, layer, own, inputs));
+    if (!k) {
+        STRATA_TRY(write_layer(r, layer, own));
+        if (attention && is_causal(node)) strata_json_write_bool(strata_json_key(&r->w, "causal"), true);
+    } else {
+        strata_json_write_string(strata_json_key(&r->w, "call"), own->name);
+        value_name(own, k, name, sizeof name);
+        strata_json_write_string(strata_json_key(&r->w, "name"), name);
+    }
+    write_names(r, inputs);
+    strata_json_end_object(&r->w);
+    return STRATA_OK;
+}
+
 /* Writes the calls of a layer, in their order, up to the first call that has an input which is not yet written. */
 static strata_status write_calls(reader *r, const strata_json *layer, keras_layer *own, bool *progress) {
     strata_json nodes, node;
     int k = 0;
     STRATA_TRY(strata_json_get(layer, "inbound_nodes", &nodes, r->err));
     for (bool more = strata_json_first(&nodes, &node); more; more = strata_json_next(&node), k++) {
-        taken *inputs = calloc(1, sizeof *inputs);
-        char name[NAME_BYTES];
-        if (!inputs) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
-        inputs->ready = true;
-        strata_status status = k < own->calls ? STRATA_OK : take_tensors(r, &node, inputs);
-        const bool attention = is_kind(own, "multi_head_attention");
-        for (int i = 1; i < inputs->n && attention && !status; i++)
-            if (strcmp(inputs->names[i], inputs->names[0]))
-                status = strata_json_fail(&node, r->err, STRATA_UNSUPPORTED, "attention here is of a sequence with itself");
-        if (attention && inputs->n) inputs->n = 1;
-        if (!status && inputs->ready && k >= own->calls) status = follow_mask(r, layer, own, inputs->mask);
-        if (!status && inputs->ready && inputs->given_mask && !inputs->mask)
-            status =
-                strata_json_fail(&node, r->err, STRATA_UNSUPPORTED, "has a mask that is not of an Embedding with mask_zero");
-        if (k < own->calls || status || !inputs->ready) {
-            const bool stop = status || (k >= own->calls && !inputs->ready);
-            free(inputs);
-            STRATA_TRY(status);
-            if (stop) return STRATA_OK;
-            continue;
-        }
-        if (own->dropped) {
-            snprintf(own->alias, sizeof own->alias, "%s", inputs->n ? inputs->names[0] : "");
-        } else {
-            if (k && strata_keras_scales(own))
-                status = strata_json_fail(&node, r->err, STRATA_UNSUPPORTED, "is shared; a layer that scales is called once");
-            if (!status) status = begin_with_scale(r, layer, own, inputs);
-            if (!status && !k) {
-                status = write_layer(r, layer, own);
-                if (attention && is_causal(&node)) {
-                    strata_json_key(&r->w, "causal");
-                    strata_json_write_bool(&r->w, true);
-                }
-            } else {
-                strata_json_key(&r->w, "call");
-                strata_json_write_string(&r->w, own->name);
-                strata_json_key(&r->w, "name");
-                value_name(own, k, name, sizeof name);
-                strata_json_write_string(&r->w, name);
-            }
-            write_names(r, inputs);
-            strata_json_end_object(&r->w);
-        }
-        free(inputs);
-        STRATA_TRY(status);
+        taken inputs = {.ready = true};
+        if (k < own->calls) continue;
+        STRATA_TRY(take_tensors(r, &node, &inputs));
+        if (!inputs.ready) return STRATA_OK;
+        STRATA_TRY(write_call(r, layer, own, &node, k, &inputs));
         own->calls++;
         *progress = true;
     }
@@ -565,74 +535,61 @@ static strata_status take_ends(const reader *r, const strata_json *ends, taken *
 /* Whether an Embedding takes the value of the input. */
 static strata_status feeds_embedding(const reader *r, const strata_json *layers, const char *input, bool *out) {
     strata_json item, nodes;
-    strata_status status = STRATA_OK;
-    taken *inputs = malloc(sizeof *inputs);
     int i = 0;
     *out = false;
-    if (!inputs) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
-    for (bool more = strata_json_first(layers, &item); more && !status; more = strata_json_next(&item), i++) {
+    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
+        taken inputs = {.ready = true};
         if (!is_kind(&r->layers[i], "embedding")) continue;
-        *inputs = (taken){.ready = true};
-        status = strata_json_get(&item, "inbound_nodes", &nodes, r->err);
-        if (!status) status = take_tensors(r, &nodes, inputs);
-        for (int k = 0; k < inputs->n && !status; k++) *out |= !strcmp(inputs->names[k], input);
+        STRATA_TRY(strata_json_get(&item, "inbound_nodes", &nodes, r->err));
+        STRATA_TRY(take_tensors(r, &nodes, &inputs));
+        for (int k = 0; k < inputs.n; k++) *out |= !strcmp(inputs.names[k], input);
     }
-    free(inputs);
-    return status;
+    return STRATA_OK;
 }
 
 /* Writes the inputs in the order of "input_layers", which is the order of the model's arguments. `layers` may list them in
  * another order. A model whose inputs have names instead of an order has an object there. */
 static strata_status write_inputs(reader *r, const strata_json *config, const strata_json *layers) {
     strata_json item, inputs;
-    taken *order = calloc(1, sizeof *order);
-    if (!order) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
-    strata_status status = STRATA_OK;
+    taken order = {0};
     if (strata_json_find(config, "input_layers", &inputs) && strata_json_kind_of(&inputs) == STRATA_JSON_ARRAY)
-        status = take_ends(r, &inputs, order);
-    const int listed = order->n;
-    for (int k = 0; !status && k < (listed ? listed : 1); k++) {
+        STRATA_TRY(take_ends(r, &inputs, &order));
+    for (int k = 0; k < (order.n ? order.n : 1); k++) {
         int i = 0;
-        for (bool more = strata_json_first(layers, &item); more && !status; more = strata_json_next(&item), i++) {
+        for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
             bool tokens = false;
-            if (!r->layers[i].input || (listed && strcmp(order->names[k], r->layers[i].name))) continue;
-            status = feeds_embedding(r, layers, r->layers[i].name, &tokens);
-            if (!status) status = write_named_input(r, &item, tokens, r->layers[i].name);
+            if (!r->layers[i].input || (order.n && strcmp(order.names[k], r->layers[i].name))) continue;
+            STRATA_TRY(feeds_embedding(r, layers, r->layers[i].name, &tokens));
+            STRATA_TRY(write_named_input(r, &item, tokens, r->layers[i].name));
         }
     }
-    free(order);
-    return status;
+    return STRATA_OK;
 }
 
 static strata_status write_functional(reader *r, const strata_json *config, const strata_json *layers) {
     strata_json item, outputs;
-    int i;
     bool progress = true;
-    taken *ends = calloc(1, sizeof *ends);
-    if (!ends) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
-    strata_status status = strata_json_get(config, "output_layers", &outputs, r->err);
-    if (status) goto cleanup;
-    begin_list(r, "inputs");
-    STRATA_TRY_GOTO(write_inputs(r, config, layers));
+    taken ends = {0};
+    STRATA_TRY(strata_json_get(config, "output_layers", &outputs, r->err));
+    strata_json_begin_array(strata_json_key(&r->w, "inputs"));
+    STRATA_TRY(write_inputs(r, config, layers));
     strata_json_end_array(&r->w);
-    begin_list(r, "layers");
+    strata_json_begin_array(strata_json_key(&r->w, "layers"));
     while (progress) { /* a shared layer may be listed before the layers whose results it uses */
+        int i = 0;
         progress = false;
-        i = 0;
         for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
             keras_layer *own = &r->layers[i];
             if (!own->input && !own->makes_mask)
-                STRATA_TRY_GOTO(strata_keras_fail_in_layer(r, own, write_calls(r, &item, own, &progress)));
+                STRATA_TRY(strata_keras_fail_in_layer(r, own, write_calls(r, &item, own, &progress)));
         }
     }
     strata_json_end_array(&r->w);
-    STRATA_TRY_GOTO(take_ends(r, &outputs, ends));
-    begin_list(r, "outputs");
-    for (int k = 0; k < ends->n; k++) write_output(r, ends->names[k]);
+    STRATA_TRY(take_ends(r, &outputs, &ends));
+    strata_json_begin_array(strata_json_key(&r->w, "outputs"));
+    for (int k = 0; k < ends.n; k++) write_output(r, ends.names[k]);
     strata_json_end_array(&r->w);
-cleanup:
-    free(ends);
-    return status;
+    return STRATA_OK;
 }
 
 /* Adds the name of the layer to a message about "layers[3]" of the JSON that was made of the file. */

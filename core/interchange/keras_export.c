@@ -265,23 +265,17 @@ static strata_status write_metadata(const strata_keras_export *ex, char **out_te
     STRATA_TRY(strata_model_losses_text(model, &losses, ex->err));
     strata_json_writer w = {0};
     strata_json_begin_object(&w);
-    strata_json_key(&w, "keras_version");
-    strata_json_write_string(&w, "3.0.0");
-    strata_json_key(&w, STRATA_KERAS_METADATA);
-    strata_json_begin_object(&w);
-    strata_json_key(&w, "label");
-    strata_json_write_string(&w, model->label);
+    strata_json_write_string(strata_json_key(&w, "keras_version"), "3.0.0");
+    strata_json_begin_object(strata_json_key(&w, STRATA_KERAS_METADATA));
+    strata_json_write_string(strata_json_key(&w, "label"), model->label);
     if (losses) {
-        strata_json_key(&w, "loss");
-        strata_json_write_string(&w, losses);
+        strata_json_write_string(strata_json_key(&w, "loss"), losses);
     }
     free(losses);
-    strata_json_key(&w, "notes");
-    strata_json_begin_object(&w);
+    strata_json_begin_object(strata_json_key(&w, "notes"));
     for (int i = 0; i < model->notes.n; i++) {
         const char *key = model->notes.items[i].key;
-        strata_json_key(&w, !strncmp(key, "strata.", 7) ? key + 7 : key);
-        strata_json_write_string(&w, model->notes.items[i].text);
+        strata_json_write_string(strata_json_key(&w, !strncmp(key, "strata.", 7) ? key + 7 : key), model->notes.items[i].text);
     }
     strata_json_end_object(&w);
     strata_json_end_object(&w);

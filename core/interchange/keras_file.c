@@ -45,15 +45,13 @@ strata_status strata_keras_read_weight(const strata_keras_source *from, const ch
 /* The place of the parameter "backward_bias" among the weights of a layer of Keras, which are those that the model has, in the
  * order of the class's row. */
 static int place_of(const strata_model *model, const keras_layer *layer, const char *parameter) {
-    char name[NAME_BYTES], full[2 * NAME_BYTES + 16];
+    char name[NAME_BYTES], full[NAME_BYTES + 16];
     int place = 0;
     for (int direction = 0; direction < (layer->both ? 2 : 1); direction++)
         for (int i = 0; strata_keras_weight_name(&layer->row, i, name, sizeof name); i++) {
-            const char *before = direction ? "backward_" : "";
-            snprintf(full, sizeof full, "%s%s", before, name);
+            snprintf(full, sizeof full, "%s%s", direction ? "backward_" : "", name);
             if (!strcmp(full, parameter)) return place;
-            snprintf(full, sizeof full, "%s/%s%s", layer->name, before, name);
-            for (int p = 0; p < model->parameters.n; p++) place += !strcmp(model->parameters.items[p].name, full);
+            place += strata_parameters_find(&model->parameters, layer->name, full) != NULL;
         }
     return place;
 }
@@ -61,15 +59,15 @@ static int place_of(const strata_model *model, const keras_layer *layer, const c
 /* Reads the weights of a layer. Keras' shapes are those of Strata, except that attention heads are a separate axis; the
  * elements have the same order. */
 static strata_status read_layer_weights(const reader *r, strata_model *model, const keras_layer *layer, const source *from) {
-    const size_t n = strlen(layer->name);
     for (int i = 0; i < model->parameters.n; i++) {
         const strata_parameter_spec *p = &model->parameters.items[i];
+        const char *name = strata_parameter_name_in(p, layer->name);
         char path[2 * NAME_BYTES], below[NAME_BYTES];
-        if (strncmp(p->name, layer->name, n) || p->name[n] != '/') continue;
-        if (!strata_keras_weight_path(&layer->row, layer->both, p->name + n + 1, below, sizeof below))
+        if (!name) continue;
+        if (!strata_keras_weight_path(&layer->row, layer->both, name, below, sizeof below))
             return strata_fail(r->err, STRATA_INTERNAL, "%s: no weights are known for %s", r->path, p->name);
         if (r->legacy)
-            snprintf(path, sizeof path, "%s/vars/%d", layer->group, place_of(model, layer, p->name + n + 1));
+            snprintf(path, sizeof path, "%s/vars/%d", layer->group, place_of(model, layer, name));
         else
             snprintf(path, sizeof path, "%s%s", layer->group, below);
         STRATA_TRY(strata_keras_read_weight(from, path, p->shape, model->loaded + strata_model_place(model, p), r->err));
@@ -158,6 +156,15 @@ static strata_status replace_words(const reader *r, const unsigned char *bytes, 
     return strata_text_take(&text, out_text, out_n, r->err);
 }
 
+static strata_status parse_json(const reader *r, const unsigned char *bytes, size_t n_bytes, strata_json *out) {
+    char *text = NULL;
+    size_t n = 0;
+    STRATA_TRY(replace_words(r, bytes, n_bytes, &text, &n));
+    const strata_status status = strata_json_parse(r->path, text, n, MOST_CONFIG_BYTES, out, r->err);
+    free(text);
+    return status;
+}
+
 /* Reads a JSON member of the archive. *out does not change if there is no member with this name. */
 static strata_status read_json(const reader *r, const strata_zip *zip, const char *name, strata_json *out) {
     const strata_zip_member *member = strata_zip_find(zip, name);
@@ -165,11 +172,7 @@ static strata_status read_json(const reader *r, const strata_zip *zip, const cha
     unsigned char *expanded = NULL;
     if (!member) return STRATA_OK;
     strata_status status = strata_zip_unpack(zip, member, &bytes, &expanded);
-    char *text = NULL;
-    size_t n = 0;
-    if (!status) status = replace_words(r, bytes, member->size, &text, &n);
-    if (!status) status = strata_json_parse(r->path, text, n, MOST_CONFIG_BYTES, out, r->err);
-    free(text);
+    if (!status) status = parse_json(r, bytes, member->size, out);
     free(expanded);
     return status;
 }
@@ -198,7 +201,7 @@ static strata_status take_metadata(const reader *r, const strata_json *own, stra
     return STRATA_OK;
 }
 
-static strata_status parse(reader *r, const strata_zip *zip, bool weights, strata_model **out) {
+static strata_status parse_archive(reader *r, const strata_zip *zip, bool weights, strata_model **out) {
     strata_json own;
     STRATA_TRY(read_json(r, zip, "config.json", &r->root));
     if (!r->root.node) return strata_fail(r->err, STRATA_DATA, "%s: it has no config.json, so it is no .keras file", r->path);
@@ -210,30 +213,10 @@ static strata_status parse(reader *r, const strata_zip *zip, bool weights, strat
     return weights ? take_weights(r, zip, *out) : STRATA_OK;
 }
 
-strata_status strata_keras_parse(const char *path, const void *bytes, size_t n_bytes, bool weights, strata_model **out_model,
-                                 strata_error *err) {
-    reader r = {.path = path, .err = err};
-    strata_zip zip;
-    strata_model *model = NULL;
-    STRATA_TRY(strata_zip_open(path, bytes, n_bytes, &zip, err));
-    const strata_status status = parse(&r, &zip, weights, &model);
-    strata_json_finish(&r.root);
-    strata_json_finish(&r.metadata);
-    strata_text_finish(&r.w.text);
-    free(r.layers);
-    strata_zip_finish(&zip);
-    if (status)
-        strata_model_destroy(model);
-    else
-        *out_model = model;
-    return status;
-}
-
 /* Makes a model of a .h5 file, whose description is the attribute "model_config". */
 static strata_status parse_legacy(reader *r, const void *bytes, size_t n_bytes, strata_model **out) {
     source from = {.legacy = true};
-    char *description = NULL, *text = NULL;
-    size_t n = 0;
+    char *description = NULL;
     strata_status status = strata_hdf5_open(r->path, bytes, n_bytes, &from.hdf5, r->err);
     if (!status && strata_hdf5_text(from.hdf5, "/", "model_config", 0, &description, NULL))
         status =
@@ -241,22 +224,29 @@ static strata_status parse_legacy(reader *r, const void *bytes, size_t n_bytes, 
                         "%s: the file has no \"model_config\", so it has weights alone, or is of another program. Save the "
                         "whole model: model.save(\"model.keras\")",
                         r->path);
-    if (!status) status = replace_words(r, (const unsigned char *)description, strlen(description), &text, &n);
-    if (!status) status = strata_json_parse(r->path, text, n, MOST_CONFIG_BYTES, &r->root, r->err);
+    if (!status) status = parse_json(r, (const unsigned char *)description, strlen(description), &r->root);
     if (!status) status = strata_keras_make_model(r, out);
     if (!status) status = read_weights(r, *out, &from);
     free(description);
-    free(text);
     strata_hdf5_close(from.hdf5);
     return status;
 }
 
-static strata_status load_legacy(const char *path, const void *bytes, size_t n_bytes, strata_model **out_model,
+strata_status strata_keras_parse(const char *path, const void *bytes, size_t n_bytes, bool weights, strata_model **out_model,
                                  strata_error *err) {
-    reader r = {.path = path, .err = err, .legacy = true};
+    reader r = {.path = path, .err = err, .legacy = weights && strata_hdf5_matches(bytes, n_bytes)};
+    strata_zip zip = {0};
     strata_model *model = NULL;
-    const strata_status status = parse_legacy(&r, bytes, n_bytes, &model);
+    strata_status status;
+    if (r.legacy) {
+        status = parse_legacy(&r, bytes, n_bytes, &model);
+    } else {
+        STRATA_TRY(strata_zip_open(path, bytes, n_bytes, &zip, err));
+        status = parse_archive(&r, &zip, weights, &model);
+        strata_zip_finish(&zip);
+    }
     strata_json_finish(&r.root);
+    strata_json_finish(&r.metadata);
     strata_text_finish(&r.w.text);
     free(r.layers);
     if (status)
@@ -270,13 +260,9 @@ strata_status strata_model_load_keras(const char *path, strata_model **out_model
     unsigned char *bytes;
     size_t n_bytes;
     STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(32), &bytes, &n_bytes, err));
-    strata_status status;
-    if (strata_hdf5_matches(bytes, n_bytes)) {
-        status = load_legacy(path, bytes, n_bytes, out_model, err);
-    } else {
-        status = strata_keras_parse(path, bytes, n_bytes, true, out_model, err);
+    strata_status status = strata_keras_parse(path, bytes, n_bytes, true, out_model, err);
+    if (!strata_hdf5_matches(bytes, n_bytes))
         status = strata_file_explain(path, bytes, n_bytes, STRATA_FILE_KERAS, status, err);
-    }
     free(bytes);
     return status;
 }

@@ -6,7 +6,6 @@
 #define STRATA_CORE_INTERCHANGE_KERAS_READ_H
 
 #include "core/interchange/hdf5.h"
-#include "core/interchange/keras.h"
 #include "core/interchange/keras_classes.h"
 #include "core/model/model.h"
 
@@ -77,6 +76,11 @@ STRATA_MUST_USE strata_status strata_keras_write_numbers(strata_keras_reader *r,
                                                          const strata_json *config);
 
 /* ---- keras_file.c ---- */
+
+/* Reads a .keras file in memory, or a .h5 file, like strata_model_load_keras. If weights is false, the model of a .keras file
+ * is made without its weights. */
+STRATA_MUST_USE strata_status strata_keras_parse(const char *path, const void *bytes, size_t n_bytes, bool weights,
+                                                 strata_model **out_model, strata_error *err);
 
 /* Reads the weight "layers/dense/vars/0" as f32 of this shape. */
 STRATA_MUST_USE strata_status strata_keras_read_weight(const strata_keras_source *from, const char *path, strata_shape shape,

@@ -44,18 +44,12 @@ static strata_status count_numbers(const strata_json *layer, const strata_json *
     return STRATA_OK;
 }
 
-static void write_member(strata_json_writer *w, const char *key, const char *text) {
-    strata_json_key(w, key);
-    strata_json_write_string(w, text);
-}
-
 /* Writes {"layer": kind, "name": .., "inputs": [a, b]. The object stays open. */
 static void begin_piece(strata_json_writer *w, const char *kind, const char *name, const char *a, const char *b) {
     strata_json_begin_object(w);
-    write_member(w, "layer", kind);
-    write_member(w, "name", name);
-    strata_json_key(w, "inputs");
-    strata_json_begin_array(w);
+    strata_json_write_string(strata_json_key(w, "layer"), kind);
+    strata_json_write_string(strata_json_key(w, "name"), name);
+    strata_json_begin_array(strata_json_key(w, "inputs"));
     strata_json_write_string(w, a);
     if (b) strata_json_write_string(w, b);
     strata_json_end_array(w);
@@ -72,17 +66,15 @@ strata_status strata_keras_write_scale(strata_keras_reader *r, const strata_json
         STRATA_TRY(count_numbers(layer, &config, scale->keys[i], &n, r->err));
         snprintf(names[i], sizeof names[i], "%.90s_%s", own->name, scale->keys[i]);
         begin_piece(&r->w, "weights", names[i], input, NULL);
-        strata_json_key(&r->w, "constant");
-        strata_json_write_bool(&r->w, true);
-        strata_json_key(&r->w, "shape");
-        strata_json_begin_array(&r->w);
+        strata_json_write_bool(strata_json_key(&r->w, "constant"), true);
+        strata_json_begin_array(strata_json_key(&r->w, "shape"));
         strata_json_write_int(&r->w, n);
         strata_json_end_array(&r->w);
         strata_json_end_object(&r->w);
     }
     snprintf(middle, sizeof middle, "%.90s_%s", own->name, scale->op);
     begin_piece(&r->w, "op", middle, input, names[0]);
-    write_member(&r->w, "op", scale->op);
+    strata_json_write_string(strata_json_key(&r->w, "op"), scale->op);
     strata_json_end_object(&r->w);
     strcpy(first, middle);
     strcpy(second, names[1]);
@@ -170,8 +162,7 @@ strata_status strata_keras_write_numbers(strata_keras_reader *r, const strata_ke
         STRATA_TRY(read_padding(config, name[11] - '0', numbers, &n, r->err));
     }
     if (!n) return STRATA_OK;
-    strata_json_key(&r->w, "numbers");
-    strata_json_begin_array(&r->w);
+    strata_json_begin_array(strata_json_key(&r->w, "numbers"));
     for (int i = 0; i < n; i++) strata_json_write_any_number(&r->w, numbers[i]);
     strata_json_end_array(&r->w);
     return STRATA_OK;

@@ -11,32 +11,24 @@
 
 /* ---- pieces ---- */
 
-static void write_member(strata_json_writer *w, const char *key, const char *text) {
-    strata_json_key(w, key);
-    strata_json_write_string(w, text);
-}
-
 /* Writes {"module": .., "class_name": .., "config": { and the name, if there is one. */
 static void begin_object(strata_json_writer *w, const char *module, const char *class_name, const char *name) {
     strata_json_begin_object(w);
-    write_member(w, "module", module);
-    write_member(w, "class_name", class_name);
-    strata_json_key(w, "config");
-    strata_json_begin_object(w);
-    if (name) write_member(w, "name", name);
+    strata_json_write_string(strata_json_key(w, "module"), module);
+    strata_json_write_string(strata_json_key(w, "class_name"), class_name);
+    strata_json_begin_object(strata_json_key(w, "config"));
+    if (name) strata_json_write_string(strata_json_key(w, "name"), name);
 }
 
 /* Writes }, "registered_name": null. The object stays open. */
 static void end_config(strata_json_writer *w) {
     strata_json_end_object(w);
-    strata_json_key(w, "registered_name");
-    strata_json_write_null(w);
+    strata_json_write_null(strata_json_key(w, "registered_name"));
 }
 
 /* Writes a shape, for example [null, 28, 28]. */
 static void write_shape(strata_json_writer *w, const char *key, strata_shape shape) {
-    strata_json_key(w, key);
-    strata_json_begin_array(w);
+    strata_json_begin_array(strata_json_key(w, key));
     strata_json_write_null(w);
     for (int d = 1; d < shape.rank; d++) strata_json_write_int(w, shape.dims[d]);
     strata_json_end_array(w);
@@ -87,10 +79,8 @@ static strata_status write_penalty(const strata_json *options, const strata_kera
     if (l[0] == 0 && l[1] == 0) return STRATA_OK;
     strata_json_key(w, f->key);
     begin_object(w, "keras.regularizers", "L1L2", NULL);
-    strata_json_key(w, "l1");
-    strata_json_write_double(w, l[0]);
-    strata_json_key(w, "l2");
-    strata_json_write_double(w, l[1]);
+    strata_json_write_double(strata_json_key(w, "l1"), l[0]);
+    strata_json_write_double(strata_json_key(w, "l2"), l[1]);
     end_config(w);
     strata_json_end_object(w);
     return STRATA_OK;
@@ -104,7 +94,7 @@ static strata_status write_field(strata_keras_export *ex, const strata_keras_lay
     if (f->way == STRATA_KERAS_FIXED || f->way == STRATA_KERAS_REQUIRED) return STRATA_OK;
     if (f->way == STRATA_KERAS_PENALTY) return write_penalty(options, f, w, ex->err);
     if (f->way == STRATA_KERAS_ACTIVATION && own->function) {
-        write_member(w, f->key, own->function);
+        strata_json_write_string(strata_json_key(w, f->key), own->function);
         return STRATA_OK;
     }
     if (!strata_json_find(options, f->to, &value)) return STRATA_OK;
@@ -128,17 +118,14 @@ static strata_status write_fields(strata_keras_export *ex, const strata_keras_la
     for (bool more = strata_json_first(options, &item); more; more = strata_json_next(&item))
         if (!has_field(own, item.name)) refuse_option(ex, own, item.name, "");
     if (!strcmp(own->row.kind, "multi_head_attention") && !strata_json_find(options, "key_dim", &found)) {
-        strata_json_key(w, "key_dim");
-        strata_json_write_int(w,
+        strata_json_write_int(strata_json_key(w, "key_dim"),
                               own->shape.dims[2] / ((const strata_multi_head_attention_options *)own->layer->options)->heads);
     }
     if (strata_json_find(options, "no_average", &found)) {
-        strata_json_key(w, "momentum");
-        strata_json_write_int(w, 0);
+        strata_json_write_int(strata_json_key(w, "momentum"), 0);
     }
     if (own->layer->frozen) {
-        strata_json_key(w, "trainable");
-        strata_json_write_bool(w, false);
+        strata_json_write_bool(strata_json_key(w, "trainable"), false);
     }
     return STRATA_OK;
 }
@@ -163,11 +150,9 @@ static strata_status write_options(strata_keras_export *ex, const strata_keras_l
 static void write_build(const strata_keras_layer *own, strata_json_writer *w) {
     if (!*own->row.weights) return;
     const bool attention = !strcmp(own->row.kind, "multi_head_attention");
-    strata_json_key(w, "build_config");
-    strata_json_begin_object(w);
+    strata_json_begin_object(strata_json_key(w, "build_config"));
     if (attention) {
-        strata_json_key(w, "shapes_dict");
-        strata_json_begin_object(w);
+        strata_json_begin_object(strata_json_key(w, "shapes_dict"));
         write_shape(w, "query_shape", own->shape);
         write_shape(w, "value_shape", own->shape);
         strata_json_end_object(w);
@@ -183,7 +168,7 @@ static strata_status begin_layer(strata_keras_export *ex, const strata_keras_lay
     if (!own->layer && !own->part) {
         begin_object(w, module, "InputLayer", own->name);
         write_shape(w, "batch_shape", own->shape);
-        write_member(w, "dtype", dtype_name(own->dtype));
+        strata_json_write_string(strata_json_key(w, "dtype"), dtype_name(own->dtype));
         end_config(w);
         return STRATA_OK;
     }
@@ -191,7 +176,8 @@ static strata_status begin_layer(strata_keras_export *ex, const strata_keras_lay
         char inner[STRATA_KERAS_NAME_BYTES];
         snprintf(inner, sizeof inner, "forward_%.100s", own->name);
         begin_object(w, module, "Bidirectional", own->name);
-        write_member(w, "merge_mode", ((const strata_recurrent_layer_options *)own->layer->options)->bidirectional);
+        strata_json_write_string(strata_json_key(w, "merge_mode"),
+                                 ((const strata_recurrent_layer_options *)own->layer->options)->bidirectional);
         strata_json_key(w, "layer");
         begin_object(w, module, own->row.name, inner);
     } else {
@@ -221,11 +207,10 @@ static void write_history(const strata_keras_export *ex, const strata_keras_call
 
 static void write_tensor(const strata_keras_export *ex, const strata_keras_call *call, strata_json_writer *w) {
     strata_json_begin_object(w);
-    write_member(w, "class_name", "__keras_tensor__");
-    strata_json_key(w, "config");
-    strata_json_begin_object(w);
+    strata_json_write_string(strata_json_key(w, "class_name"), "__keras_tensor__");
+    strata_json_begin_object(strata_json_key(w, "config"));
     write_shape(w, "shape", strata_tensor_shape(call->y));
-    write_member(w, "dtype", dtype_name(strata_tensor_dtype(call->y)));
+    strata_json_write_string(strata_json_key(w, "dtype"), dtype_name(strata_tensor_dtype(call->y)));
     strata_json_key(w, "keras_history");
     write_history(ex, call, w);
     strata_json_end_object(w);
@@ -238,18 +223,15 @@ static void write_call(const strata_keras_export *ex, const strata_keras_call *c
     const strata_keras_layer *own = &ex->layers[call->layer];
     const bool attention = !strcmp(own->row.kind, "multi_head_attention"), list = call->n_inputs > 1;
     strata_json_begin_object(w);
-    strata_json_key(w, "args");
-    strata_json_begin_array(w);
+    strata_json_begin_array(strata_json_key(w, "args"));
     if (list) strata_json_begin_array(w);
     for (int i = 0; i < call->n_inputs; i++) write_tensor(ex, &ex->calls[call->inputs[i]], w);
     if (attention) write_tensor(ex, &ex->calls[call->inputs[0]], w);
     if (list) strata_json_end_array(w);
     strata_json_end_array(w);
-    strata_json_key(w, "kwargs");
-    strata_json_begin_object(w);
+    strata_json_begin_object(strata_json_key(w, "kwargs"));
     if (attention && ((const strata_multi_head_attention_options *)own->layer->options)->causal) {
-        strata_json_key(w, "use_causal_mask");
-        strata_json_write_bool(w, true);
+        strata_json_write_bool(strata_json_key(w, "use_causal_mask"), true);
     }
     strata_json_end_object(w);
     strata_json_end_object(w);
@@ -259,9 +241,8 @@ static strata_status write_layer(strata_keras_export *ex, int index, strata_json
     const strata_keras_layer *own = &ex->layers[index];
     STRATA_TRY(begin_layer(ex, own, w));
     if (!ex->chain) {
-        write_member(w, "name", own->name);
-        strata_json_key(w, "inbound_nodes");
-        strata_json_begin_array(w);
+        strata_json_write_string(strata_json_key(w, "name"), own->name);
+        strata_json_begin_array(strata_json_key(w, "inbound_nodes"));
         for (int i = 0; i < ex->n_calls; i++)
             if (ex->calls[i].layer == index && ex->calls[i].reached && ex->calls[i].n_inputs) write_call(ex, &ex->calls[i], w);
         strata_json_end_array(w);
@@ -284,8 +265,7 @@ strata_status strata_keras_write_config(strata_keras_export *ex, char **out_text
     const char *name = *ex->model->label ? ex->model->label : "model";
     int inputs[STRATA_MAX_INPUTS];
     begin_object(&w, ex->chain ? "keras" : "keras.src.models.functional", ex->chain ? "Sequential" : "Functional", name);
-    strata_json_key(&w, "layers");
-    strata_json_begin_array(&w);
+    strata_json_begin_array(strata_json_key(&w, "layers"));
     for (int i = 0; i < ex->n_order && !status; i++) status = write_layer(ex, ex->order[i], &w);
     strata_json_end_array(&w);
     for (int i = 0; i < ex->model->n_inputs; i++) inputs[i] = i;
@@ -294,7 +274,7 @@ strata_status strata_keras_write_config(strata_keras_export *ex, char **out_text
         write_ends(ex, "output_layers", ex->outputs, ex->model->n_outputs, &w);
     }
     strata_json_end_object(&w);
-    write_member(&w, "registered_name", ex->chain ? "Sequential" : "Functional");
+    strata_json_write_string(strata_json_key(&w, "registered_name"), ex->chain ? "Sequential" : "Functional");
     strata_json_end_object(&w);
     if (!status) return strata_json_take(&w, out_text, out_bytes, ex->err);
     strata_text_finish(&w.text);
@@ -330,15 +310,12 @@ static strata_shape shape_of(const strata_keras_layer *own, const char *name, st
 static strata_status write_layer_weights(const strata_keras_export *ex, int place, strata_hdf5 *file) {
     const strata_keras_layer *own = &ex->layers[ex->order[place]];
     if (!own->layer || own->part) return STRATA_OK;
-    const size_t n = strlen(own->layer->name);
     char group[STRATA_KERAS_NAME_BYTES], below[STRATA_KERAS_NAME_BYTES], path[2 * STRATA_KERAS_NAME_BYTES];
     group_of(ex, place, group, sizeof group);
     for (int i = 0; i < ex->model->parameters.n; i++) {
         const strata_parameter_spec *p = &ex->model->parameters.items[i];
-        const char *name = p->name + n + 1;
-        if (strncmp(p->name, own->layer->name, n) || p->name[n] != '/' ||
-            !strata_keras_weight_path(&own->row, own->both, name, below, sizeof below))
-            continue;
+        const char *name = strata_parameter_name_in(p, own->layer->name);
+        if (!name || !strata_keras_weight_path(&own->row, own->both, name, below, sizeof below)) continue;
         snprintf(path, sizeof path, "%s%s", group, below);
         STRATA_TRY(strata_hdf5_write(file, path, shape_of(own, name, p->shape), ex->values + strata_model_place(ex->model, p),
                                      ex->err));
@@ -348,7 +325,7 @@ static strata_status write_layer_weights(const strata_keras_export *ex, int plac
 
 strata_status strata_keras_write_weights(const strata_keras_export *ex, void **out_bytes, size_t *out_n_bytes) {
     strata_hdf5 *file = NULL;
-    STRATA_TRY(strata_hdf5_create(ex->path, &file, ex->err));
+    STRATA_TRY(strata_hdf5_open(ex->path, NULL, 0, &file, ex->err));
     strata_status status = STRATA_OK;
     for (int i = 0; i < ex->n_order && !status; i++) status = write_layer_weights(ex, i, file);
     if (!status) status = strata_hdf5_take(file, out_bytes, out_n_bytes, ex->err);

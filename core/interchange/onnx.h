@@ -16,10 +16,20 @@
 #ifndef STRATA_CORE_INTERCHANGE_ONNX_H
 #define STRATA_CORE_INTERCHANGE_ONNX_H
 
+#include "core/interchange/permute.h"
 #include "core/model/model.h"
 #include "generated/onnx.pb-c.h"
 
 enum { STRATA_ONNX_BATCH = 999983, STRATA_ONNX_MAX_NODES = 10000, STRATA_ONNX_FIRST_OPSET = 7, STRATA_ONNX_LAST_OPSET = 25 };
+
+/* ONNX's numbers for element types. */
+enum {
+    STRATA_ONNX_TYPE_FLOAT = 1,
+    STRATA_ONNX_TYPE_INT32 = 6,
+    STRATA_ONNX_TYPE_INT64 = 7,
+    STRATA_ONNX_TYPE_BOOL = 9,
+    STRATA_ONNX_TYPE_DOUBLE = 11
+};
 
 /* Keys of the metadata of a file that Strata wrote for a model with a preprocessing of numbers: the value that is the first
  * input of the model itself, its sizes without the batch ("3,4"), and the value that is its first output. */
@@ -30,6 +40,7 @@ enum { STRATA_ONNX_BATCH = 999983, STRATA_ONNX_MAX_NODES = 10000, STRATA_ONNX_FI
 typedef struct strata_onnx_value {
     /* The name in the file, borrowed; NULL: it is an intermediate result. */
     const char *name;
+    /* The hash of the name. */
     uint32_t hash;
     /* Whether `array` contains its elements, as f32, i64 or bool. It then has no tensor until a layer uses it. */
     bool constant;
@@ -70,6 +81,7 @@ typedef struct strata_onnx_given_list {
     uint64_t most_elements;
 } strata_onnx_given_list;
 
+struct strata_onnx_row;
 typedef struct strata_onnx_import {
     /* The path of the file, for messages and for the folder of external data; NULL: there is none. */
     const char *path;
@@ -104,8 +116,11 @@ typedef struct strata_onnx_import {
      * first node behind those that compute them. NULL and 0: there are none. */
     const char *features;
     size_t first_node;
-    /* The node that is being imported, for messages and names. */
+    /* The node that is being imported, for messages and names, and its row in the table. */
     const StrataOnnx__Node *node;
+    const struct strata_onnx_row *row;
+    /* The first failure. */
+    strata_status status;
     strata_error *err;
 } strata_onnx_import;
 
@@ -116,135 +131,137 @@ typedef struct strata_onnx_import {
 STRATA_MUST_USE strata_status strata_onnx_read_tensor(const StrataOnnx__Tensor *tensor, const char *path, strata_array *out,
                                                       strata_error *err);
 
+/* A copy of the array with elements of this dtype. */
+STRATA_MUST_USE strata_status strata_onnx_convert(const strata_array *array, strata_dtype dtype, strata_array *out,
+                                                  strata_error *err);
 /* ONNX's name of an element type, such as "FLOAT8E4M3FN". */
 const char *strata_onnx_type_name(int64_t number);
 /* The dtype to which elements of an ONNX type are converted. Fails with UNSUPPORTED, and `name` in the message, if there
  * is none. */
 STRATA_MUST_USE strata_status strata_onnx_dtype_of(int number, strata_dtype *out, const char *name, strata_error *err);
 
-/* ---- onnx_values.c: functions for translating nodes ---- */
+/* ---- onnx_values.c: functions for translating nodes ----
+ * Values are numbered. 0 stands for no value: an input that the node does not have, or a failure. The first failure is kept in
+ * im->status and im->err; the functions that follow then do nothing and return 0, as a poisoned graph does. */
+typedef int strata_onnx_translate(strata_onnx_import *im, const int *in);
+enum { STRATA_ONNX_MOST_NEEDED = 4 };
+/* A row of the table of ops, onnx.def. */
 typedef struct strata_onnx_row {
     const char *op;
-    strata_status (*import)(strata_onnx_import *im);
+    /* The node must have this many inputs, at most STRATA_ONNX_MOST_NEEDED. */
+    int n_needed;
+    /* Returns the value of the node's output 0; 0: it has set the outputs itself. in: [STRATA_ONNX_MOST_NEEDED] the node's
+     * first inputs. */
+    strata_onnx_translate *import;
     /* What distinguishes the rows of a function that translates several ops. */
     const char *detail;
 } strata_onnx_row;
-/* Fails with a message that begins with the node's op and name. */
+/* Fails with a message that begins with the node's op and name. strata_onnx_reject returns 0. */
 strata_status strata_onnx_fail(strata_onnx_import *im, strata_status status, const char *format, ...) STRATA_PRINTF(3, 4);
+int strata_onnx_reject(strata_onnx_import *im, strata_status status, const char *format, ...) STRATA_PRINTF(3, 4);
+/* The same with the message of another error. */
+int strata_onnx_take_error(strata_onnx_import *im, strata_status status, const strata_error *reason);
 strata_status strata_onnx_no_memory(strata_onnx_import *im);
 /* Replaces the size that stands for the batch by "N" in a message, and its multiples by "3 N". */
 void strata_onnx_name_batch(char *message);
-/* The row of the table for the node that is being imported. */
-const strata_onnx_row *strata_onnx_row_of(const strata_onnx_import *im);
-/* The index of the value of the node's input `i`; -1: the node has no such input. */
-int strata_onnx_input(strata_onnx_import *im, int i);
-/* The index of the value of input `i`. Fails if the node does not have it. */
-STRATA_MUST_USE strata_status strata_onnx_need(strata_onnx_import *im, int i, int *out);
-/* Like strata_onnx_output, for output 0. */
-STRATA_MUST_USE strata_status strata_onnx_give(strata_onnx_import *im, int value);
+/* The value of the node's input `i`; strata_onnx_need: it fails if the node does not have it. */
+int strata_onnx_input(const strata_onnx_import *im, int i);
+int strata_onnx_need(strata_onnx_import *im, int i);
 /* Appends a value to the list. The list owns the value's array, also on failure. */
-STRATA_MUST_USE strata_status strata_onnx_add_value(strata_onnx_import *im, strata_onnx_value value, int *out);
-/* The hash of a value's name, by which names are searched. */
-uint32_t strata_onnx_hash(const char *name);
-/* Makes this value the output `i` of the node. */
-STRATA_MUST_USE strata_status strata_onnx_output(strata_onnx_import *im, int i, int value);
+int strata_onnx_add_value(strata_onnx_import *im, strata_onnx_value value);
+/* Gives a value a name of the file, by which nodes find it. */
+void strata_onnx_set_name(strata_onnx_import *im, int value, const char *name);
+/* The first input of the model. */
+int strata_onnx_first_input(const strata_onnx_import *im);
+/* Makes this value the output `i` of the node. Value 0: the node has set it itself. */
+void strata_onnx_output(strata_onnx_import *im, int i, int value);
+/* Makes this value the output of another, later node, which is then skipped. */
+void strata_onnx_output_ahead(strata_onnx_import *im, const StrataOnnx__Node *node, int value);
 /* The only node that uses output 0 of this one, if its op is `op`; else NULL. */
 const StrataOnnx__Node *strata_onnx_only_taker(const strata_onnx_import *im, const char *op);
 /* Whether a node or an output of the graph uses output `i` of the node. */
 bool strata_onnx_is_taken(const strata_onnx_import *im, int i);
-/* Makes this value the output of another, later node, which is then skipped. */
-STRATA_MUST_USE strata_status strata_onnx_output_ahead(strata_onnx_import *im, const StrataOnnx__Node *node, int value);
 const StrataOnnx__Attribute *strata_onnx_attribute(const strata_onnx_import *im, const char *name);
 int64_t strata_onnx_int(const strata_onnx_import *im, const char *name, int64_t otherwise);
 double strata_onnx_float(const strata_onnx_import *im, const char *name, double otherwise);
 bool strata_onnx_text_is(const strata_onnx_import *im, const char *name, const char *text, bool otherwise);
-/* Returns at most `most` integers: those of the attribute, or, if the node does not have the attribute, those of the
- * constant input `input` (-1: there is none). n is 0 if there is neither. */
-STRATA_MUST_USE strata_status strata_onnx_ints(strata_onnx_import *im, const char *attribute, int input, int most, int64_t *out,
-                                               int *out_n);
-/* Like strata_onnx_ints, but fails if there is neither: a shape of no sizes is given, a missing one is not. */
-STRATA_MUST_USE strata_status strata_onnx_need_ints(strata_onnx_import *im, const char *attribute, int input, int most,
-                                                    int64_t *out, int *out_n);
-/* The only element of a constant. */
-STRATA_MUST_USE strata_status strata_onnx_number(strata_onnx_import *im, int value, double *out);
+/* The attribute `axis`, counted from 0. It fails if it is none of `rank` axes. */
+int strata_onnx_axis(strata_onnx_import *im, int64_t otherwise, int rank);
+/* Reads at most `most` integers: those of the attribute, or, if the node does not have the attribute, those of the constant
+ * input `input` (-1: there is none). Returns how many there are. strata_onnx_need_ints fails if there is neither: a shape of no
+ * sizes is given, a missing one is not. */
+int strata_onnx_ints(strata_onnx_import *im, const char *attribute, int input, int most, int64_t *out);
+int strata_onnx_need_ints(strata_onnx_import *im, const char *attribute, int input, int most, int64_t *out);
+/* Like strata_onnx_ints for the attribute `axes`; counts each axis from 0. */
+int strata_onnx_axes(strata_onnx_import *im, int input, int rank, int64_t *axes);
+/* The number that the node's input `i` is, which must be one constant; `otherwise` if the node does not have it. */
+double strata_onnx_number(strata_onnx_import *im, int i, double otherwise);
 /* The shape of the value as the file describes it, with channels first. */
 strata_shape strata_onnx_shape(const strata_onnx_import *im, int value);
 strata_dtype strata_onnx_dtype(const strata_onnx_import *im, int value);
+/* Whether the value is constant. Value 0 is not. */
 bool strata_onnx_is_constant(const strata_onnx_import *im, int value);
 /* Whether all elements are known to be 0. */
 bool strata_onnx_is_zeros(const strata_onnx_import *im, int value);
 /* Whether an array of f32 has neither infinities nor NaN. */
 bool strata_onnx_is_finite(const strata_array *array);
 /* Appends a constant, which owns the array. */
-STRATA_MUST_USE strata_status strata_onnx_constant(strata_onnx_import *im, strata_array *array, bool trainable, int *out);
-STRATA_MUST_USE strata_status strata_onnx_scalar(strata_onnx_import *im, strata_dtype dtype, double number, int *out);
-STRATA_MUST_USE strata_status strata_onnx_integers(strata_onnx_import *im, const int64_t *numbers, int n, int *out);
+int strata_onnx_constant(strata_onnx_import *im, strata_array *array, bool trainable);
+/* Appends a constant whose elements, which *out_data points to, the caller sets. They are zeros. */
+int strata_onnx_new_constant(strata_onnx_import *im, strata_dtype dtype, strata_shape shape, void *out_data);
+/* A copy of a constant with another shape. */
+int strata_onnx_constant_as(strata_onnx_import *im, int value, strata_shape shape);
+int strata_onnx_scalar(strata_onnx_import *im, strata_dtype dtype, double number);
+int strata_onnx_integers(strata_onnx_import *im, const int64_t *numbers, int n);
 /* The value with its axes in a new order. The result for a constant is a constant. */
-STRATA_MUST_USE strata_status strata_onnx_permute(strata_onnx_import *im, int value, const int *axes, int *out);
+int strata_onnx_permute(strata_onnx_import *im, int value, const int *axes);
 /* The value stored with channels first, or channels last. The result for a constant is itself or another constant. */
-STRATA_MUST_USE strata_status strata_onnx_in_front(strata_onnx_import *im, int value, int *out);
-STRATA_MUST_USE strata_status strata_onnx_behind(strata_onnx_import *im, int value, int *out);
+int strata_onnx_in_front(strata_onnx_import *im, int value);
+int strata_onnx_behind(strata_onnx_import *im, int value);
 /* Adds a layer that applies an op (strata_op_options) to values as they are stored. `behind`: whether the result has
  * channels last. */
-STRATA_MUST_USE strata_status strata_onnx_op(strata_onnx_import *im, const strata_op_options *opts, const int *inputs, int n,
-                                             bool behind, int *out);
+int strata_onnx_op(strata_onnx_import *im, const strata_op_options *opts, const int *inputs, int n, bool behind);
 /* Returns the error of the last built node, if there is one. */
 STRATA_MUST_USE strata_status strata_onnx_check_built(strata_onnx_import *im);
 /* Makes a layer's name from that of the node, of its weight or of its output. Characters that are not allowed become '.',
  * and a number at the end makes the name unique. */
 void strata_onnx_layer_name(strata_onnx_import *im, const char *wanted, char *out, size_t bytes);
-/* Like strata_onnx_op, for an op without numbers and for inputs with channels first. b -1: there is no second input. */
-STRATA_MUST_USE strata_status strata_onnx_simple(strata_onnx_import *im, const char *op, int a, int b, int *out);
 /* Adds a layer, and its call with one value as it is stored. strata_onnx_weight_of sets the elements of its parameters. */
-STRATA_MUST_USE strata_status strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind *kind, const void *options,
-                                                int input, bool behind, int *out);
-/* Sets parameter `name` of the layer that was added last to a copy of the constant. */
-STRATA_MUST_USE strata_status strata_onnx_weight_of(strata_onnx_import *im, const char *name, const strata_array *array);
-/* Returns the array with its axes in a new order. The caller finishes it. */
-STRATA_MUST_USE strata_status strata_onnx_permute_array(const strata_array *array, const int *axes, strata_array *out,
-                                                        strata_error *err);
+int strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind *kind, const void *options, int input, bool behind);
+/* Sets parameter `name` of the layer that was added last to the constant `value` with its axes in a new order; NULL: in the
+ * same order. */
+void strata_onnx_weight_of(strata_onnx_import *im, const char *name, int value, const int *axes);
 
-/* ---- onnx_elementwise.c, onnx_shapes.c, onnx_nodes.c, onnx_windows.c ---- */
-/* Applies an op with up to two numbers (the first n of a, b) to a value. The order of axes does not change. */
-STRATA_MUST_USE strata_status strata_onnx_unary(strata_onnx_import *im, const char *op, double a, double b, int n, int value,
-                                                int *out);
+/* ---- functions that several of the files below use ---- */
+/* Applies an op without numbers to a value. The order of axes does not change. */
+int strata_onnx_unary(strata_onnx_import *im, const char *op, int value);
+int strata_onnx_cast(strata_onnx_import *im, const char *dtype, int value);
 /* Applies an op to two values. If they have the same number of axes and one has channels last, so does the result. */
-STRATA_MUST_USE strata_status strata_onnx_pair(strata_onnx_import *im, const char *op, int a, int b, int *out);
+int strata_onnx_pair(strata_onnx_import *im, const char *op, int a, int b);
+/* Applies an op to a value and a number. */
+int strata_onnx_with_number(strata_onnx_import *im, const char *op, int value, double number);
+/* Applies an op without numbers to n values with channels first. */
+int strata_onnx_simple(strata_onnx_import *im, const char *op, const int *inputs, int n);
 /* Applies an op with n integers and `value` to a value with channels first. */
-STRATA_MUST_USE strata_status strata_onnx_with_ints(strata_onnx_import *im, const char *op, int x, const int64_t *numbers,
-                                                    int n, double value, int *out);
+int strata_onnx_with_ints(strata_onnx_import *im, const char *op, int x, const int64_t *numbers, int n, double value);
 /* Reshapes x. One size may depend on the batch: it becomes the size that reshape computes from the other sizes. */
-STRATA_MUST_USE strata_status strata_onnx_reshape_to(strata_onnx_import *im, int x, int64_t *to, int n, int *out);
-/* Reads the attribute `axes`, or the constant input, and counts each axis from 0. */
-STRATA_MUST_USE strata_status strata_onnx_axes(strata_onnx_import *im, int input, int rank, int64_t *axes, int *out_n);
+int strata_onnx_reshape_to(strata_onnx_import *im, int x, int64_t *to, int n);
 /* Whether the value is a weight with two axes, so that it can be the kernel of a dense layer. */
 bool strata_onnx_is_matrix(const strata_onnx_import *im, int value);
 /* The product of n sizes. Sizes below 1, and those with which the product would overflow, are ignored. */
 int64_t strata_onnx_product(const int64_t *dims, int n);
-typedef struct strata_onnx_rows {
-    const strata_onnx_row *rows;
-    size_t n;
-} strata_onnx_rows;
-extern const strata_onnx_rows strata_onnx_elementwise_rows, strata_onnx_shape_rows;
-/* The row of an op; NULL: there is none. */
-const strata_onnx_row *strata_onnx_find_row(const char *op);
-#define STRATA_ONNX_NODE(name) strata_status strata_onnx_##name(strata_onnx_import *im);
-STRATA_ONNX_NODE(conv)
-STRATA_ONNX_NODE(conv_transpose)
-STRATA_ONNX_NODE(pool)
-STRATA_ONNX_NODE(global_pool)
-STRATA_ONNX_NODE(batch_norm)
-STRATA_ONNX_NODE(layer_norm)
-STRATA_ONNX_NODE(group_norm)
-STRATA_ONNX_NODE(recurrent)
-#undef STRATA_ONNX_NODE
 
-/* Imports all nodes with these arrays as the inputs, so that each value is a constant. */
-STRATA_MUST_USE strata_status strata_onnx_open_given(const char *path, const void *bytes, size_t n_bytes,
-                                                     const strata_onnx_given_list *given, strata_onnx_import **out,
-                                                     strata_error *err);
+/* ---- onnx_nodes.c, onnx_elementwise.c, onnx_shapes.c, onnx_windows.c ---- */
+#define STRATA_ONNX_OP(onnx, n_needed, function, detail) strata_onnx_translate strata_onnx_node_##function;
+#include "core/interchange/onnx.def"
+
+/* Imports all nodes. whole: the inputs have no axis of examples. given: the arrays that are the inputs, so that each value is a
+ * constant; NULL: a model is made. */
+STRATA_MUST_USE strata_status strata_onnx_open(const char *path, const void *bytes, size_t n_bytes, bool whole,
+                                               const strata_onnx_given_list *given, strata_onnx_import **out,
+                                               strata_error *err);
 void strata_onnx_close(strata_onnx_import *im);
-/* The index of the value with this name in the file; -1: there is none. */
+/* The value with this name in the file; 0: there is none. */
 int strata_onnx_find(const strata_onnx_import *im, const char *name);
 
 #endif

@@ -102,20 +102,11 @@ strata_status strata_onnx_graph_set(strata_onnx_graph *graph, const char *name, 
     const strata_dtype dtype = strata_dtype_is_float(array->dtype) ? STRATA_DTYPE_F32
                                : array->dtype == STRATA_DTYPE_BOOL ? STRATA_DTYPE_BOOL
                                                                    : STRATA_DTYPE_I64;
-    const int64_t n = strata_shape_elements(array->shape);
     strata_array copy;
     size_t place = 0;
     while (place < g->n_input && (strcmp(g->input[place]->name, name) || is_initializer(g, name))) place++;
     if (place == g->n_input) return unknown_input(graph, name, err);
-    STRATA_TRY(strata_array_create(dtype, array->shape, &copy, err));
-    for (int64_t i = 0; i < n; i++) {
-        if (array->dtype == STRATA_DTYPE_I64)
-            ((int64_t *)copy.data)[i] = ((const int64_t *)array->data)[i];
-        else if (dtype == STRATA_DTYPE_I64)
-            ((int64_t *)copy.data)[i] = (int64_t)strata_element_get(array->dtype, array->data, i);
-        else
-            strata_element_set(dtype, copy.data, i, strata_element_get(array->dtype, array->data, i));
-    }
+    STRATA_TRY(strata_onnx_convert(array, dtype, &copy, err));
     strata_array_finish(&graph->given[place].array);
     graph->given[place].array = copy;
     return STRATA_OK;
@@ -126,12 +117,12 @@ static strata_status take_outputs(strata_onnx_graph *graph, strata_onnx_import *
     for (size_t i = 0; i < g->n_output; i++) {
         const char *name = g->output[i]->name ? g->output[i]->name : "";
         int value = strata_onnx_find(im, name);
-        if (value < 0) return strata_onnx_fail(im, STRATA_DATA, "no node gives the output \"%.80s\"", name);
-        STRATA_TRY(strata_onnx_in_front(im, value, &value));
+        if (!value) return strata_onnx_fail(im, STRATA_DATA, "no node gives the output \"%.80s\"", name);
+        value = strata_onnx_in_front(im, value);
+        if (im->status) return im->status;
         const strata_array *from = &im->values[value].array;
         strata_array_finish(&graph->outputs[i]);
-        STRATA_TRY(strata_array_create(from->dtype, from->shape, &graph->outputs[i], im->err));
-        if (strata_array_bytes(from)) memcpy(graph->outputs[i].data, from->data, strata_array_bytes(from));
+        STRATA_TRY(strata_onnx_convert(from, from->dtype, &graph->outputs[i], im->err));
     }
     return STRATA_OK;
 }
@@ -140,11 +131,8 @@ strata_status strata_onnx_graph_run(strata_onnx_graph *graph, strata_error *err)
     strata_onnx_import *im = NULL;
     strata_error reason = {0};
     const strata_onnx_given_list list = {graph->given, n_inputs(graph), MOST_ELEMENTS};
-    strata_status status = strata_onnx_open_given(graph->path, graph->bytes, graph->n_bytes, &list, &im, &reason);
-    if (!status) {
-        im->err = &reason;
-        status = take_outputs(graph, im);
-    }
+    strata_status status = strata_onnx_open(graph->path, graph->bytes, graph->n_bytes, true, &list, &im, &reason);
+    if (!status) status = take_outputs(graph, im);
     strata_onnx_close(im);
     if (status == STRATA_INVALID) status = STRATA_DATA;
     return status ? strata_fail(err, status, "%s: %s", graph->path, reason.message) : STRATA_OK;

@@ -18,30 +18,34 @@
 
 enum { OPSET = 17, IR_VERSION = 8 };
 
-/* Adds the nodes of a layer for n inputs. */
-static strata_onnx_val export_layer(strata_onnx_export *ex, const strata_layer *layer, int call, const strata_onnx_val *x,
-                                    int n) {
+/* The function for a kind of layer; NULL: ONNX has no counterpart. */
+static strata_onnx_layer_export *find_layer(const char *kind) {
+    static const struct {
+        const char *kind;
+        strata_onnx_layer_export *export;
+    } kinds[] = {
+#define STRATA_ONNX_LAYER(kind, function) {#kind, strata_onnx_layer_##function},
+#include "core/interchange/onnx.def"
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(kinds[i].kind, kind)) return kinds[i].export;
+    return NULL;
+}
+
+strata_onnx_val strata_onnx_export_call(strata_onnx_export *ex, const strata_layer *layer, int call, const strata_onnx_val *x,
+                                        int n) {
     strata_tensor *tensors[STRATA_MAX_LAYER_INPUTS];
     for (int i = 0; i < n; i++) tensors[i] = x[i].tensor;
     strata_onnx_val y = {x->name, strata_layer_build(&ex->context, layer, call, layer->name, tensors, n, NULL)};
     if (strata_tensor_is_poison(y.tensor)) return y;
-    const strata_onnx_layer_export export = layer->kind->own ? NULL : strata_onnx_find_layer(layer->kind->name);
+    ex->layer = layer, ex->base = layer->name;
+    ex->x = x, ex->n = n, ex->y = &y;
+    strata_onnx_layer_export *export = layer->kind->own ? NULL : find_layer(layer->kind->name);
     if (export)
-        y.name = export(ex, layer, x, n, &y);
+        y.name = export(ex);
     else
-        strata_onnx_refuse(ex, layer, "");
+        strata_onnx_refuse(ex, "");
     return y;
-}
-
-const char *strata_onnx_export_residual(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                                        const strata_onnx_val *y) {
-    strata_onnx_val ends[2] = {*x, *x};
-    (void)n, (void)y;
-    for (int b = 0; b < 2; b++)
-        for (int i = 0; i < layer->branches[b].n; i++)
-            ends[b] = export_layer(ex, &layer->branches[b].layers[i], 1, &ends[b], 1);
-    return strata_onnx_activate(ex, layer, ((const strata_residual_options *)layer->options)->activation,
-                                strata_onnx_emit(ex, layer->name, "Add", ends[0].name, ends[1].name, NULL));
 }
 
 /* Describes an input or output of the graph: its shape is the batch, which is not fixed, and the shape of one example. */
@@ -92,12 +96,8 @@ static strata_status write_inputs(strata_onnx_export *ex, strata_onnx_val *value
 
 /* Adds the function that predict applies to an output, which follows from its loss: softmax or sigmoid of the logits. */
 static const char *predicted(strata_onnx_export *ex, const strata_output_spec *output, const char *x) {
-    const char *function = strata_output_activation(output);
-    const bool classes = function && !strcmp(function, "softmax");
-    if (!function) return x;
-    const char *y = strata_onnx_emit(ex, "predict", classes ? "Softmax" : "Sigmoid", x, NULL, NULL);
-    if (classes) strata_onnx_set_int(ex, strata_onnx_last_node(ex), "axis", -1);
-    return y;
+    ex->base = "predict";
+    return strata_onnx_activate(ex, strata_output_activation(output), x);
 }
 
 static void write_outputs(strata_onnx_export *ex, const strata_onnx_val *values) {
@@ -115,36 +115,29 @@ static void write_outputs(strata_onnx_export *ex, const strata_onnx_val *values)
         for (int k = 0; k < model->n_inputs; k++) /* inputs and outputs must have different names in ONNX */
             if (!strcmp(name, strata_model_input_port(model, k).name))
                 snprintf(name, sizeof name, "%.100s.out", strata_output_name(model, i));
-        const char *inputs[] = {y}, *own = strata_onnx_copy_text(ex, name);
-        strata_onnx_add_node(ex, "Identity", inputs, 1, own);
+        const char *own = strata_onnx_add_node(ex, "Identity", &y, 1, strata_onnx_copy_text(ex, name));
         ex->out.output[ex->out.n_output++] = value_info(ex, own, STRATA_ONNX_TYPE_FLOAT, output->shape);
     }
-}
-
-/* The losses as text; NULL: there are none. */
-static char *copy_losses(strata_onnx_export *ex) {
-    char *text = NULL, *copy = NULL;
-    if (strata_model_losses_text(ex->model, &text, NULL)) ex->failed = true;
-    if (text) copy = strata_onnx_copy_text(ex, text);
-    free(text);
-    return copy;
 }
 
 /* Writes the label, the loss and the notes, which strata_model_load_onnx reads. */
 static size_t write_metadata(strata_onnx_export *ex, StrataOnnx__Entry ***out) {
     const strata_model *model = ex->model;
-    char *losses = copy_losses(ex);
+    char *losses = NULL;
+    if (strata_model_losses_text(model, &losses, NULL)) ex->failed = true;
     const size_t most = (size_t)model->notes.n + 5;
     StrataOnnx__Entry **list = strata_onnx_take(ex, most * sizeof(*list)),
                       *entries = strata_onnx_take(ex, most * sizeof *entries);
     size_t n = 0;
+    char *losses_copy = losses ? strata_onnx_copy_text(ex, losses) : NULL;
+    free(losses);
     if (ex->failed) return 0;
     for (size_t i = 0; i < most; i++) {
         strata_onnx__entry__init(&entries[i]);
         list[i] = &entries[i];
     }
     if (*model->label) entries[n].key = (char *)"strata.label", entries[n++].value = model->label;
-    if (losses) entries[n].key = (char *)"strata.loss", entries[n++].value = losses;
+    if (losses_copy) entries[n].key = (char *)"strata.loss", entries[n++].value = losses_copy;
     if (ex->features) {
         char text[STRATA_ONNX_NAME_BYTES] = "";
         const strata_shape shape = model->inputs[0].shape;
@@ -203,7 +196,7 @@ static strata_status walk(strata_onnx_export *ex, const char *path, strata_onnx_
         strata_onnx_val taken[STRATA_MAX_LAYER_INPUTS];
         if (value->layer < 0) continue;
         for (int i = 0; i < value->n_inputs; i++) taken[i] = values[value->inputs[i]];
-        values[v] = export_layer(ex, &model->list.layers[value->layer], value->number, taken, value->n_inputs);
+        values[v] = strata_onnx_export_call(ex, &model->list.layers[value->layer], value->number, taken, value->n_inputs);
     }
     STRATA_TRY(strata_graph_check(ex->graph, err));
     strata_onnx_check_columns(ex, ex->preprocessing);

@@ -9,14 +9,14 @@
 #include "core/interchange/onnx.h"
 
 enum { STRATA_ONNX_NAME_BYTES = 160 };
-/* ONNX's numbers for element types and for kinds of attributes. */
-enum { STRATA_ONNX_TYPE_FLOAT = 1, STRATA_ONNX_TYPE_INT32 = 6, STRATA_ONNX_TYPE_INT64 = 7, STRATA_ONNX_TYPE_BOOL = 9 };
+/* ONNX's numbers for kinds of attributes. */
 enum {
     STRATA_ONNX_ATTRIBUTE_FLOAT = 1,
     STRATA_ONNX_ATTRIBUTE_INT = 2,
     STRATA_ONNX_ATTRIBUTE_STRING = 3,
     STRATA_ONNX_ATTRIBUTE_FLOATS = 6,
-    STRATA_ONNX_ATTRIBUTE_INTS = 7
+    STRATA_ONNX_ATTRIBUTE_INTS = 7,
+    STRATA_ONNX_ATTRIBUTE_STRINGS = 8
 };
 
 /* A value: its name in the graph that is written, and its tensor in the graph that is built for the shapes. */
@@ -27,6 +27,12 @@ typedef struct strata_onnx_val {
 
 typedef struct strata_onnx_export {
     strata_model *model;
+    /* What is being exported: a call of the layer with n inputs x, whose output has the shape of y. NULL: no layer. */
+    const strata_layer *layer;
+    const strata_onnx_val *x, *y;
+    int n;
+    /* The beginning of the names of new values: that of the layer. */
+    const char *base;
     strata_graph *graph;
     strata_layer_context context;
     strata_parameter_set parameters;
@@ -55,44 +61,50 @@ typedef struct strata_onnx_export {
 void *strata_onnx_take(strata_onnx_export *ex, size_t bytes);
 void strata_onnx_free_all(strata_onnx_export *ex);
 char *strata_onnx_copy_text(strata_onnx_export *ex, const char *text);
-/* Makes a new name: that of the layer, a '/' and a number. It differs from all names in the model, since these contain no
- * '/'. */
-const char *strata_onnx_new_name(strata_onnx_export *ex, const char *base);
-/* Adds a node with inputs[0..n) and one output. */
-StrataOnnx__Node *strata_onnx_add_node(strata_onnx_export *ex, const char *op, const char *const *inputs, int n,
-                                       const char *output);
-StrataOnnx__Attribute *strata_onnx_add_attribute(strata_onnx_export *ex, StrataOnnx__Node *node, const char *name, int type);
-void strata_onnx_set_int(strata_onnx_export *ex, StrataOnnx__Node *node, const char *name, int64_t value);
-void strata_onnx_set_float(strata_onnx_export *ex, StrataOnnx__Node *node, const char *name, double value);
-void strata_onnx_set_text(strata_onnx_export *ex, StrataOnnx__Node *node, const char *name, const char *value);
-void strata_onnx_set_ints(strata_onnx_export *ex, StrataOnnx__Node *node, const char *name, const int64_t *values, int n);
-/* Adds a node op(a, b, c), and returns the new name of its output. NULL: there are fewer inputs. */
-const char *strata_onnx_emit(strata_onnx_export *ex, const char *base, const char *op, const char *a, const char *b,
-                             const char *c);
+/* Makes a new name: a '/', ex->base and a number. It differs from all names in the model, since these contain no '/'. */
+const char *strata_onnx_new_name(strata_onnx_export *ex);
+/* Adds a node with inputs[0..n), of which the last ones may be NULL, and the output `output`; NULL: a new name. Returns the
+ * name of the output. */
+const char *strata_onnx_add_node(strata_onnx_export *ex, const char *op, const char *const *inputs, int n, const char *output);
+/* Add a node op(a), or op(a, b), with a new name. */
+const char *strata_onnx_one(strata_onnx_export *ex, const char *op, const char *a);
+const char *strata_onnx_two(strata_onnx_export *ex, const char *op, const char *a, const char *b);
+/* The node that was added last. NULL: memory has run out. */
 StrataOnnx__Node *strata_onnx_last_node(strata_onnx_export *ex);
+/* Add an attribute to the node that was added last. */
+StrataOnnx__Attribute *strata_onnx_add_attribute(strata_onnx_export *ex, const char *name, int type);
+void strata_onnx_set_int(strata_onnx_export *ex, const char *name, int64_t value);
+void strata_onnx_set_float(strata_onnx_export *ex, const char *name, double value);
+void strata_onnx_set_text(strata_onnx_export *ex, const char *name, const char *value);
+void strata_onnx_set_ints(strata_onnx_export *ex, const char *name, const int64_t *values, int n);
+void strata_onnx_set_window(strata_onnx_export *ex, const int64_t *size, const int64_t *stride, const int64_t *dilation,
+                            const int64_t *pads, int n);
 /* Adds an initializer. `data` is borrowed until the file is written. If it is NULL, memory is allocated and returned. */
 void *strata_onnx_add_initializer(strata_onnx_export *ex, const char *name, int type, strata_shape shape, const void *data);
 /* Add a constant with n integers, or with one number. */
-const char *strata_onnx_put_ints(strata_onnx_export *ex, const char *base, const int64_t *values, int n);
-const char *strata_onnx_put_number(strata_onnx_export *ex, const char *base, double value);
+const char *strata_onnx_put_ints(strata_onnx_export *ex, const int64_t *values, int n);
+const char *strata_onnx_put_number(strata_onnx_export *ex, double value);
 /* The elements of the layer's parameter or state; NULL: the layer has none with this name. */
-const float *strata_onnx_elements_of(const strata_onnx_export *ex, const strata_layer *layer, const char *parameter,
-                                     strata_shape *out_shape);
-/* Adds the parameter as an initializer "layer/parameter" with its axes in another order. If axes is NULL, the order does
- * not change, and `shape`, if it is not NULL, replaces the parameter's shape. */
-const char *strata_onnx_put_weight(strata_onnx_export *ex, const strata_layer *layer, const char *parameter, const int *axes,
-                                   const strata_shape *shape);
+const float *strata_onnx_elements_of(const strata_onnx_export *ex, const char *parameter, strata_shape *out_shape);
+/* Adds the layer's parameter as an initializer "layer/parameter". NULL: the layer has none with this name. _as: with its
+ * axes in another order. If axes is NULL, the order does not change, and `shape`, if it is not NULL, replaces the
+ * parameter's shape. */
+const char *strata_onnx_put_weight(strata_onnx_export *ex, const char *parameter);
+const char *strata_onnx_put_weight_as(strata_onnx_export *ex, const char *parameter, const int *axes,
+                                      const strata_shape *shape);
 /* Adds the layer to the list of layers for which ONNX has no counterpart. */
-void strata_onnx_refuse(strata_onnx_export *ex, const strata_layer *layer, const char *why);
-const char *strata_onnx_transposed(strata_onnx_export *ex, const char *base, const char *x, const int64_t *perm, int rank);
+void strata_onnx_refuse(strata_onnx_export *ex, const char *why);
+const char *strata_onnx_transposed(strata_onnx_export *ex, const char *x, const int64_t *perm, int rank);
 /* Moves the channels to the front, (N, ..., C) -> (N, C, ...), or back. A transpose directly after its inverse is left
  * out. */
-const char *strata_onnx_moved(strata_onnx_export *ex, const char *base, const char *x, int rank, bool to_front);
+const char *strata_onnx_moved(strata_onnx_export *ex, const char *x, int rank, bool to_front);
+/* Moves the channels of x back, and applies the activation: along the channels, for which softmax must come last. */
+const char *strata_onnx_activate_behind(strata_onnx_export *ex, const char *function, const char *x, int rank);
 /* Adds the nodes of an activation. If the function is NULL or "", the result is x itself. */
-const char *strata_onnx_activate(strata_onnx_export *ex, const strata_layer *layer, const char *function, const char *x);
-const char *strata_onnx_reshaped(strata_onnx_export *ex, const char *base, const char *x, const int64_t *to, int n);
-void strata_onnx_set_window(strata_onnx_export *ex, StrataOnnx__Node *node, const int64_t *size, const int64_t *stride,
-                            const int64_t *dilation, const int64_t *pads, int n);
+const char *strata_onnx_activate(strata_onnx_export *ex, const char *function, const char *x);
+const char *strata_onnx_reshaped(strata_onnx_export *ex, const char *x, const int64_t *to, int n);
+/* x converted to an element type of ONNX. */
+const char *strata_onnx_converted(strata_onnx_export *ex, const char *x, int type);
 
 /* ---- onnx_export_table.c ---- */
 /* Whether the file takes the user's numbers, and computes the features from them. p may be NULL. */
@@ -107,15 +119,12 @@ const char *strata_onnx_features(strata_onnx_export *ex, const strata_preprocess
 const char *strata_onnx_restored(strata_onnx_export *ex, const strata_preprocessing *p, const char *y);
 
 /* ---- onnx_export_layers.c, onnx_export_op.c, onnx_export.c ---- */
-/* Adds the nodes of a layer for n inputs, and returns the name of its output. y has the shape of the output. */
-typedef const char *(*strata_onnx_layer_export)(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x,
-                                                int n, const strata_onnx_val *y);
-/* The function for a kind of layer; NULL: ONNX has no counterpart. */
-strata_onnx_layer_export strata_onnx_find_layer(const char *kind);
-const char *strata_onnx_export_op(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                                  const strata_onnx_val *y);
-/* Exports a layer with two branches of layers, one branch after the other. */
-const char *strata_onnx_export_residual(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                                        const strata_onnx_val *y);
+/* Adds the nodes of a call of ex->layer, and returns the name of its output. */
+typedef const char *strata_onnx_layer_export(strata_onnx_export *ex);
+/* Adds the nodes of a layer for n inputs. */
+strata_onnx_val strata_onnx_export_call(strata_onnx_export *ex, const strata_layer *layer, int call, const strata_onnx_val *x,
+                                        int n);
+#define STRATA_ONNX_LAYER(kind, function) strata_onnx_layer_export strata_onnx_layer_##function;
+#include "core/interchange/onnx.def"
 
 #endif

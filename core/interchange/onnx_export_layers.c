@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Translates layers to nodes of ONNX. The table at the end has a row for each kind of layer. */
+ * Translates layers to nodes of ONNX. onnx.def has a row for each kind of layer. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,96 +34,77 @@ typedef struct conv {
 } conv;
 
 /* Adds the convolution. x and the result have channels first. */
-static const char *conv_node(strata_onnx_export *ex, const strata_layer *layer, const conv *c, const char *x,
-                             const char *kernel, const char *bias, const int64_t *in, const int64_t *out) {
+static const char *conv_node(strata_onnx_export *ex, const conv *c, const char *x, const char *kernel, const char *bias,
+                             const int64_t *in, const int64_t *out) {
     int64_t pads[4];
-    const char *y = strata_onnx_emit(ex, layer->name, "Conv", x, kernel, bias);
+    const char *y = strata_onnx_add_node(ex, "Conv", (const char *[]){x, kernel, bias}, 3, NULL);
     pads_of(c->padding, c->given, in, out, c->size, c->stride, c->dilation, c->n_axes, pads);
-    strata_onnx_set_window(ex, strata_onnx_last_node(ex), c->size, c->stride, c->dilation, pads, c->n_axes);
-    strata_onnx_set_int(ex, strata_onnx_last_node(ex), "group", c->groups ? c->groups : 1);
+    strata_onnx_set_window(ex, c->size, c->stride, c->dilation, pads, c->n_axes);
+    strata_onnx_set_int(ex, "group", c->groups ? c->groups : 1);
     return y;
 }
 
-static const char *conv_export(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x,
-                               const strata_onnx_val *y, const conv *c) {
-    static const int axes_2d[] = {3, 2, 0, 1}, axes_1d[] = {2, 1, 0};
-    const int rank = c->n_axes + 2;
-    const char *t = strata_onnx_moved(ex, layer->name, x->name, rank, true);
-    t = conv_node(ex, layer, c, t, strata_onnx_put_weight(ex, layer, "kernel", c->n_axes == 2 ? axes_2d : axes_1d, NULL),
-                  strata_onnx_put_weight(ex, layer, "bias", NULL, NULL), strata_tensor_shape(x->tensor).dims + 1,
-                  strata_tensor_shape(y->tensor).dims + 1);
-    /* Softmax is computed along the channels, so they must come last. */
-    const bool softmax = c->activation && !strcmp(c->activation, "softmax");
-    if (!softmax) t = strata_onnx_activate(ex, layer, c->activation, t);
-    t = strata_onnx_moved(ex, layer->name, t, rank, false);
-    return softmax ? strata_onnx_activate(ex, layer, c->activation, t) : t;
+/* The sizes of the positions of an image, (N, positions..., C). */
+static const int64_t *positions(const strata_onnx_val *image, strata_shape *shape) {
+    *shape = strata_tensor_shape(image->tensor);
+    return shape->dims + 1;
 }
 
-static const char *conv2d(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                          const strata_onnx_val *y) {
-    const strata_conv2d_options *o = layer->options;
-    (void)n;
-    return conv_export(
-        ex, layer, x, y,
-        &(conv){o->padding, o->activation, o->explicit_padding, o->kernel_size, o->stride, o->dilation, o->groups, 2});
+static const char *conv_layer(strata_onnx_export *ex, const conv *c, const char *kernel) {
+    strata_shape in, out;
+    const char *x = strata_onnx_moved(ex, ex->x->name, c->n_axes + 2, true);
+    const char *y =
+        conv_node(ex, c, x, kernel, strata_onnx_put_weight(ex, "bias"), positions(ex->x, &in), positions(ex->y, &out));
+    return strata_onnx_activate_behind(ex, c->activation, y, c->n_axes + 2);
 }
 
-static const char *conv1d(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                          const strata_onnx_val *y) {
-    const strata_conv1d_options *o = layer->options;
-    (void)n;
-    return conv_export(
-        ex, layer, x, y,
-        &(conv){o->padding, o->activation, o->explicit_padding, &o->kernel_size, &o->stride, &o->dilation, o->groups, 1});
+const char *strata_onnx_layer_conv2d(strata_onnx_export *ex) {
+    const strata_conv2d_options *o = ex->layer->options;
+    const conv c = {o->padding, o->activation, o->explicit_padding, o->kernel_size, o->stride, o->dilation, o->groups, 2};
+    return conv_layer(ex, &c, strata_onnx_put_weight_as(ex, "kernel", (const int[]){3, 2, 0, 1}, NULL));
+}
+
+const char *strata_onnx_layer_conv1d(strata_onnx_export *ex) {
+    const strata_conv1d_options *o = ex->layer->options;
+    const conv c = {o->padding, o->activation, o->explicit_padding, &o->kernel_size, &o->stride, &o->dilation, o->groups, 1};
+    return conv_layer(ex, &c, strata_onnx_put_weight_as(ex, "kernel", (const int[]){2, 1, 0}, NULL));
 }
 
 /* Converts a kernel (KH, KW, C, M) to (C M, 1, KH, KW), with a group for each channel. */
-static const char *depthwise_weight(strata_onnx_export *ex, const strata_layer *layer, const char *name,
-                                    int64_t *out_channels) {
-    static const int axes[] = {2, 3, 0, 1};
+static const char *depthwise_weight(strata_onnx_export *ex, const char *name, int64_t *out_channels) {
     strata_shape own = {0};
-    strata_onnx_elements_of(ex, layer, name, &own);
+    strata_onnx_elements_of(ex, name, &own);
     *out_channels = own.dims[2];
     const strata_shape shape = STRATA_SHAPE(own.dims[2] * own.dims[3], 1, own.dims[0], own.dims[1]);
-    return strata_onnx_put_weight(ex, layer, name, axes, &shape);
+    return strata_onnx_put_weight_as(ex, name, (const int[]){2, 3, 0, 1}, &shape);
 }
 
-static const char *depthwise_conv2d(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                                    const strata_onnx_val *y) {
-    const strata_depthwise_conv2d_options *o = layer->options;
+const char *strata_onnx_layer_depthwise_conv2d(strata_onnx_export *ex) {
+    const strata_depthwise_conv2d_options *o = ex->layer->options;
     conv c = {o->padding, o->activation, o->explicit_padding, o->kernel_size, o->stride, o->dilation, 1, 2};
-    (void)n;
-    const char *kernel = depthwise_weight(ex, layer, "kernel", &c.groups),
-               *t = strata_onnx_moved(ex, layer->name, x->name, 4, true);
-    t = conv_node(ex, layer, &c, t, kernel, strata_onnx_put_weight(ex, layer, "bias", NULL, NULL),
-                  strata_tensor_shape(x->tensor).dims + 1, strata_tensor_shape(y->tensor).dims + 1);
-    return strata_onnx_activate(ex, layer, o->activation, strata_onnx_moved(ex, layer->name, t, 4, false));
+    const char *kernel = depthwise_weight(ex, "kernel", &c.groups);
+    return conv_layer(ex, &c, kernel);
 }
 
-static const char *separable_conv2d(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                                    const strata_onnx_val *y) {
-    const strata_separable_conv2d_options *o = layer->options;
+const char *strata_onnx_layer_separable_conv2d(strata_onnx_export *ex) {
+    const strata_separable_conv2d_options *o = ex->layer->options;
     static const int64_t one[2] = {1, 1};
     conv c = {o->padding, NULL, o->explicit_padding, o->kernel_size, o->stride, o->dilation, 1, 2};
     const conv point = {NULL, NULL, o->explicit_padding, one, one, one, 1, 2};
-    (void)n;
-    const char *kernel = depthwise_weight(ex, layer, "depthwise_kernel", &c.groups);
-    const char *t = strata_onnx_moved(ex, layer->name, x->name, 4, true);
-    t = conv_node(ex, layer, &c, t, kernel, NULL, strata_tensor_shape(x->tensor).dims + 1,
-                  strata_tensor_shape(y->tensor).dims + 1);
-    t = conv_node(ex, layer, &point, t, strata_onnx_put_weight(ex, layer, "pointwise_kernel", (const int[]){3, 2, 0, 1}, NULL),
-                  strata_onnx_put_weight(ex, layer, "bias", NULL, NULL), one, one);
-    return strata_onnx_activate(ex, layer, o->activation, strata_onnx_moved(ex, layer->name, t, 4, false));
+    strata_shape in, out;
+    const char *kernel = depthwise_weight(ex, "depthwise_kernel", &c.groups);
+    const char *t = strata_onnx_moved(ex, ex->x->name, 4, true);
+    t = conv_node(ex, &c, t, kernel, NULL, positions(ex->x, &in), positions(ex->y, &out));
+    t = conv_node(ex, &point, t, strata_onnx_put_weight_as(ex, "pointwise_kernel", (const int[]){3, 2, 0, 1}, NULL),
+                  strata_onnx_put_weight(ex, "bias"), one, one);
+    return strata_onnx_activate_behind(ex, o->activation, t, 4);
 }
 
 /* The padding and output_padding follow from the size of the layer's output. */
-static const char *conv2d_transpose(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                                    const strata_onnx_val *y) {
-    const strata_conv2d_transpose_options *o = layer->options;
+const char *strata_onnx_layer_conv2d_transpose(strata_onnx_export *ex) {
+    const strata_conv2d_transpose_options *o = ex->layer->options;
     int64_t pads[4], more[2];
-    const char *t = strata_onnx_moved(ex, layer->name, x->name, 4, true);
-    const strata_shape in = strata_tensor_shape(x->tensor), out = strata_tensor_shape(y->tensor);
-    (void)n;
+    const strata_shape in = strata_tensor_shape(ex->x->tensor), out = strata_tensor_shape(ex->y->tensor);
     const bool same = o->padding && !strcmp(o->padding, "same");
     for (int d = 0; d < 2; d++) {
         const int64_t stride = o->stride[d] ? o->stride[d] : 1;
@@ -134,183 +115,155 @@ static const char *conv2d_transpose(strata_onnx_export *ex, const strata_layer *
         pads[2 + d] = all > 0 ? all - all / 2 : 0;
         more[d] = out.dims[1 + d] - ((in.dims[1 + d] - 1) * stride + reach - pads[d] - pads[2 + d]);
     }
-    t = strata_onnx_emit(ex, layer->name, "ConvTranspose", t,
-                         strata_onnx_put_weight(ex, layer, "kernel", (const int[]){3, 2, 0, 1}, NULL),
-                         strata_onnx_put_weight(ex, layer, "bias", NULL, NULL));
-    strata_onnx_set_window(ex, strata_onnx_last_node(ex), o->kernel_size, o->stride, o->dilation, pads, 2);
-    strata_onnx_set_ints(ex, strata_onnx_last_node(ex), "output_padding", more, 2);
-    return strata_onnx_activate(ex, layer, o->activation, strata_onnx_moved(ex, layer->name, t, 4, false));
+    const char *inputs[] = {strata_onnx_moved(ex, ex->x->name, 4, true),
+                            strata_onnx_put_weight_as(ex, "kernel", (const int[]){3, 2, 0, 1}, NULL),
+                            strata_onnx_put_weight(ex, "bias")};
+    const char *t = strata_onnx_add_node(ex, "ConvTranspose", inputs, 3, NULL);
+    strata_onnx_set_window(ex, o->kernel_size, o->stride, o->dilation, pads, 2);
+    strata_onnx_set_ints(ex, "output_padding", more, 2);
+    return strata_onnx_activate_behind(ex, o->activation, t, 4);
 }
 
-static const char *pool(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                        const strata_onnx_val *y) {
-    const bool max = layer->kind->name[0] == 'm', two = strchr(layer->kind->name, '2');
-    const strata_pool2d_options *o = layer->options;
-    const strata_pool1d_options *one = layer->options;
+const char *strata_onnx_layer_pool(strata_onnx_export *ex) {
+    const char *kind = ex->layer->kind->name;
+    const bool max = *kind == 'm', two = strchr(kind, '2');
+    const strata_pool2d_options *o = ex->layer->options;
+    const strata_pool1d_options *one = ex->layer->options;
     const int axes = two ? 2 : 1;
     const int64_t *size = two ? o->size : &one->size, *given = two ? o->stride : &one->stride;
     int64_t stride[2], pads[4];
-    (void)n;
+    strata_shape in, out;
     for (int d = 0; d < axes; d++) stride[d] = given[d] ? given[d] : size[d];
-    const char *t = strata_onnx_emit(ex, layer->name, max ? "MaxPool" : "AveragePool",
-                                     strata_onnx_moved(ex, layer->name, x->name, axes + 2, true), NULL, NULL);
-    pads_of(two ? o->padding : one->padding, two ? o->explicit_padding : one->explicit_padding,
-            strata_tensor_shape(x->tensor).dims + 1, strata_tensor_shape(y->tensor).dims + 1, size, stride, NULL, axes, pads);
-    /* This must be the node of the pool: a transpose, if one was needed, was added before it. */
-    strata_onnx_set_window(ex, strata_onnx_last_node(ex), size, stride, NULL, pads, axes);
-    return strata_onnx_moved(ex, layer->name, t, axes + 2, false);
+    const char *x = strata_onnx_moved(ex, ex->x->name, axes + 2, true);
+    const char *t = strata_onnx_one(ex, max ? "MaxPool" : "AveragePool", x);
+    pads_of(two ? o->padding : one->padding, two ? o->explicit_padding : one->explicit_padding, positions(ex->x, &in),
+            positions(ex->y, &out), size, stride, NULL, axes, pads);
+    strata_onnx_set_window(ex, size, stride, NULL, pads, axes);
+    return strata_onnx_moved(ex, t, axes + 2, false);
 }
 
-static const char *global_pool(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                               const strata_onnx_val *y) {
+const char *strata_onnx_layer_global_pool(strata_onnx_export *ex) {
     int64_t axes[STRATA_MAX_RANK];
-    const int rank = strata_tensor_shape(x->tensor).rank;
-    (void)n, (void)y;
+    const int rank = strata_tensor_shape(ex->x->tensor).rank;
+    if (rank < 3) return ex->x->name;
     for (int d = 1; d < rank - 1; d++) axes[d - 1] = d;
-    if (rank < 3) return x->name;
-    const char *t =
-        strata_onnx_emit(ex, layer->name, strstr(layer->kind->name, "max") ? "ReduceMax" : "ReduceMean", x->name, NULL, NULL);
-    strata_onnx_set_ints(ex, strata_onnx_last_node(ex), "axes", axes, rank - 2);
-    strata_onnx_set_int(ex, strata_onnx_last_node(ex), "keepdims", 0);
+    const char *t = strata_onnx_one(ex, strstr(ex->layer->kind->name, "max") ? "ReduceMax" : "ReduceMean", ex->x->name);
+    strata_onnx_set_ints(ex, "axes", axes, rank - 2);
+    strata_onnx_set_int(ex, "keepdims", 0);
     return t;
 }
 
 /* ---- other layers ---- */
 
-static const char *dense(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                         const strata_onnx_val *y) {
-    const strata_dense_options *o = layer->options;
-    const char *t =
-        strata_onnx_emit(ex, layer->name, "MatMul", x->name, strata_onnx_put_weight(ex, layer, "kernel", NULL, NULL), NULL);
-    (void)n, (void)y;
-    if (!o->no_bias)
-        t = strata_onnx_emit(ex, layer->name, "Add", t, strata_onnx_put_weight(ex, layer, "bias", NULL, NULL), NULL);
-    return strata_onnx_activate(ex, layer, o->activation, t);
+/* t parameter, or t if the layer has no such parameter. */
+static const char *times(strata_onnx_export *ex, const char *t, const char *parameter) {
+    const char *weight = strata_onnx_put_weight(ex, parameter);
+    return weight ? strata_onnx_two(ex, "Mul", t, weight) : t;
 }
 
-static const char *activation(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                              const strata_onnx_val *y) {
-    (void)n, (void)y;
-    return strata_onnx_activate(ex, layer, ((const strata_activation_options *)layer->options)->function, x->name);
+/* t + parameter, or t if the layer has no such parameter. */
+static const char *plus(strata_onnx_export *ex, const char *t, const char *parameter) {
+    const char *weight = strata_onnx_put_weight(ex, parameter);
+    return weight ? strata_onnx_two(ex, "Add", t, weight) : t;
+}
+
+const char *strata_onnx_layer_dense(strata_onnx_export *ex) {
+    const char *t = strata_onnx_two(ex, "MatMul", ex->x->name, strata_onnx_put_weight(ex, "kernel"));
+    return strata_onnx_activate(ex, ((const strata_dense_options *)ex->layer->options)->activation, plus(ex, t, "bias"));
+}
+
+const char *strata_onnx_layer_activation(strata_onnx_export *ex) {
+    return strata_onnx_activate(ex, ((const strata_activation_options *)ex->layer->options)->function, ex->x->name);
 }
 
 /* The node computes nothing in predictions. It stores the rate for readers of the file. */
-static const char *dropout(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                           const strata_onnx_val *y) {
-    (void)n, (void)y;
-    return strata_onnx_emit(ex, layer->name, "Dropout", x->name,
-                            strata_onnx_put_number(ex, layer->name, ((const strata_dropout_options *)layer->options)->rate),
-                            NULL);
+const char *strata_onnx_layer_dropout(strata_onnx_export *ex) {
+    const double rate = ((const strata_dropout_options *)ex->layer->options)->rate;
+    return strata_onnx_two(ex, "Dropout", ex->x->name, strata_onnx_put_number(ex, rate));
 }
 
-static const char *identity(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                            const strata_onnx_val *y) {
-    (void)n, (void)y;
-    return strata_onnx_emit(ex, layer->name, "Identity", x->name, NULL, NULL);
+const char *strata_onnx_layer_identity(strata_onnx_export *ex) {
+    return strata_onnx_one(ex, "Identity", ex->x->name);
 }
 
-static const char *flatten(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                           const strata_onnx_val *y) {
-    (void)n, (void)y;
-    const char *t = strata_onnx_emit(ex, layer->name, "Flatten", x->name, NULL, NULL);
-    strata_onnx_set_int(ex, strata_onnx_last_node(ex), "axis", 1);
+const char *strata_onnx_layer_flatten(strata_onnx_export *ex) {
+    const char *t = strata_onnx_one(ex, "Flatten", ex->x->name);
+    strata_onnx_set_int(ex, "axis", 1);
     return t;
 }
 
-static const char *reshape(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                           const strata_onnx_val *y) {
-    const strata_shape shape = ((const strata_reshape_options *)layer->options)->shape;
+const char *strata_onnx_layer_reshape(strata_onnx_export *ex) {
+    const strata_shape shape = ((const strata_reshape_options *)ex->layer->options)->shape;
     int64_t to[STRATA_MAX_RANK + 1] = {0};
-    (void)n, (void)y;
     memcpy(to + 1, shape.dims, (size_t)shape.rank * sizeof *to);
-    return strata_onnx_reshaped(ex, layer->name, x->name, to, shape.rank + 1);
+    return strata_onnx_reshaped(ex, ex->x->name, to, shape.rank + 1);
 }
 
-static const char *embedding(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                             const strata_onnx_val *y) {
-    (void)n, (void)y;
-    if (((const strata_embedding_options *)layer->options)->mask_zero) strata_onnx_refuse(ex, layer, ": mask_zero");
-    return strata_onnx_emit(ex, layer->name, "Gather", strata_onnx_put_weight(ex, layer, "embeddings", NULL, NULL), x->name,
-                            NULL);
+const char *strata_onnx_layer_embedding(strata_onnx_export *ex) {
+    if (((const strata_embedding_options *)ex->layer->options)->mask_zero) strata_onnx_refuse(ex, ": mask_zero");
+    return strata_onnx_two(ex, "Gather", strata_onnx_put_weight(ex, "embeddings"), ex->x->name);
 }
 
-static const char *batch_norm(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                              const strata_onnx_val *y) {
-    const strata_batch_norm_options *o = layer->options;
+const char *strata_onnx_layer_batch_norm(strata_onnx_export *ex) {
+    const strata_batch_norm_options *o = ex->layer->options;
     static const char *const names[] = {"gamma", "beta", "moving_mean", "moving_variance"};
-    const int rank = strata_tensor_shape(x->tensor).rank;
-    const char *inputs[5] = {strata_onnx_moved(ex, layer->name, x->name, rank, true)},
-               *t = strata_onnx_new_name(ex, layer->name);
-    (void)n, (void)y;
-    for (int i = 0; i < 4; i++) inputs[1 + i] = strata_onnx_put_weight(ex, layer, names[i], NULL, NULL);
-    StrataOnnx__Node *node = strata_onnx_add_node(ex, "BatchNormalization", inputs, 5, t);
-    strata_onnx_set_float(ex, node, "epsilon", strata_number_or(o->epsilon, 1e-3));
-    strata_onnx_set_float(ex, node, "momentum", o->no_average ? 0 : strata_number_or(o->momentum, 0.99));
-    const bool softmax = o->activation && !strcmp(o->activation, "softmax");
-    if (!softmax) t = strata_onnx_activate(ex, layer, o->activation, t);
-    t = strata_onnx_moved(ex, layer->name, t, rank, false);
-    return softmax ? strata_onnx_activate(ex, layer, o->activation, t) : t;
+    const int rank = strata_tensor_shape(ex->x->tensor).rank;
+    const char *inputs[5] = {strata_onnx_moved(ex, ex->x->name, rank, true)};
+    for (int i = 0; i < 4; i++) inputs[1 + i] = strata_onnx_put_weight(ex, names[i]);
+    const char *t = strata_onnx_add_node(ex, "BatchNormalization", inputs, 5, NULL);
+    strata_onnx_set_float(ex, "epsilon", strata_number_or(o->epsilon, 1e-3));
+    strata_onnx_set_float(ex, "momentum", o->no_average ? 0 : strata_number_or(o->momentum, 0.99));
+    return strata_onnx_activate_behind(ex, o->activation, t, rank);
 }
 
-static const char *layer_norm(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                              const strata_onnx_val *y) {
-    const double epsilon = ((const strata_layer_norm_options *)layer->options)->epsilon;
-    (void)n, (void)y;
-    const char *t =
-        strata_onnx_emit(ex, layer->name, "LayerNormalization", x->name, strata_onnx_put_weight(ex, layer, "gamma", NULL, NULL),
-                         strata_onnx_put_weight(ex, layer, "beta", NULL, NULL));
-    strata_onnx_set_int(ex, strata_onnx_last_node(ex), "axis", -1);
-    strata_onnx_set_float(ex, strata_onnx_last_node(ex), "epsilon", strata_number_or(epsilon, 1e-3));
+const char *strata_onnx_layer_layer_norm(strata_onnx_export *ex) {
+    const double epsilon = ((const strata_layer_norm_options *)ex->layer->options)->epsilon;
+    const char *inputs[] = {ex->x->name, strata_onnx_put_weight(ex, "gamma"), strata_onnx_put_weight(ex, "beta")};
+    const char *t = strata_onnx_add_node(ex, "LayerNormalization", inputs, 3, NULL);
+    strata_onnx_set_int(ex, "axis", -1);
+    strata_onnx_set_float(ex, "epsilon", strata_number_or(epsilon, 1e-3));
     return t;
 }
 
 /* Becomes an instance normalization, of a tensor in which each group is one channel. */
-static const char *group_norm(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                              const strata_onnx_val *y) {
-    const strata_group_norm_options *o = layer->options;
-    const strata_shape shape = strata_tensor_shape(x->tensor);
+const char *strata_onnx_layer_group_norm(strata_onnx_export *ex) {
+    const strata_group_norm_options *o = ex->layer->options;
+    const strata_shape shape = strata_tensor_shape(ex->x->tensor);
     const int64_t channels = shape.dims[shape.rank - 1], groups = o->groups == -1 ? channels : o->groups ? o->groups : 32;
-    const char *base = layer->name, *scale = strata_onnx_new_name(ex, base), *shift = strata_onnx_new_name(ex, base);
-    int64_t back[STRATA_MAX_RANK];
+    const char *scale = strata_onnx_new_name(ex), *shift = strata_onnx_new_name(ex);
+    int64_t back[STRATA_MAX_RANK] = {-1, channels};
     float *ones = strata_onnx_add_initializer(ex, scale, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(groups), NULL);
-    (void)n, (void)y;
     for (int64_t g = 0; ones && g < groups; g++) ones[g] = 1;
     strata_onnx_add_initializer(ex, shift, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(groups), NULL); /* the shift is zeros */
-    const char *t = strata_onnx_moved(ex, base, x->name, shape.rank, true);
-    t = strata_onnx_reshaped(ex, base, t, (const int64_t[]){0, groups, -1}, 3);
-    t = strata_onnx_emit(ex, base, "InstanceNormalization", t, scale, shift);
-    strata_onnx_set_float(ex, strata_onnx_last_node(ex), "epsilon", strata_number_or(o->epsilon, 1e-3));
-    back[0] = -1, back[1] = channels;
+    const char *t = strata_onnx_moved(ex, ex->x->name, shape.rank, true);
+    t = strata_onnx_reshaped(ex, t, (const int64_t[]){0, groups, -1}, 3);
+    t = strata_onnx_add_node(ex, "InstanceNormalization", (const char *[]){t, scale, shift}, 3, NULL);
+    strata_onnx_set_float(ex, "epsilon", strata_number_or(o->epsilon, 1e-3));
     for (int d = 2; d < shape.rank; d++) back[d] = shape.dims[d - 1];
-    t = strata_onnx_moved(ex, base, strata_onnx_reshaped(ex, base, t, back, shape.rank), shape.rank, false);
-    if (!o->no_scale) t = strata_onnx_emit(ex, base, "Mul", t, strata_onnx_put_weight(ex, layer, "gamma", NULL, NULL), NULL);
-    return o->no_center ? t : strata_onnx_emit(ex, base, "Add", t, strata_onnx_put_weight(ex, layer, "beta", NULL, NULL), NULL);
+    t = strata_onnx_moved(ex, strata_onnx_reshaped(ex, t, back, shape.rank), shape.rank, false);
+    return plus(ex, times(ex, t, "gamma"), "beta");
 }
 
-static const char *rms_norm(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                            const strata_onnx_val *y) {
-    const strata_rms_norm_options *o = layer->options;
-    const char *base = layer->name, *t = strata_onnx_emit(ex, base, "Mul", x->name, x->name, NULL);
-    (void)n, (void)y;
-    t = strata_onnx_emit(ex, base, "ReduceMean", t, NULL, NULL);
-    strata_onnx_set_ints(ex, strata_onnx_last_node(ex), "axes", (const int64_t[]){-1}, 1);
-    t = strata_onnx_emit(ex, base, "Add", t, strata_onnx_put_number(ex, base, strata_number_or(o->epsilon, 1e-6)), NULL);
-    t = strata_onnx_emit(ex, base, "Div", x->name, strata_onnx_emit(ex, base, "Sqrt", t, NULL, NULL), NULL);
-    return o->no_scale ? t : strata_onnx_emit(ex, base, "Mul", t, strata_onnx_put_weight(ex, layer, "gamma", NULL, NULL), NULL);
+const char *strata_onnx_layer_rms_norm(strata_onnx_export *ex) {
+    const strata_rms_norm_options *o = ex->layer->options;
+    const char *x = ex->x->name, *t = strata_onnx_one(ex, "ReduceMean", strata_onnx_two(ex, "Mul", x, x));
+    strata_onnx_set_ints(ex, "axes", (const int64_t[]){-1}, 1);
+    t = strata_onnx_two(ex, "Add", t, strata_onnx_put_number(ex, strata_number_or(o->epsilon, 1e-6)));
+    return times(ex, strata_onnx_two(ex, "Div", x, strata_onnx_one(ex, "Sqrt", t)), "gamma");
 }
 
-static const char *merge(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                         const strata_onnx_val *y) {
-    const char *kind = layer->kind->name, *t = x[0].name, *names[STRATA_MAX_LAYER_INPUTS];
-    (void)y;
-    if (!strcmp(kind, "concat")) {
-        const int64_t axis = ((const strata_concat_options *)layer->options)->axis;
-        for (int i = 0; i < n; i++) names[i] = x[i].name;
-        t = strata_onnx_new_name(ex, layer->name);
-        strata_onnx_set_int(ex, strata_onnx_add_node(ex, "Concat", names, n, t), "axis", axis ? axis : -1);
-        return t;
-    }
-    for (int i = 1; i < n; i++) t = strata_onnx_emit(ex, layer->name, *kind == 'a' ? "Add" : "Mul", t, x[i].name, NULL);
+const char *strata_onnx_layer_merge(strata_onnx_export *ex) {
+    const char *op = !strcmp(ex->layer->kind->name, "add") ? "Add" : "Mul", *t = ex->x[0].name;
+    for (int i = 1; i < ex->n; i++) t = strata_onnx_two(ex, op, t, ex->x[i].name);
+    return t;
+}
+
+const char *strata_onnx_layer_concat(strata_onnx_export *ex) {
+    const int64_t axis = ((const strata_concat_options *)ex->layer->options)->axis;
+    const char *names[STRATA_MAX_LAYER_INPUTS];
+    for (int i = 0; i < ex->n; i++) names[i] = ex->x[i].name;
+    const char *t = strata_onnx_add_node(ex, "Concat", names, ex->n, NULL);
+    strata_onnx_set_int(ex, "axis", axis ? axis : -1);
     return t;
 }
 
@@ -321,165 +274,118 @@ static void gate_rows(const float *columns, const int *order, int gates, int64_t
             for (int64_t i = 0; i < k; i++) out[(g * units + u) * k + i] = columns[i * gates * units + order[g] * units + u];
 }
 
-static const char *recurrent(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                             const strata_onnx_val *y) {
-    static const int orders[2][4] = {{0, 1, 2, 0}, {0, 3, 1, 2}};
+/* Adds the attribute "activations": those of the gates, of the candidate and, for an LSTM, of the output, for each
+ * direction. */
+static void set_activations(strata_onnx_export *ex, const strata_recurrent_layer_options *o, int each, int directions) {
     static const struct {
         const char *name, *onnx;
-    } functions_of[] = {{"tanh", "Tanh"}, {"sigmoid", "Sigmoid"}, {"relu", "Relu"}, {"linear", "Affine"}};
-    const strata_recurrent_layer_options *o = layer->options;
-    const bool lstm = layer->kind->name[0] == 'l', both = o->bidirectional;
+    } functions[] = {{"tanh", "Tanh"}, {"sigmoid", "Sigmoid"}, {"relu", "Relu"}, {"linear", "Affine"}};
+    const char *recurrent = o->recurrent_activation ? o->recurrent_activation : "sigmoid";
+    const char *activation = o->activation ? o->activation : "tanh", *of[] = {recurrent, activation, activation};
+    if (!strcmp(activation, "tanh") && !strcmp(recurrent, "sigmoid")) return;
+    StrataOnnx__Attribute *a = strata_onnx_add_attribute(ex, "activations", STRATA_ONNX_ATTRIBUTE_STRINGS);
+    if (a) a->strings = strata_onnx_take(ex, (size_t)(each * directions) * sizeof *a->strings);
+    for (int i = 0; a && a->strings && i < each * directions; i++)
+        for (size_t f = 0; f < sizeof functions / sizeof *functions; f++) {
+            if (strcmp(functions[f].name, of[i % each])) continue;
+            if (f == 3) strata_onnx_refuse(ex, ": a linear activation");
+            a->strings[i] = (ProtobufCBinaryData){strlen(functions[f].onnx), (uint8_t *)functions[f].onnx};
+            a->n_strings = (size_t)i + 1;
+        }
+}
+
+const char *strata_onnx_layer_recurrent(strata_onnx_export *ex) {
+    static const int orders[2][4] = {{0, 1, 2, 0}, {0, 3, 1, 2}};
+    static const char *const names[2][3] = {{"kernel", "recurrent_kernel", "bias"},
+                                            {"backward_kernel", "backward_recurrent_kernel", "backward_bias"}};
+    const strata_recurrent_layer_options *o = ex->layer->options;
+    const bool lstm = ex->layer->kind->name[0] == 'l', both = o->bidirectional;
     const int gates = lstm ? 4 : 3, *order = orders[lstm], directions = both ? 2 : 1;
-    const int64_t units = o->units, width = gates * units, k = strata_tensor_shape(x->tensor).dims[2];
-    const char *base = layer->name, *w = strata_onnx_new_name(ex, base), *r = strata_onnx_new_name(ex, base),
-               *b = strata_onnx_new_name(ex, base);
+    const int64_t units = o->units, width = gates * units, k = strata_tensor_shape(ex->x->tensor).dims[2];
+    const char *w = strata_onnx_new_name(ex), *r = strata_onnx_new_name(ex), *b = strata_onnx_new_name(ex);
     float *rows = strata_onnx_add_initializer(ex, w, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(directions, width, k), NULL);
     float *matrix = strata_onnx_add_initializer(ex, r, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(directions, width, units), NULL);
     float *bias = strata_onnx_add_initializer(ex, b, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(directions, 2 * width), NULL);
-    (void)n, (void)y;
     for (int way = 0; way < directions && !ex->failed; way++) {
-        char name[48];
         strata_shape shape;
-        const char *prefix = way ? "backward_" : "";
-        snprintf(name, sizeof name, "%skernel", prefix);
-        gate_rows(strata_onnx_elements_of(ex, layer, name, &shape), order, gates, units, k, rows + way * width * k);
-        snprintf(name, sizeof name, "%srecurrent_kernel", prefix);
-        gate_rows(strata_onnx_elements_of(ex, layer, name, &shape), order, gates, units, units, matrix + way * width * units);
-        snprintf(name, sizeof name, "%sbias", prefix);
-        const float *given = strata_onnx_elements_of(ex, layer, name, &shape);
+        gate_rows(strata_onnx_elements_of(ex, names[way][0], &shape), order, gates, units, k, rows + way * width * k);
+        gate_rows(strata_onnx_elements_of(ex, names[way][1], &shape), order, gates, units, units, matrix + way * width * units);
+        const float *given = strata_onnx_elements_of(ex, names[way][2], &shape);
         for (int half = 0; given && half < (lstm || o->no_reset_after ? 1 : 2); half++)
             for (int g = 0; g < gates; g++)
                 for (int64_t u = 0; u < units; u++)
                     bias[way * 2 * width + half * width + g * units + u] = given[half * width + order[g] * units + u];
     }
-    const char *inputs[] = {strata_onnx_transposed(ex, base, x->name, (const int64_t[]){1, 0, 2}, 3), w, r, b};
-    const char *all = strata_onnx_new_name(ex, base), *last = strata_onnx_new_name(ex, base);
-    StrataOnnx__Node *node = strata_onnx_add_node(ex, lstm ? "LSTM" : "GRU", inputs, 4, all);
-    if (!node) return all;
-    node->output = strata_onnx_take(ex, 2 * sizeof(*node->output));
-    if (!node->output) return all;
+    const char *inputs[] = {strata_onnx_transposed(ex, ex->x->name, (const int64_t[]){1, 0, 2}, 3), w, r, b};
+    const char *t = strata_onnx_add_node(ex, lstm ? "LSTM" : "GRU", inputs, 4, NULL);
+    StrataOnnx__Node *node = strata_onnx_last_node(ex);
+    if (node) node->output = strata_onnx_take(ex, 2 * sizeof(*node->output));
+    if (ex->failed) return t;
     node->n_output = 2;
-    node->output[0] = (char *)(o->return_sequences ? all : ""), node->output[1] = (char *)(o->return_sequences ? "" : last);
-    strata_onnx_set_int(ex, node, "hidden_size", units);
-    if (!lstm) strata_onnx_set_int(ex, node, "linear_before_reset", !o->no_reset_after);
-    if (both) strata_onnx_set_text(ex, node, "direction", "bidirectional");
-    if (!both && o->go_backwards) strata_onnx_set_text(ex, node, "direction", "reverse");
-    const bool usual = (!o->activation || !strcmp(o->activation, "tanh")) &&
-                       (!o->recurrent_activation || !strcmp(o->recurrent_activation, "sigmoid"));
-    if (!usual) {
-        StrataOnnx__Attribute *a = strata_onnx_add_attribute(ex, node, "activations", 8);
-        const char *of[] = {o->recurrent_activation ? o->recurrent_activation : "sigmoid",
-                            o->activation ? o->activation : "tanh", o->activation ? o->activation : "tanh"};
-        const int each = lstm ? 3 : 2;
-        if (a) a->strings = strata_onnx_take(ex, (size_t)(each * directions) * sizeof *a->strings);
-        for (int i = 0; a && a->strings && i < each * directions; i++)
-            for (size_t f = 0; f < sizeof functions_of / sizeof *functions_of; f++) {
-                if (strcmp(functions_of[f].name, of[i % each])) continue;
-                if (f == 3) strata_onnx_refuse(ex, layer, ": a linear activation");
-                a->strings[i] = (ProtobufCBinaryData){strlen(functions_of[f].onnx), (uint8_t *)functions_of[f].onnx};
-                a->n_strings = (size_t)i + 1;
-            }
-    }
-    if (o->go_backwards && o->return_sequences) strata_onnx_refuse(ex, layer, ": go_backwards with return_sequences");
-    if (both && strcmp(o->bidirectional, "concat")) strata_onnx_refuse(ex, layer, ": bidirectional other than concat");
+    node->output[0] = (char *)(o->return_sequences ? t : ""), node->output[1] = (char *)(o->return_sequences ? "" : t);
+    strata_onnx_set_int(ex, "hidden_size", units);
+    if (!lstm) strata_onnx_set_int(ex, "linear_before_reset", !o->no_reset_after);
+    if (both) strata_onnx_set_text(ex, "direction", "bidirectional");
+    if (!both && o->go_backwards) strata_onnx_set_text(ex, "direction", "reverse");
+    set_activations(ex, o, lstm ? 3 : 2, directions);
+    if (o->go_backwards && o->return_sequences) strata_onnx_refuse(ex, ": go_backwards with return_sequences");
+    if (both && strcmp(o->bidirectional, "concat")) strata_onnx_refuse(ex, ": bidirectional other than concat");
     if (o->return_sequences) /* (T, D, N, U) -> (N, T, D U) */
-        return strata_onnx_reshaped(ex, base, strata_onnx_transposed(ex, base, all, (const int64_t[]){2, 0, 1, 3}, 4),
+        return strata_onnx_reshaped(ex, strata_onnx_transposed(ex, t, (const int64_t[]){2, 0, 1, 3}, 4),
                                     (const int64_t[]){0, 0, directions * units}, 3);
-    return strata_onnx_reshaped(ex, base, strata_onnx_transposed(ex, base, last, (const int64_t[]){1, 0, 2}, 3),
+    return strata_onnx_reshaped(ex, strata_onnx_transposed(ex, t, (const int64_t[]){1, 0, 2}, 3),
                                 (const int64_t[]){0, directions * units}, 2);
 }
 
-static const char *attention(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                             const strata_onnx_val *y) {
-    static const char *const names[] = {"query", "key", "value", "output"};
-    const strata_multi_head_attention_options *o = layer->options;
-    const strata_shape shape = strata_tensor_shape(x->tensor);
+/* The product of t with the parameter `name`_kernel, plus its bias, if it has one. */
+static const char *projected(strata_onnx_export *ex, const char *t, const char *name) {
+    char kernel[48], bias[48];
+    snprintf(kernel, sizeof kernel, "%s_kernel", name);
+    snprintf(bias, sizeof bias, "%s_bias", name);
+    return plus(ex, strata_onnx_two(ex, "MatMul", t, strata_onnx_put_weight(ex, kernel)), bias);
+}
+
+const char *strata_onnx_layer_attention(strata_onnx_export *ex) {
+    static const char *const names[] = {"query", "key", "value"};
+    const strata_multi_head_attention_options *o = ex->layer->options;
+    const strata_shape shape = strata_tensor_shape(ex->x->tensor);
     const int64_t t = shape.dims[1], key_dim = o->key_dim ? o->key_dim : shape.dims[2] / o->heads;
-    const char *base = layer->name, *parts[4] = {x->name, x->name, x->name};
-    char name[48];
-    (void)n, (void)y;
-    for (int i = 0; i < 4; i++) {
-        if (i == 3) {
-            const char *scores = strata_onnx_emit(ex, base, "MatMul", parts[0], parts[1], NULL);
-            scores =
-                strata_onnx_emit(ex, base, "Mul", scores, strata_onnx_put_number(ex, base, 1 / sqrt((double)key_dim)), NULL);
-            if (o->causal) { /* adds a number so low that its exponential is 0 */
-                const char *mask = strata_onnx_new_name(ex, base);
-                float *places = strata_onnx_add_initializer(ex, mask, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(t, t), NULL);
-                for (int64_t a = 0; places && a < t; a++)
-                    for (int64_t b = a + 1; b < t; b++) places[a * t + b] = -1e30f;
-                scores = strata_onnx_emit(ex, base, "Add", scores, mask, NULL);
-            }
-            scores = strata_onnx_emit(ex, base, "Softmax", scores, NULL, NULL);
-            strata_onnx_set_int(ex, strata_onnx_last_node(ex), "axis", -1);
-            parts[3] = strata_onnx_transposed(ex, base, strata_onnx_emit(ex, base, "MatMul", scores, parts[2], NULL),
-                                              (const int64_t[]){0, 2, 1, 3}, 4);
-            parts[3] = strata_onnx_reshaped(ex, base, parts[3], (const int64_t[]){0, t, o->heads * key_dim}, 3);
-        }
-        snprintf(name, sizeof name, "%s_kernel", names[i]);
-        parts[i] = strata_onnx_emit(ex, base, "MatMul", parts[i], strata_onnx_put_weight(ex, layer, name, NULL, NULL), NULL);
-        snprintf(name, sizeof name, "%s_bias", names[i]);
-        if (!o->no_bias)
-            parts[i] = strata_onnx_emit(ex, base, "Add", parts[i], strata_onnx_put_weight(ex, layer, name, NULL, NULL), NULL);
-        if (i == 3) break;
-        parts[i] = strata_onnx_reshaped(ex, base, parts[i], (const int64_t[]){0, t, o->heads, key_dim}, 4);
-        parts[i] = strata_onnx_transposed(ex, base, parts[i],
-                                          i == 1 ? (const int64_t[]){0, 2, 3, 1} : (const int64_t[]){0, 2, 1, 3}, 4);
+    const char *parts[3];
+    for (int i = 0; i < 3; i++) {
+        parts[i] =
+            strata_onnx_reshaped(ex, projected(ex, ex->x->name, names[i]), (const int64_t[]){0, t, o->heads, key_dim}, 4);
+        parts[i] =
+            strata_onnx_transposed(ex, parts[i], i == 1 ? (const int64_t[]){0, 2, 3, 1} : (const int64_t[]){0, 2, 1, 3}, 4);
     }
-    return parts[3];
+    const char *scores = strata_onnx_two(ex, "MatMul", parts[0], parts[1]);
+    scores = strata_onnx_two(ex, "Mul", scores, strata_onnx_put_number(ex, 1 / sqrt((double)key_dim)));
+    if (o->causal) { /* adds a number so low that its exponential is 0 */
+        const char *mask = strata_onnx_new_name(ex);
+        float *places = strata_onnx_add_initializer(ex, mask, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(t, t), NULL);
+        for (int64_t a = 0; places && a < t; a++)
+            for (int64_t b = a + 1; b < t; b++) places[a * t + b] = -1e30f;
+        scores = strata_onnx_two(ex, "Add", scores, mask);
+    }
+    const char *y = strata_onnx_two(ex, "MatMul", strata_onnx_activate(ex, "softmax", scores), parts[2]);
+    y = strata_onnx_transposed(ex, y, (const int64_t[]){0, 2, 1, 3}, 4);
+    return projected(ex, strata_onnx_reshaped(ex, y, (const int64_t[]){0, t, o->heads * key_dim}, 3), "output");
 }
 
-static const char *weights(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
-                           const strata_onnx_val *y) {
-    const strata_weights_options *o = layer->options;
-    const char *name = strata_onnx_put_weight(ex, layer, "value", NULL, NULL);
-    (void)x, (void)n, (void)y;
+const char *strata_onnx_layer_weights(strata_onnx_export *ex) {
+    const strata_weights_options *o = ex->layer->options;
+    const char *name = strata_onnx_put_weight(ex, "value");
     if (!o->dtype || !strcmp(o->dtype, "f32")) return name;
-    const char *cast = strata_onnx_emit(ex, layer->name, "Cast", name, NULL, NULL);
-    strata_onnx_set_int(ex, strata_onnx_last_node(ex), "to",
-                        !strcmp(o->dtype, "bool") ? STRATA_ONNX_TYPE_BOOL : STRATA_ONNX_TYPE_INT32);
-    return cast;
+    return strata_onnx_converted(ex, name, !strcmp(o->dtype, "bool") ? STRATA_ONNX_TYPE_BOOL : STRATA_ONNX_TYPE_INT32);
 }
 
-/* ---- the table ---- */
-
-static const struct {
-    const char *kind;
-    strata_onnx_layer_export export;
-} kinds[] = {{"dense", dense},
-             {"activation", activation},
-             {"dropout", dropout},
-             {"flatten", flatten},
-             {"reshape", reshape},
-             {"embedding", embedding},
-             {"batch_norm", batch_norm},
-             {"conv2d", conv2d},
-             {"conv1d", conv1d},
-             {"conv2d_transpose", conv2d_transpose},
-             {"depthwise_conv2d", depthwise_conv2d},
-             {"separable_conv2d", separable_conv2d},
-             {"max_pool2d", pool},
-             {"avg_pool2d", pool},
-             {"max_pool1d", pool},
-             {"avg_pool1d", pool},
-             {"global_average_pool", global_pool},
-             {"global_max_pool", global_pool},
-             {"add", merge},
-             {"multiply", merge},
-             {"concat", merge},
-             {"layer_norm", layer_norm},
-             {"group_norm", group_norm},
-             {"rms_norm", rms_norm},
-             {"lstm", recurrent},
-             {"gru", recurrent},
-             {"multi_head_attention", attention},
-             {"weights", weights},
-             {"residual", strata_onnx_export_residual},
-             {"op", strata_onnx_export_op},
-             {"print", identity}};
-
-strata_onnx_layer_export strata_onnx_find_layer(const char *kind) {
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (!strcmp(kinds[i].kind, kind)) return kinds[i].export;
-    return NULL;
+/* Exports a layer with two branches of layers, one branch after the other. */
+const char *strata_onnx_layer_residual(strata_onnx_export *ex) {
+    const strata_layer *layer = ex->layer;
+    strata_onnx_val ends[2] = {*ex->x, *ex->x};
+    for (int b = 0; b < 2; b++)
+        for (int i = 0; i < layer->branches[b].n; i++)
+            ends[b] = strata_onnx_export_call(ex, &layer->branches[b].layers[i], 1, &ends[b], 1);
+    ex->layer = layer, ex->base = layer->name;
+    return strata_onnx_activate(ex, ((const strata_residual_options *)layer->options)->activation,
+                                strata_onnx_two(ex, "Add", ends[0].name, ends[1].name));
 }

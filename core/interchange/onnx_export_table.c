@@ -11,11 +11,9 @@
 #include "core/data/prepare/preprocessing.h"
 #include "core/interchange/onnx_export.h"
 
-static const char base[] = "strata.features";
-
 /* Adds a list of numbers, one for each column, or one number. */
 static const char *put_numbers(strata_onnx_export *ex, const strata_column *columns, int n, bool deviations) {
-    const char *name = strata_onnx_new_name(ex, base);
+    const char *name = strata_onnx_new_name(ex);
     float *memory =
         strata_onnx_add_initializer(ex, name, STRATA_ONNX_TYPE_FLOAT, n > 1 ? STRATA_SHAPE(n) : STRATA_SHAPE(), NULL);
     for (int i = 0; memory && i < n; i++) memory[i] = (float)(deviations ? columns[i].deviation : columns[i].mean);
@@ -24,15 +22,16 @@ static const char *put_numbers(strata_onnx_export *ex, const strata_column *colu
 
 /* isnan(x) ? 0 : (x - mean) / deviation */
 static const char *scaled(strata_onnx_export *ex, const strata_column *columns, int n, const char *x) {
-    const char *y = strata_onnx_emit(ex, base, "Sub", x, put_numbers(ex, columns, n, false), NULL);
-    y = strata_onnx_emit(ex, base, "Div", y, put_numbers(ex, columns, n, true), NULL);
-    const char *missing = strata_onnx_emit(ex, base, "IsNaN", x, NULL, NULL);
-    return strata_onnx_emit(ex, base, "Where", missing, strata_onnx_put_number(ex, base, 0), y);
+    const char *y = strata_onnx_two(ex, "Sub", x, put_numbers(ex, columns, n, false));
+    y = strata_onnx_two(ex, "Div", y, put_numbers(ex, columns, n, true));
+    const char *missing = strata_onnx_one(ex, "IsNaN", x);
+    return strata_onnx_add_node(ex, "Where", (const char *[]){missing, strata_onnx_put_number(ex, 0), y}, 3, NULL);
 }
 
-static const char *as_number(strata_onnx_export *ex, const char *flag) {
-    const char *y = strata_onnx_emit(ex, base, "Cast", flag, NULL, NULL);
-    strata_onnx_set_int(ex, strata_onnx_last_node(ex), "to", STRATA_ONNX_TYPE_FLOAT);
+/* Joins n values along axis 1. */
+static const char *joined(strata_onnx_export *ex, const char *const *parts, int n) {
+    const char *y = strata_onnx_add_node(ex, "Concat", parts, n, NULL);
+    strata_onnx_set_int(ex, "axis", 1);
     return y;
 }
 
@@ -43,12 +42,10 @@ static const char *one_hot(strata_onnx_export *ex, const strata_column *column, 
         double number = 0;
         const bool missing = !strata_cell_number(column->words[k], column->format, &number);
         flags[k] =
-            as_number(ex, missing ? strata_onnx_emit(ex, base, "IsNaN", x, NULL, NULL)
-                                  : strata_onnx_emit(ex, base, "Equal", x, strata_onnx_put_number(ex, base, number), NULL));
+            missing ? strata_onnx_one(ex, "IsNaN", x) : strata_onnx_two(ex, "Equal", x, strata_onnx_put_number(ex, number));
+        flags[k] = strata_onnx_converted(ex, flags[k], STRATA_ONNX_TYPE_FLOAT);
     }
-    const char *y = strata_onnx_new_name(ex, base);
-    if (flags) strata_onnx_set_int(ex, strata_onnx_add_node(ex, "Concat", flags, column->n_words, y), "axis", 1);
-    return y;
+    return flags ? joined(ex, flags, column->n_words) : x;
 }
 
 /* The features of a table whose columns are not all numbers without missing values. */
@@ -58,18 +55,13 @@ static const char *by_column(strata_onnx_export *ex, const strata_preprocessing 
     for (int i = 0; parts && i < p->n_columns; i++) {
         const strata_column *column = &p->columns[i];
         const int64_t place = i;
-        const char *cell = strata_onnx_emit(ex, base, "Gather", x, strata_onnx_put_ints(ex, base, &place, 1), NULL);
-        strata_onnx_set_int(ex, strata_onnx_last_node(ex), "axis", 1);
-        if (column->kind == STRATA_COLUMN_WORDS) {
-            parts[n++] = one_hot(ex, column, cell);
-            continue;
-        }
-        parts[n++] = scaled(ex, column, 1, cell);
-        if (column->has_missing) parts[n++] = as_number(ex, strata_onnx_emit(ex, base, "IsNaN", cell, NULL, NULL));
+        const char *cell = strata_onnx_two(ex, "Gather", x, strata_onnx_put_ints(ex, &place, 1));
+        strata_onnx_set_int(ex, "axis", 1);
+        parts[n++] = column->kind == STRATA_COLUMN_WORDS ? one_hot(ex, column, cell) : scaled(ex, column, 1, cell);
+        if (column->kind != STRATA_COLUMN_WORDS && column->has_missing)
+            parts[n++] = strata_onnx_converted(ex, strata_onnx_one(ex, "IsNaN", cell), STRATA_ONNX_TYPE_FLOAT);
     }
-    const char *y = strata_onnx_new_name(ex, base);
-    if (parts) strata_onnx_set_int(ex, strata_onnx_add_node(ex, "Concat", parts, n, y), "axis", 1);
-    return y;
+    return parts ? joined(ex, parts, n) : x;
 }
 
 bool strata_onnx_takes_numbers(const strata_preprocessing *p) {
@@ -94,11 +86,13 @@ void strata_onnx_check_columns(strata_onnx_export *ex, const strata_preprocessin
 
 const char *strata_onnx_features(strata_onnx_export *ex, const strata_preprocessing *p, const char *x) {
     bool plain = true;
+    ex->base = STRATA_ONNX_FEATURES;
     for (int i = 0; i < p->n_columns; i++) plain &= p->columns[i].kind == STRATA_COLUMN_NUMBER && !p->columns[i].has_missing;
     return plain ? scaled(ex, p->columns, p->n_columns, x) : by_column(ex, p, x);
 }
 
 const char *strata_onnx_restored(strata_onnx_export *ex, const strata_preprocessing *p, const char *y) {
-    y = strata_onnx_emit(ex, base, "Mul", y, put_numbers(ex, p->labels, p->n_labels, true), NULL);
-    return strata_onnx_emit(ex, base, "Add", y, put_numbers(ex, p->labels, p->n_labels, false), NULL);
+    ex->base = STRATA_ONNX_FEATURES;
+    y = strata_onnx_two(ex, "Mul", y, put_numbers(ex, p->labels, p->n_labels, true));
+    return strata_onnx_two(ex, "Add", y, put_numbers(ex, p->labels, p->n_labels, false));
 }

@@ -11,10 +11,21 @@
 #include "core/data/format/kind.h"
 #include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
-#include "core/layer/op.h"
+#include "core/layer/layer.h"
 #include "core/model/build.h"
 #include "core/op/ops.h"
 #include "strata/interchange.h"
+
+/* The row of an op; NULL: there is none. */
+static const strata_onnx_row *find_row(const char *op) {
+    static const strata_onnx_row rows[] = {
+#define STRATA_ONNX_OP(onnx, n_needed, function, detail) {#onnx, n_needed, strata_onnx_node_##function, detail},
+#include "core/interchange/onnx.def"
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strcmp(rows[i].op, op)) return &rows[i];
+    return NULL;
+}
 
 /* ---- folding ---- */
 
@@ -56,11 +67,12 @@ static strata_status evaluate(strata_onnx_import *im, strata_graph *graph, strat
 }
 
 /* Imports a node whose inputs are all constant. It is built in a separate graph, whose values become the node's outputs. */
-static strata_status fold(strata_onnx_import *im, const strata_onnx_row *row) {
+static strata_status fold(strata_onnx_import *im, const strata_onnx_row *row, const int *in) {
     const int first = im->n_values, n_weights = im->n_weights;
     strata_array *values = NULL;
     STRATA_TRY(strata_graph_create(&im->folding, im->err));
-    strata_status status = row->import(im);
+    strata_onnx_output(im, 0, row->import(im, in));
+    strata_status status = im->status;
     const int n_nodes = im->folding->n_nodes;
     if (!status) values = calloc((size_t)n_nodes + 1, sizeof *values);
     if (!status && !values) status = strata_onnx_no_memory(im);
@@ -69,12 +81,8 @@ static strata_status fold(strata_onnx_import *im, const strata_onnx_row *row) {
         strata_onnx_value *v = &im->values[i];
         if (!status && i >= first && !v->constant && v->folded) {
             const strata_array *from = &values[v->folded->id];
-            strata_dtype dtype = from->dtype == STRATA_DTYPE_I32 ? STRATA_DTYPE_I64 : from->dtype;
-            status = strata_array_create(dtype, from->shape, &v->array, im->err);
-            const int64_t n = strata_shape_elements(from->shape);
-            if (!status && dtype == from->dtype) memcpy(v->array.data, from->data, strata_array_bytes(from));
-            for (int64_t k = 0; k < n && !status && dtype != from->dtype; k++)
-                ((int64_t *)v->array.data)[k] = ((const int32_t *)from->data)[k];
+            const strata_dtype dtype = from->dtype == STRATA_DTYPE_I32 ? STRATA_DTYPE_I64 : from->dtype;
+            status = strata_onnx_convert(from, dtype, &v->array, im->err);
             v->constant = !status;
         }
         v->folded = NULL;
@@ -123,7 +131,7 @@ static strata_status check_ops(strata_onnx_import *im) {
         const StrataOnnx__Node *node = im->graph->node[i];
         const char *op = node->op_type ? node->op_type : "", *domain = node->domain ? node->domain : "";
         const bool own = !*domain || !strcmp(domain, "ai.onnx");
-        if (own && strata_onnx_find_row(op)) continue;
+        if (own && find_row(op)) continue;
         const char *name = node->name && *node->name ? node->name : node->n_output ? node->output[0] : "";
         strata_text_add(&list, "%s%s%s%.40s (%.60s)", n++ ? ", " : "", own ? "" : domain, own ? "" : ".", op, name);
     }
@@ -153,17 +161,14 @@ static strata_status read_initializers(strata_onnx_import *im) {
     for (size_t i = 0; i < im->graph->n_initializer; i++) {
         const StrataOnnx__Tensor *tensor = im->graph->initializer[i];
         strata_array array;
-        int index;
         if (!tensor->name || !*tensor->name) return strata_onnx_fail(im, STRATA_DATA, "initializer %zu has no name", i);
-        if (strata_onnx_find(im, tensor->name) >= 0)
+        if (strata_onnx_find(im, tensor->name))
             return strata_onnx_fail(im, STRATA_DATA, "there are two initializers \"%.80s\"", tensor->name);
         STRATA_TRY(strata_onnx_read_tensor(tensor, im->path, &array, im->err));
         const bool trainable = is_weight(&array);
-        STRATA_TRY(strata_onnx_constant(im, &array, trainable, &index));
-        im->values[index].name = tensor->name;
-        im->values[index].hash = strata_onnx_hash(tensor->name);
+        strata_onnx_set_name(im, strata_onnx_constant(im, &array, trainable), tensor->name);
     }
-    return STRATA_OK;
+    return im->status;
 }
 
 /* Finds the nodes that compute the features, in a file that Strata wrote. Strata's own preprocessing does their work, so they
@@ -226,7 +231,6 @@ static strata_status add_input(strata_onnx_import *im, const StrataOnnx__ValueIn
     char name[64];
     strata_shape shape, example = {0};
     strata_dtype dtype;
-    int index, made;
     STRATA_TRY(input_shape(im, info, &shape, &dtype));
     const bool features = im->features && !im->model->n_inputs && im->batched;
     if (features) STRATA_TRY(features_shape(im, &shape));
@@ -241,27 +245,16 @@ static strata_status add_input(strata_onnx_import *im, const StrataOnnx__ValueIn
     value.tensor = strata_input(im->built, name, own, whole);
     STRATA_TRY(strata_onnx_check_built(im));
     im->context.inputs[im->context.n_inputs++] = value.tensor;
-    STRATA_TRY(strata_onnx_add_value(im, value, &index));
+    int index = strata_onnx_add_value(im, value);
     StrataOnnx__Node pretended = STRATA_ONNX__NODE__INIT; /* the layers below get their names from the input */
     pretended.op_type = (char *)"input";
     pretended.name = info->name;
     im->node = &pretended;
-    strata_status status = STRATA_OK;
-    if (!im->batched) {
-        strata_op_options opts = {.op = "reshape", .numbers = {.n = shape.rank}};
-        for (int d = 0; d < shape.rank; d++) opts.numbers.values[d] = (double)shape.dims[d];
-        status = strata_onnx_op(im, &opts, &index, 1, false, &made);
-        if (!status) index = made;
-    }
-    if (!status && dtype == STRATA_DTYPE_BOOL) {
-        status = strata_onnx_op(im, &(strata_op_options){.op = "cast", .dtype = "bool"}, &index, 1, false, &made);
-        if (!status) index = made;
-    }
+    if (!im->batched) index = strata_onnx_with_ints(im, "reshape", index, shape.dims, shape.rank, 0);
+    if (dtype == STRATA_DTYPE_BOOL) index = strata_onnx_cast(im, "bool", index);
     im->node = NULL;
-    STRATA_TRY(status);
-    im->values[index].name = features ? im->features : info->name;
-    im->values[index].hash = strata_onnx_hash(im->values[index].name);
-    return STRATA_OK;
+    strata_onnx_set_name(im, index, features ? im->features : info->name);
+    return im->status;
 }
 
 /* Makes a constant of the array that is given for an input, if its type and sizes are those of the file. */
@@ -270,7 +263,6 @@ static strata_status add_given(strata_onnx_import *im, const StrataOnnx__ValueIn
     const strata_onnx_given *given = NULL;
     strata_array copy;
     strata_dtype dtype;
-    int index;
     if (!type)
         return strata_onnx_fail(im, STRATA_UNSUPPORTED,
                                 "input \"%.80s\" is no tensor; sequences and optional values are not there", info->name);
@@ -295,15 +287,9 @@ static strata_status add_given(strata_onnx_import *im, const StrataOnnx__ValueIn
         return strata_onnx_fail(im, STRATA_DATA, "input \"%.80s\" is %s; its array is %s", info->name,
                                 strata_shape_text(wanted).text, strata_shape_text(array->shape).text);
     }
-    STRATA_TRY(strata_array_create(dtype, array->shape, &copy, im->err));
-    const int64_t n = strata_shape_elements(array->shape);
-    if (n && dtype == array->dtype) memcpy(copy.data, array->data, strata_array_bytes(array));
-    for (int64_t i = 0; i < n && dtype != array->dtype; i++)
-        strata_element_set(dtype, copy.data, i, strata_element_get(array->dtype, array->data, i));
-    STRATA_TRY(strata_onnx_constant(im, &copy, false, &index));
-    im->values[index].name = info->name;
-    im->values[index].hash = strata_onnx_hash(info->name);
-    return STRATA_OK;
+    STRATA_TRY(strata_onnx_convert(array, dtype, &copy, im->err));
+    strata_onnx_set_name(im, strata_onnx_constant(im, &copy, false), info->name);
+    return im->status;
 }
 
 static strata_status read_inputs(strata_onnx_import *im) {
@@ -311,7 +297,7 @@ static strata_status read_inputs(strata_onnx_import *im) {
         const StrataOnnx__ValueInfo *info = im->graph->input[i];
         if (!info->name || !*info->name) return strata_onnx_fail(im, STRATA_DATA, "input %zu has no name", i);
         if (is_initializer(im, info->name)) continue; /* up to IR version 3 the inputs also list the weights */
-        if (strata_onnx_find(im, info->name) >= 0)
+        if (strata_onnx_find(im, info->name))
             return strata_onnx_fail(im, STRATA_DATA, "there are two inputs \"%.80s\"", info->name);
         STRATA_TRY(im->given ? add_given(im, info) : add_input(im, info));
     }
@@ -332,8 +318,8 @@ static bool is_output_of_a_node(const strata_onnx_import *im, const char *name) 
  * is known. */
 static bool spreads_over_batch(const strata_onnx_import *im, const StrataOnnx__Node *node) {
     const size_t sizes = !strcmp(node->op_type, "Expand") ? 1 : !strcmp(node->op_type, "ConstantOfShape") ? 0 : node->n_input;
-    const int value = im->batched && sizes < node->n_input ? strata_onnx_find(im, node->input[sizes]) : -1;
-    if (value < 0 || !im->values[value].constant || im->values[value].array.dtype != STRATA_DTYPE_I64) return false;
+    const int value = im->batched && sizes < node->n_input ? strata_onnx_find(im, node->input[sizes]) : 0;
+    if (!strata_onnx_is_constant(im, value) || im->values[value].array.dtype != STRATA_DTYPE_I64) return false;
     const strata_array *array = &im->values[value].array;
     for (int64_t i = 0; i < strata_shape_elements(array->shape); i++) {
         const int64_t size = ((const int64_t *)array->data)[i];
@@ -346,24 +332,25 @@ static bool spreads_over_batch(const strata_onnx_import *im, const StrataOnnx__N
 static void mark_zeros(strata_onnx_import *im, const StrataOnnx__Node *node) {
     static const char *const moves[] = {"Expand",  "Slice",     "Gather",   "Squeeze", "Unsqueeze", "Reshape",
                                         "Flatten", "Transpose", "Identity", "Cast",    "Split",     "Tile"};
-    const int from = node->n_input ? strata_onnx_find(im, node->input[0]) : -1;
-    if (from < 0 || !strata_onnx_is_zeros(im, from)) return;
+    const int from = node->n_input ? strata_onnx_find(im, node->input[0]) : 0;
+    if (!from || !strata_onnx_is_zeros(im, from)) return;
     for (size_t m = 0; m < sizeof moves / sizeof *moves; m++)
         for (size_t i = 0; i < node->n_output && !strcmp(moves[m], node->op_type); i++) {
             const int to = strata_onnx_find(im, node->output[i]);
-            if (to >= 0) im->values[to].zeros = true;
+            if (to) im->values[to].zeros = true;
         }
 }
 
 static strata_status import_node(strata_onnx_import *im, const StrataOnnx__Node *node) {
     bool constant = true;
+    int in[STRATA_ONNX_MOST_NEEDED];
     im->node = node;
-    const int given = node->n_output ? strata_onnx_find(im, node->output[0]) : -1;
-    if (given >= 0 && im->values[given].ahead) return STRATA_OK;
+    im->row = find_row(node->op_type);
+    if (node->n_output && im->values[strata_onnx_find(im, node->output[0])].ahead) return STRATA_OK;
     for (size_t i = 0; i < node->n_input; i++) {
         const char *name = node->input[i];
-        const int value = *name ? strata_onnx_find(im, name) : -1;
-        if (*name && value < 0)
+        const int value = *name ? strata_onnx_find(im, name) : 0;
+        if (*name && !value)
             return strata_onnx_fail(
                 im, STRATA_DATA,
                 is_output_of_a_node(im, name)
@@ -371,12 +358,15 @@ static strata_status import_node(strata_onnx_import *im, const StrataOnnx__Node 
                       "or there is a cycle"
                     : "there is no \"%.80s\", which it takes",
                 name);
-        constant = constant && (value < 0 || im->values[value].constant);
+        constant = constant && im->values[value].constant;
     }
-    const strata_onnx_row *row = strata_onnx_find_row(node->op_type);
-    STRATA_TRY(constant && !spreads_over_batch(im, node) ? fold(im, row) : row->import(im));
+    for (int i = 0; i < STRATA_ONNX_MOST_NEEDED; i++)
+        in[i] = i < im->row->n_needed ? strata_onnx_need(im, i) : strata_onnx_input(im, i);
+    if (im->status) return im->status;
+    if (constant && !spreads_over_batch(im, node)) return fold(im, im->row, in);
+    strata_onnx_output(im, 0, im->row->import(im, in));
     mark_zeros(im, node);
-    return STRATA_OK;
+    return im->status;
 }
 
 static strata_status import_nodes(strata_onnx_import *im) {
@@ -402,11 +392,14 @@ static strata_status start(strata_onnx_import *im, const void *bytes, size_t n_b
     if (!im->given) find_features(im);
     STRATA_TRY(strata_model_create_functional(&im->model, im->err));
     STRATA_TRY(strata_graph_create(&im->built, im->err));
+    /* Value 0, which stands for no value: a constant, so that its shape and its elements can be read. */
+    strata_onnx_scalar(im, STRATA_DTYPE_F32, 0);
+    if (im->status) return im->status;
     im->context = (strata_layer_context){.declaring = true, .parameters = &im->parameters};
     return import_nodes(im);
 }
 
-static strata_status open_file(const char *path, const void *bytes, size_t n_bytes, bool whole,
+strata_status strata_onnx_open(const char *path, const void *bytes, size_t n_bytes, bool whole,
                                const strata_onnx_given_list *given, strata_onnx_import **out, strata_error *err) {
     strata_onnx_import *im = calloc(1, sizeof *im);
     strata_error reason = {0};
@@ -420,17 +413,6 @@ static strata_status open_file(const char *path, const void *bytes, size_t n_byt
     im->err = err;
     *out = im;
     return STRATA_OK;
-}
-
-/* Imports all nodes, and returns the importer. */
-static strata_status open_import(const char *path, const void *bytes, size_t n_bytes, bool whole, strata_onnx_import **out,
-                                 strata_error *err) {
-    return open_file(path, bytes, n_bytes, whole, NULL, out, err);
-}
-
-strata_status strata_onnx_open_given(const char *path, const void *bytes, size_t n_bytes, const strata_onnx_given_list *given,
-                                     strata_onnx_import **out, strata_error *err) {
-    return open_file(path, bytes, n_bytes, true, given, out, err);
 }
 
 void strata_onnx_close(strata_onnx_import *im) {
@@ -457,32 +439,30 @@ void strata_onnx_close(strata_onnx_import *im) {
 static strata_status add_output(strata_onnx_import *im, size_t i) {
     const char *name = im->graph->output[i]->name ? im->graph->output[i]->name : "";
     const char *raw = i ? NULL : entry(im, STRATA_ONNX_RAW_OUTPUT);
-    int value = raw ? strata_onnx_find(im, raw) : -1, made;
-    if (value < 0) value = strata_onnx_find(im, name);
+    int value = raw ? strata_onnx_find(im, raw) : 0;
+    if (!value) value = strata_onnx_find(im, name);
     char own[64];
     StrataOnnx__Node pretended = STRATA_ONNX__NODE__INIT;
     pretended.op_type = (char *)"output";
     pretended.name = (char *)name;
-    if (value < 0) return strata_onnx_fail(im, STRATA_DATA, "no node gives the output \"%.80s\"", name);
+    if (!value) return strata_onnx_fail(im, STRATA_DATA, "no node gives the output \"%.80s\"", name);
     if (im->values[value].constant)
         return strata_onnx_fail(im, STRATA_UNSUPPORTED, "the output \"%.80s\" does not depend on the inputs", name);
     im->node = &pretended;
-    STRATA_TRY(strata_onnx_in_front(im, value, &value));
-    if (strata_onnx_dtype(im, value) != STRATA_DTYPE_F32) {
-        STRATA_TRY(strata_onnx_op(im, &(strata_op_options){.op = "cast", .dtype = "f32"}, &value, 1, false, &made));
-        value = made;
-    }
+    value = strata_onnx_in_front(im, value);
+    if (strata_onnx_dtype(im, value) != STRATA_DTYPE_F32) value = strata_onnx_cast(im, "f32", value);
     const strata_shape shape = strata_onnx_shape(im, value);
+    if (im->status) return im->status;
     if (!im->batched && shape.rank < STRATA_MAX_RANK) {
-        strata_op_options opts = {.op = "reshape", .numbers = {.n = shape.rank + 1, .values = {1}}};
-        for (int d = 0; d < shape.rank; d++) opts.numbers.values[d + 1] = (double)shape.dims[d];
-        STRATA_TRY(strata_onnx_op(im, &opts, &value, 1, false, &made));
-        value = made;
+        int64_t whole[STRATA_MAX_RANK] = {1};
+        memcpy(whole + 1, shape.dims, (size_t)shape.rank * sizeof *whole);
+        value = strata_onnx_with_ints(im, "reshape", value, whole, shape.rank + 1, 0);
     } else if (shape.rank < 1 || shape.dims[0] != STRATA_ONNX_BATCH) {
         return strata_onnx_fail(im, STRATA_UNSUPPORTED, "it is %s; its axis 0 must be the batch, as that of the inputs is",
                                 strata_shape_text(shape).text);
     }
     im->node = NULL;
+    if (im->status) return im->status;
     snprintf(own, sizeof own, "%.60s", name);
     for (char *at = own; *at; at++)
         if (*at == '/') *at = '.';
@@ -552,11 +532,8 @@ static strata_status finish(strata_onnx_import *im) {
 static strata_status parse(const char *path, const void *bytes, size_t n_bytes, bool whole, strata_model **out_model,
                            strata_error *err) {
     strata_onnx_import *im = NULL;
-    strata_status status = open_import(path, bytes, n_bytes, whole, &im, err);
-    if (!status) {
-        im->err = err;
-        status = finish(im);
-    }
+    strata_status status = strata_onnx_open(path, bytes, n_bytes, whole, NULL, &im, err);
+    if (!status) status = finish(im);
     if (!status) {
         *out_model = im->model;
         im->model = NULL;
@@ -574,7 +551,8 @@ strata_status strata_model_parse_onnx(const char *path, const void *bytes, size_
     if (!status) return STRATA_OK;
     if (!opts.whole) strata_onnx_name_batch(reason.message);
     /* Many graphs that cannot be read have no batch. Reading the nodes without one shows whether this is so. */
-    const bool helps = !opts.whole && status != STRATA_OUT_OF_MEMORY && !open_import(path, bytes, n_bytes, true, &whole, NULL);
+    const bool helps =
+        !opts.whole && status != STRATA_OUT_OF_MEMORY && !strata_onnx_open(path, bytes, n_bytes, true, NULL, &whole, NULL);
     strata_onnx_close(whole);
     return strata_fail(err, status, "%s: %s%s", path ? path : "ONNX", reason.message,
                        helps ? "; without a batch it can be read: give --whole (in Python whole=True)" : "");

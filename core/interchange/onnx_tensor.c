@@ -161,25 +161,18 @@ static strata_status read_external(const StrataOnnx__Tensor *tensor, const char 
 
 /* ---- data in the message ---- */
 
-static strata_status copy_fields(const StrataOnnx__Tensor *t, const element_type *type, strata_array *out, const char *name,
-                                 strata_error *err) {
+/* The number of elements in the fields of the message. */
+static size_t count_fields(const StrataOnnx__Tensor *t) {
+    return t->n_float_data + t->n_double_data + t->n_int64_data + t->n_int32_data + t->n_uint64_data;
+}
+
+/* Copies the elements from the one field that has them. */
+static void copy_fields(const StrataOnnx__Tensor *t, const element_type *type, strata_array *out) {
     const int64_t n = strata_shape_elements(out->shape);
-    const size_t wanted = (size_t)n;
-    const size_t found = t->n_float_data    ? t->n_float_data
-                         : t->n_double_data ? t->n_double_data
-                         : t->n_int64_data  ? t->n_int64_data
-                         : t->n_int32_data  ? t->n_int32_data
-                                            : t->n_uint64_data;
-    if (found != wanted)
-        return strata_fail(err, STRATA_DATA, "tensor \"%.60s\" has %zu elements; its shape %s needs %zu", name, found,
-                           strata_shape_text(out->shape).text, wanted);
-    if (t->n_float_data + t->n_double_data + t->n_int64_data + t->n_int32_data + t->n_uint64_data != found)
-        return strata_fail(err, STRATA_DATA, "tensor \"%.60s\" has elements of several types", name);
     for (int64_t i = 0; i < n; i++) {
-        const bool half = type->kind == KIND_F16 || type->kind == KIND_BF16;
         int64_t whole = t->n_int64_data ? t->int64_data[i] : t->n_int32_data ? t->int32_data[i] : 0;
         if (t->n_uint64_data) whole = (int64_t)t->uint64_data[i];
-        if (half) {
+        if (type->kind == KIND_F16 || type->kind == KIND_BF16) {
             const uint16_t bits = (uint16_t)whole;
             ((float *)out->data)[i] = type->kind == KIND_F16 ? strata_f16_to_f32(bits) : strata_bf16_to_f32(bits);
         } else if (t->n_float_data || t->n_double_data) {
@@ -190,13 +183,6 @@ static strata_status copy_fields(const StrataOnnx__Tensor *t, const element_type
             strata_element_set(out->dtype, out->data, i, (double)whole);
         }
     }
-    return STRATA_OK;
-}
-
-static strata_status copy_raw(const element_type *type, const unsigned char *bytes, strata_array *out) {
-    const int64_t n = strata_shape_elements(out->shape);
-    for (int64_t i = 0; i < n; i++) convert(type, bytes + (size_t)i * type->bytes, out, i);
-    return STRATA_OK;
 }
 
 strata_status strata_onnx_read_tensor(const StrataOnnx__Tensor *tensor, const char *path, strata_array *out,
@@ -216,27 +202,40 @@ strata_status strata_onnx_read_tensor(const StrataOnnx__Tensor *tensor, const ch
     const int64_t elements = strata_shape_elements(shape);
     if ((uint64_t)elements > SIZE_MAX / 16)
         return strata_fail(err, STRATA_DATA, "tensor \"%.60s\" %s is too large", name, strata_shape_text(shape).text);
-    const size_t bytes = (size_t)elements * type->bytes;
+    const size_t bytes = (size_t)elements * type->bytes, fields = count_fields(tensor);
     const bool external = tensor->data_location == 1 || tensor->n_external_data;
     const bool raw = tensor->has_raw_data && (tensor->raw_data.len || !elements);
     /* A damaged file may contain any shape, so it is compared with the size of the data before memory is allocated. */
     if (!external && raw && tensor->raw_data.len != bytes)
         return strata_fail(err, STRATA_DATA, "tensor \"%.60s\" has %zu bytes; its shape %s needs %zu", name,
                            tensor->raw_data.len, strata_shape_text(shape).text, bytes);
-    if (!external && !raw) {
-        const size_t most =
-            tensor->n_float_data + tensor->n_double_data + tensor->n_int32_data + tensor->n_int64_data + tensor->n_uint64_data;
-        if (most < (size_t)elements)
-            return strata_fail(err, STRATA_DATA, "tensor \"%.60s\" has %zu elements; its shape %s needs %lld", name, most,
-                               strata_shape_text(shape).text, (long long)elements);
-    }
+    if (!external && !raw && fields &&
+        (tensor->n_float_data != fields && tensor->n_double_data != fields && tensor->n_int64_data != fields &&
+         tensor->n_int32_data != fields && tensor->n_uint64_data != fields))
+        return strata_fail(err, STRATA_DATA, "tensor \"%.60s\" has elements of several types", name);
+    if (!external && !raw && fields != (size_t)elements)
+        return strata_fail(err, STRATA_DATA, "tensor \"%.60s\" has %zu elements; its shape %s needs %lld", name, fields,
+                           strata_shape_text(shape).text, (long long)elements);
     unsigned char *data = NULL;
     if (external) STRATA_TRY(read_external(tensor, path, name, bytes, &data, err));
-    strata_status status = strata_array_create(dtype, shape, out, err);
-    if (!status)
-        status = external || raw ? copy_raw(type, external ? data : tensor->raw_data.data, out)
-                                 : copy_fields(tensor, type, out, name, err);
+    const strata_status status = strata_array_create(dtype, shape, out, err);
+    const unsigned char *from = external ? data : raw ? tensor->raw_data.data : NULL;
+    for (int64_t i = 0; i < elements && !status && from; i++) convert(type, from + (size_t)i * type->bytes, out, i);
+    if (!status && !from) copy_fields(tensor, type, out);
     free(data);
-    if (status) strata_array_finish(out);
     return status;
+}
+
+strata_status strata_onnx_convert(const strata_array *array, strata_dtype dtype, strata_array *out, strata_error *err) {
+    const int64_t n = strata_shape_elements(array->shape);
+    STRATA_TRY(strata_array_create(dtype, array->shape, out, err));
+    if (n && dtype == array->dtype) memcpy(out->data, array->data, strata_array_bytes(array));
+    for (int64_t i = 0; i < n && dtype != array->dtype; i++) {
+        const double number = strata_element_get(array->dtype, array->data, i);
+        if (dtype == STRATA_DTYPE_I64)
+            ((int64_t *)out->data)[i] = (int64_t)number;
+        else
+            strata_element_set(dtype, out->data, i, number);
+    }
+    return STRATA_OK;
 }

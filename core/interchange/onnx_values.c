@@ -11,7 +11,7 @@
 #include "core/base/locale.h"
 #include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
-#include "core/layer/op.h"
+#include "core/layer/layer.h"
 #include "core/model/build.h"
 
 /* ---- messages ---- */
@@ -36,18 +36,38 @@ void strata_onnx_name_batch(char *message) {
     }
 }
 
-strata_status strata_onnx_fail(strata_onnx_import *im, strata_status status, const char *format, ...) {
+static strata_status fail(strata_onnx_import *im, strata_status status, const char *format, va_list arguments) {
     char text[STRATA_ERROR_MESSAGE_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    strata_format_v(text, sizeof text, format, arguments);
-    va_end(arguments);
     const StrataOnnx__Node *node = im->node;
+    if (im->status) return im->status;
+    im->status = status;
+    strata_format_v(text, sizeof text, format, arguments);
     const char *name = node && node->name && *node->name              ? node->name
                        : node && node->n_output && node->output[0][0] ? node->output[0]
                                                                       : "";
     if (!node) return strata_fail(im->err, status, "%s", text);
     return strata_fail(im->err, status, "%s (node \"%.80s\"): %s", node->op_type, name, text);
+}
+
+strata_status strata_onnx_fail(strata_onnx_import *im, strata_status status, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    status = fail(im, status, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+int strata_onnx_reject(strata_onnx_import *im, strata_status status, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    (void)!fail(im, status, format, arguments);
+    va_end(arguments);
+    return 0;
+}
+
+int strata_onnx_take_error(strata_onnx_import *im, strata_status status, const strata_error *reason) {
+    if (!im->status) im->status = strata_fail(im->err, status, "%s", reason->message);
+    return 0;
 }
 
 strata_status strata_onnx_no_memory(strata_onnx_import *im) {
@@ -56,41 +76,52 @@ strata_status strata_onnx_no_memory(strata_onnx_import *im) {
 
 /* ---- values ---- */
 
-uint32_t strata_onnx_hash(const char *name) {
+static uint32_t hash_of(const char *name) {
     uint32_t hash = 2166136261u;
     while (*name) hash = (hash ^ (unsigned char)*name++) * 16777619u;
     return hash;
 }
 
-strata_status strata_onnx_add_value(strata_onnx_import *im, strata_onnx_value value, int *out) {
-    if (im->n_values == im->values_capacity) {
+int strata_onnx_add_value(strata_onnx_import *im, strata_onnx_value value) {
+    if (!im->status && im->n_values == im->values_capacity) {
         const int capacity = im->values_capacity ? 2 * im->values_capacity : 64;
         strata_onnx_value *values = realloc(im->values, (size_t)capacity * sizeof *values);
-        if (!values) {
-            strata_array_finish(&value.array);
-            return strata_onnx_no_memory(im);
-        }
-        im->values = values;
-        im->values_capacity = capacity;
+        if (values) im->values = values;
+        if (values) im->values_capacity = capacity;
+        if (!values) (void)!strata_onnx_no_memory(im);
     }
-    if (value.name) value.hash = strata_onnx_hash(value.name);
-    *out = im->n_values;
-    im->values[im->n_values++] = value;
-    return STRATA_OK;
+    if (im->status) {
+        strata_array_finish(&value.array);
+        return 0;
+    }
+    im->values[im->n_values] = value;
+    strata_onnx_set_name(im, im->n_values, value.name);
+    return im->n_values++;
+}
+
+void strata_onnx_set_name(strata_onnx_import *im, int value, const char *name) {
+    im->values[value].name = name;
+    im->values[value].hash = name ? hash_of(name) : 0;
 }
 
 int strata_onnx_find(const strata_onnx_import *im, const char *name) {
-    const uint32_t hash = strata_onnx_hash(name);
-    for (int i = im->n_values - 1; i >= 0; i--) {
+    const uint32_t hash = hash_of(name);
+    for (int i = im->n_values - 1; i > 0; i--) {
         const strata_onnx_value *v = &im->values[i];
         if (v->name && v->hash == hash && !strcmp(v->name, name)) return i;
     }
-    return -1;
+    return 0;
 }
 
-int strata_onnx_input(strata_onnx_import *im, int i) {
-    if ((size_t)i >= im->node->n_input || !im->node->input[i][0]) return -1;
+int strata_onnx_input(const strata_onnx_import *im, int i) {
+    if ((size_t)i >= im->node->n_input || !im->node->input[i][0]) return 0;
     return strata_onnx_find(im, im->node->input[i]);
+}
+
+int strata_onnx_first_input(const strata_onnx_import *im) {
+    for (int i = 1; i < im->n_values; i++)
+        if (!im->values[i].constant && im->values[i].value && im->values[i].value->layer < 0) return i;
+    return 0;
 }
 
 /* Counts the nodes and outputs that use a value. *out_last: the last such node. */
@@ -118,41 +149,37 @@ bool strata_onnx_is_taken(const strata_onnx_import *im, int i) {
     return (size_t)i < im->node->n_output && im->node->output[i][0] && count_takers(im, im->node->output[i], &ignored);
 }
 
-static strata_status name_value(strata_onnx_import *im, const char *name, int value, bool ahead) {
-    if (strata_onnx_find(im, name) >= 0)
-        return strata_onnx_fail(im, STRATA_DATA, "it gives \"%.80s\", which another node or input gives already", name);
+static void name_value(strata_onnx_import *im, const char *name, int value, bool ahead) {
     strata_onnx_value copy = im->values[value];
-    strata_array array = copy.array;
-    if (copy.constant) { /* a value may have several names, each with a copy of the array that it frees */
-        STRATA_TRY(strata_array_create(array.dtype, array.shape, &copy.array, im->err));
-        memcpy(copy.array.data, array.data, strata_array_bytes(&array));
+    if (im->status) return;
+    if (strata_onnx_find(im, name)) {
+        strata_onnx_reject(im, STRATA_DATA, "it gives \"%.80s\", which another node or input gives already", name);
+        return;
     }
     copy.name = name;
     copy.ahead = ahead;
-    int ignored;
-    return strata_onnx_add_value(im, copy, &ignored);
+    if (!copy.constant) {
+        strata_onnx_add_value(im, copy);
+        return;
+    }
+    /* A value may have several names, each with a copy of the array that it frees. */
+    const int made = strata_onnx_constant_as(im, value, copy.array.shape);
+    im->values[made].behind = copy.behind;
+    im->values[made].other = copy.other;
+    strata_onnx_set_name(im, made, name);
 }
 
-strata_status strata_onnx_output(strata_onnx_import *im, int i, int value) {
-    if ((size_t)i >= im->node->n_output || !im->node->output[i][0]) return STRATA_OK;
-    return name_value(im, im->node->output[i], value, false);
+void strata_onnx_output(strata_onnx_import *im, int i, int value) {
+    if (value && (size_t)i < im->node->n_output && im->node->output[i][0]) name_value(im, im->node->output[i], value, false);
 }
 
-strata_status strata_onnx_output_ahead(strata_onnx_import *im, const StrataOnnx__Node *node, int value) {
-    return name_value(im, node->output[0], value, true);
+void strata_onnx_output_ahead(strata_onnx_import *im, const StrataOnnx__Node *node, int value) {
+    name_value(im, node->output[0], value, true);
 }
 
-const strata_onnx_row *strata_onnx_row_of(const strata_onnx_import *im) {
-    return strata_onnx_find_row(im->node->op_type);
-}
-
-strata_status strata_onnx_need(strata_onnx_import *im, int i, int *out) {
-    *out = strata_onnx_input(im, i);
-    return *out >= 0 ? STRATA_OK : strata_onnx_fail(im, STRATA_DATA, "its input %d is missing", i);
-}
-
-strata_status strata_onnx_give(strata_onnx_import *im, int value) {
-    return strata_onnx_output(im, 0, value);
+int strata_onnx_need(strata_onnx_import *im, int i) {
+    const int value = strata_onnx_input(im, i);
+    return value ? value : strata_onnx_reject(im, STRATA_DATA, "its input %d is missing", i);
 }
 
 /* The tensor of a value that is not constant. */
@@ -161,7 +188,7 @@ static strata_tensor *tensor_of(const strata_onnx_import *im, int value) {
 }
 
 bool strata_onnx_is_constant(const strata_onnx_import *im, int value) {
-    return value >= 0 && im->values[value].constant;
+    return value && im->values[value].constant;
 }
 
 bool strata_onnx_is_finite(const strata_array *array) {
@@ -188,45 +215,43 @@ strata_dtype strata_onnx_dtype(const strata_onnx_import *im, int value) {
 
 /* ---- constants ---- */
 
-strata_status strata_onnx_constant(strata_onnx_import *im, strata_array *array, bool trainable, int *out) {
+int strata_onnx_constant(strata_onnx_import *im, strata_array *array, bool trainable) {
     const strata_onnx_value value = {.constant = true, .array = *array, .trainable = trainable};
     *array = (strata_array){0};
-    return strata_onnx_add_value(im, value, out);
+    return strata_onnx_add_value(im, value);
 }
 
-strata_status strata_onnx_scalar(strata_onnx_import *im, strata_dtype dtype, double number, int *out) {
+int strata_onnx_new_constant(strata_onnx_import *im, strata_dtype dtype, strata_shape shape, void *out_data) {
     strata_array array;
-    STRATA_TRY(strata_array_create(dtype, STRATA_SHAPE(), &array, im->err));
-    strata_element_set(dtype, array.data, 0, number);
-    return strata_onnx_constant(im, &array, false, out);
+    strata_error reason = {0};
+    const strata_status status = im->status ? im->status : strata_array_create(dtype, shape, &array, &reason);
+    if (status) return strata_onnx_take_error(im, status, &reason);
+    if (strata_array_bytes(&array)) memset(array.data, 0, strata_array_bytes(&array));
+    memcpy(out_data, &array.data, sizeof array.data);
+    return strata_onnx_constant(im, &array, false);
 }
 
-strata_status strata_onnx_integers(strata_onnx_import *im, const int64_t *numbers, int n, int *out) {
-    strata_array array;
-    STRATA_TRY(strata_array_create(STRATA_DTYPE_I64, STRATA_SHAPE(n), &array, im->err));
-    if (n) memcpy(array.data, numbers, (size_t)n * sizeof *numbers);
-    return strata_onnx_constant(im, &array, false, out);
+int strata_onnx_constant_as(strata_onnx_import *im, int value, strata_shape shape) {
+    void *data;
+    const int copy = strata_onnx_new_constant(im, im->values[value].array.dtype, shape, &data);
+    const strata_array *from = &im->values[value].array;
+    if (copy && strata_array_bytes(from)) memcpy(data, from->data, strata_array_bytes(from));
+    im->values[copy].trainable = im->values[value].trainable;
+    return copy;
 }
 
-strata_status strata_onnx_permute_array(const strata_array *array, const int *axes, strata_array *out, strata_error *err) {
-    const int rank = array->shape.rank;
-    strata_shape shape = {.rank = rank};
-    int64_t strides[STRATA_MAX_RANK], place[STRATA_MAX_RANK] = {0}, stride = 1;
-    const size_t bytes = strata_dtype_bytes(array->dtype);
-    for (int d = rank - 1; d >= 0; d--) {
-        strides[d] = stride;
-        stride *= array->shape.dims[d];
-    }
-    for (int d = 0; d < rank; d++) shape.dims[d] = array->shape.dims[axes[d]];
-    STRATA_TRY(strata_array_create(array->dtype, shape, out, err));
-    const int64_t n = strata_shape_elements(shape);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t from = 0;
-        for (int d = 0; d < rank; d++) from += place[d] * strides[axes[d]];
-        memcpy((char *)out->data + (size_t)i * bytes, (const char *)array->data + (size_t)from * bytes, bytes);
-        for (int d = rank - 1; d >= 0 && ++place[d] == shape.dims[d]; d--) place[d] = 0;
-    }
-    return STRATA_OK;
+int strata_onnx_scalar(strata_onnx_import *im, strata_dtype dtype, double number) {
+    void *data;
+    const int made = strata_onnx_new_constant(im, dtype, STRATA_SHAPE(), &data);
+    if (made) strata_element_set(dtype, data, 0, number);
+    return made;
+}
+
+int strata_onnx_integers(strata_onnx_import *im, const int64_t *numbers, int n) {
+    int64_t *data;
+    const int made = strata_onnx_new_constant(im, STRATA_DTYPE_I64, STRATA_SHAPE(n), &data);
+    if (made && n) memcpy(data, numbers, (size_t)n * sizeof *numbers);
+    return made;
 }
 
 bool strata_onnx_is_zeros(const strata_onnx_import *im, int value) {
@@ -238,11 +263,12 @@ bool strata_onnx_is_zeros(const strata_onnx_import *im, int value) {
     return zeros;
 }
 
-strata_status strata_onnx_number(strata_onnx_import *im, int value, double *out) {
-    if (!strata_onnx_is_constant(im, value) || strata_shape_elements(im->values[value].array.shape) != 1)
-        return strata_onnx_fail(im, STRATA_UNSUPPORTED, "an input that must be one constant number is not");
-    *out = strata_element_get(im->values[value].array.dtype, im->values[value].array.data, 0);
-    return STRATA_OK;
+double strata_onnx_number(strata_onnx_import *im, int i, double otherwise) {
+    const int value = strata_onnx_input(im, i);
+    if (!value) return otherwise;
+    if (strata_onnx_is_constant(im, value) && strata_shape_elements(im->values[value].array.shape) == 1)
+        return strata_element_get(im->values[value].array.dtype, im->values[value].array.data, 0);
+    return strata_onnx_reject(im, STRATA_UNSUPPORTED, "an input that must be one constant number is not");
 }
 
 /* ---- attributes ---- */
@@ -268,30 +294,43 @@ bool strata_onnx_text_is(const strata_onnx_import *im, const char *name, const c
     return a ? a->s.len == strlen(text) && !memcmp(a->s.data, text, a->s.len) : otherwise;
 }
 
-strata_status strata_onnx_ints(strata_onnx_import *im, const char *attribute, int input, int most, int64_t *out, int *out_n) {
-    const StrataOnnx__Attribute *a = strata_onnx_attribute(im, attribute);
-    const int value = !a && input >= 0 ? strata_onnx_input(im, input) : -1;
-    *out_n = 0;
-    if (!a && value < 0) return STRATA_OK;
-    if (!a && !strata_onnx_is_constant(im, value))
-        return strata_onnx_fail(im, STRATA_UNSUPPORTED, "its input %d (%s) depends on the data; it must be constant", input,
-                                attribute);
-    const strata_array *array = a ? NULL : &im->values[value].array;
-    const int64_t n = a ? (int64_t)a->n_ints : strata_shape_elements(array->shape);
-    if (n > most) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "%s has %" PRId64 " numbers; at most %d", attribute, n, most);
-    if (array && array->dtype != STRATA_DTYPE_I64)
-        return strata_onnx_fail(im, STRATA_DATA, "its input %d has %s; it must have integers", input,
-                                strata_dtype_name(array->dtype));
-    for (int64_t i = 0; i < n; i++) out[i] = a ? a->ints[i] : ((const int64_t *)array->data)[i];
-    *out_n = (int)n;
-    return STRATA_OK;
+int strata_onnx_axis(strata_onnx_import *im, int64_t otherwise, int rank) {
+    const int64_t axis = strata_onnx_int(im, "axis", otherwise);
+    if (axis >= -rank && axis < rank) return (int)(axis < 0 ? axis + rank : axis);
+    return strata_onnx_reject(im, STRATA_DATA, "axis %" PRId64 " is not there; there are %d", axis, rank);
 }
 
-strata_status strata_onnx_need_ints(strata_onnx_import *im, const char *attribute, int input, int most, int64_t *out,
-                                    int *out_n) {
-    int value;
-    if (!strata_onnx_attribute(im, attribute)) STRATA_TRY(strata_onnx_need(im, input, &value));
-    return strata_onnx_ints(im, attribute, input, most, out, out_n);
+int strata_onnx_ints(strata_onnx_import *im, const char *attribute, int input, int most, int64_t *out) {
+    const StrataOnnx__Attribute *a = strata_onnx_attribute(im, attribute);
+    const int value = !a && input >= 0 ? strata_onnx_input(im, input) : 0;
+    if (!a && !value) return 0;
+    if (!a && !strata_onnx_is_constant(im, value))
+        return strata_onnx_reject(im, STRATA_UNSUPPORTED, "its input %d (%s) depends on the data; it must be constant", input,
+                                  attribute);
+    const strata_array *array = a ? NULL : &im->values[value].array;
+    const int64_t n = a ? (int64_t)a->n_ints : strata_shape_elements(array->shape);
+    if (n > most)
+        return strata_onnx_reject(im, STRATA_UNSUPPORTED, "%s has %" PRId64 " numbers; at most %d", attribute, n, most);
+    if (array && array->dtype != STRATA_DTYPE_I64)
+        return strata_onnx_reject(im, STRATA_DATA, "its input %d has %s; it must have integers", input,
+                                  strata_dtype_name(array->dtype));
+    for (int64_t i = 0; i < n; i++) out[i] = a ? a->ints[i] : ((const int64_t *)array->data)[i];
+    return (int)n;
+}
+
+int strata_onnx_need_ints(strata_onnx_import *im, const char *attribute, int input, int most, int64_t *out) {
+    if (!strata_onnx_attribute(im, attribute)) strata_onnx_need(im, input);
+    return im->status ? 0 : strata_onnx_ints(im, attribute, input, most, out);
+}
+
+int strata_onnx_axes(strata_onnx_import *im, int input, int rank, int64_t *axes) {
+    const int n = strata_onnx_ints(im, "axes", input, STRATA_MAX_RANK, axes);
+    for (int i = 0; i < n; i++) {
+        if (axes[i] < -rank || axes[i] >= rank)
+            return strata_onnx_reject(im, STRATA_DATA, "axis %" PRId64 " is not there; there are %d", axes[i], rank);
+        if (axes[i] < 0) axes[i] += rank;
+    }
+    return n;
 }
 
 /* ---- layers ---- */
@@ -355,43 +394,46 @@ static strata_status add_call(strata_onnx_import *im, const strata_layer_kind *k
     return strata_onnx_check_built(im);
 }
 
-static strata_status keep_weight(strata_onnx_import *im, const char *layer, const char *name, strata_array *array) {
+/* Keeps the elements of the parameter "layer/name". Takes the array, also on failure. */
+static void keep_weight(strata_onnx_import *im, const char *layer, const char *name, strata_array *array) {
     if (im->n_weights == im->weights_capacity) {
         const int capacity = im->weights_capacity ? 2 * im->weights_capacity : 16;
         strata_onnx_weight *weights = realloc(im->weights, (size_t)capacity * sizeof *weights);
-        if (!weights) return strata_onnx_no_memory(im);
-        im->weights = weights;
-        im->weights_capacity = capacity;
+        if (weights) im->weights = weights;
+        if (weights) im->weights_capacity = capacity;
     }
     const size_t bytes = strlen(layer) + strlen(name) + 2;
-    char *full = malloc(bytes);
-    if (!full) return strata_onnx_no_memory(im);
+    char *full = im->n_weights < im->weights_capacity ? malloc(bytes) : NULL;
+    if (!full) {
+        strata_array_finish(array);
+        (void)!strata_onnx_no_memory(im);
+        return;
+    }
     snprintf(full, bytes, "%s/%s", layer, name);
     im->weights[im->n_weights++] = (strata_onnx_weight){full, *array};
-    *array = (strata_array){0};
-    return STRATA_OK;
 }
 
-strata_status strata_onnx_weight_of(strata_onnx_import *im, const char *name, const strata_array *array) {
+void strata_onnx_weight_of(strata_onnx_import *im, const char *name, int value, const int *axes) {
     char folded[16];
+    strata_error reason = {0};
+    if (im->status) return;
     snprintf(folded, sizeof folded, "%d", im->n_folded_layers);
     const char *layer = im->folding ? folded : im->model->list.layers[im->model->list.n - 1].name;
-    const size_t n_layer = strlen(layer);
-    strata_array copy;
     const strata_parameter_set *set = im->folding ? &im->folded_parameters : &im->parameters;
-    for (int i = set->n - 1; i >= 0; i--) {
-        const strata_parameter_spec *p = &set->items[i];
-        if (strncmp(p->name, layer, n_layer) || p->name[n_layer] != '/' || strcmp(p->name + n_layer + 1, name)) continue;
-        if (!strata_shape_equal(p->shape, array->shape))
-            return strata_onnx_fail(im, STRATA_DATA, "its weights are %s as Strata has them; its input needs %s",
-                                    strata_shape_text(array->shape).text, strata_shape_text(p->shape).text);
+    strata_array ordered = {0}, floats = {0};
+    strata_status status = strata_permuted(&im->values[value].array, axes, &ordered, &reason);
+    if (!status) status = strata_onnx_convert(&ordered, STRATA_DTYPE_F32, &floats, &reason);
+    const strata_parameter_spec *p = strata_parameters_find(set, layer, name);
+    if (!status && p && !strata_shape_equal(p->shape, ordered.shape))
+        status = strata_onnx_fail(im, STRATA_DATA, "its weights are %s as Strata has them; its input needs %s",
+                                  strata_shape_text(ordered.shape).text, strata_shape_text(p->shape).text);
+    strata_array_finish(&ordered);
+    if (!status) {
+        keep_weight(im, layer, name, &floats);
+        return;
     }
-    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, array->shape, &copy, im->err));
-    const int64_t n = strata_shape_elements(array->shape);
-    for (int64_t i = 0; i < n; i++) ((float *)copy.data)[i] = (float)strata_element_get(array->dtype, array->data, i);
-    const strata_status status = keep_weight(im, layer, name, &copy);
-    strata_array_finish(&copy);
-    return status;
+    strata_array_finish(&floats);
+    strata_onnx_take_error(im, status, &reason);
 }
 
 /* Makes a tensor of a constant: a layer `weights`, or, while folding, a constant of the graph. Integers become i32 in the
@@ -414,49 +456,40 @@ static strata_status make_tensor(strata_onnx_import *im, int value) {
                                     number);
     }
     if (!im->model->n_inputs) return strata_onnx_fail(im, STRATA_DATA, "the graph has no inputs");
-    int first = -1;
-    for (int i = 0; i < im->n_values && first < 0; i++)
-        if (!im->values[i].constant && im->values[i].value && im->values[i].value->layer < 0) first = i;
+    const int first = strata_onnx_first_input(im);
     strata_onnx_value made = {0};
     char ignored[128];
     STRATA_TRY(add_call(im, &strata_layer_weights, v->name ? v->name : name_of_node(im, ignored, sizeof ignored), &opts, &first,
                         1, &made));
-    v = &im->values[value];
     v->tensor = made.tensor;
     v->value = made.value;
-    return strata_onnx_weight_of(im, "value", &v->array);
+    strata_onnx_weight_of(im, "value", value, NULL);
+    return im->status;
 }
 
-strata_status strata_onnx_op(strata_onnx_import *im, const strata_op_options *opts, const int *inputs, int n, bool behind,
-                             int *out) {
+int strata_onnx_op(strata_onnx_import *im, const strata_op_options *opts, const int *inputs, int n, bool behind) {
     strata_onnx_value made = {.behind = behind};
+    char name[128];
     if (n > STRATA_MAX_LAYER_INPUTS)
-        return strata_onnx_fail(im, STRATA_UNSUPPORTED, "it has %d inputs; at most %d", n, STRATA_MAX_LAYER_INPUTS);
-    for (int i = 0; i < n; i++) STRATA_TRY(make_tensor(im, inputs[i]));
+        return strata_onnx_reject(im, STRATA_UNSUPPORTED, "it has %d inputs; at most %d", n, STRATA_MAX_LAYER_INPUTS);
+    for (int i = 0; i < n && !im->status; i++) im->status = make_tensor(im, inputs[i]);
+    if (im->status) return 0;
     if (im->folding) {
         strata_tensor *tensors[STRATA_MAX_LAYER_INPUTS];
         for (int i = 0; i < n; i++) tensors[i] = im->values[inputs[i]].folded;
         made.folded = strata_op_apply(opts, tensors, n);
-        STRATA_TRY(strata_onnx_check_built(im));
-        return strata_onnx_add_value(im, made, out);
+        im->status = strata_onnx_check_built(im);
+    } else {
+        im->status = add_call(im, &strata_layer_op, name_of_node(im, name, sizeof name), opts, inputs, n, &made);
     }
-    char name[128];
-    STRATA_TRY(add_call(im, &strata_layer_op, name_of_node(im, name, sizeof name), opts, inputs, n, &made));
-    return strata_onnx_add_value(im, made, out);
+    return strata_onnx_add_value(im, made);
 }
 
-strata_status strata_onnx_simple(strata_onnx_import *im, const char *op, int a, int b, int *out) {
-    int inputs[2];
-    STRATA_TRY(strata_onnx_in_front(im, a, &inputs[0]));
-    if (b >= 0) STRATA_TRY(strata_onnx_in_front(im, b, &inputs[1]));
-    return strata_onnx_op(im, &(strata_op_options){.op = op}, inputs, b >= 0 ? 2 : 1, false, out);
-}
-
-strata_status strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind *kind, const void *options, int input,
-                                bool behind, int *out) {
+int strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind *kind, const void *options, int input, bool behind) {
     strata_onnx_value made = {.behind = behind};
     char name[128];
-    STRATA_TRY(make_tensor(im, input));
+    if (!im->status) im->status = make_tensor(im, input);
+    if (im->status) return 0;
     if (im->folding) { /* the layer is built without a model; its parameters are inputs of the graph */
         snprintf(name, sizeof name, "%d", ++im->n_folded_layers);
         const strata_layer layer = {.kind = kind, .options = (void *)options, .name = name};
@@ -464,79 +497,75 @@ strata_status strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind 
         strata_tensor *x = im->values[input].folded;
         made.folded = strata_layer_build(&context, &layer, 1, name, &x, 1, NULL);
         strata_graph_set_scope(im->folding, NULL);
-        STRATA_TRY(strata_onnx_check_built(im));
-        return strata_onnx_add_value(im, made, out);
+        im->status = strata_onnx_check_built(im);
+    } else {
+        im->status = add_call(im, kind, name_of_node(im, name, sizeof name), options, &input, 1, &made);
     }
-    STRATA_TRY(add_call(im, kind, name_of_node(im, name, sizeof name), options, &input, 1, &made));
-    return strata_onnx_add_value(im, made, out);
+    return strata_onnx_add_value(im, made);
 }
 
 /* ---- orders of axes ---- */
 
-/* If the value is the result of a transpose that `axes` undo, returns the index of the transposed value; else -1. */
+/* If the value is the result of a transpose that `axes` undo, returns the transposed value; else 0. */
 static int undone(const strata_onnx_import *im, int value, const int *axes) {
     const strata_value *call = im->values[value].value;
-    if (im->folding || !call || call->layer < 0) return -1;
+    if (im->folding || !call || call->layer < 0) return 0;
     const strata_layer *layer = &im->model->list.layers[call->layer];
     const strata_op_options *opts = layer->options;
-    if (layer->kind != &strata_layer_op || strcmp(opts->op, "transpose")) return -1;
+    if (layer->kind != &strata_layer_op || strcmp(opts->op, "transpose")) return 0;
     for (int d = 0; d < opts->numbers.n; d++)
-        if ((int)opts->numbers.values[axes[d]] != d) return -1;
-    for (int i = im->n_values - 1; i >= 0; i--)
+        if ((int)opts->numbers.values[axes[d]] != d) return 0;
+    for (int i = im->n_values - 1; i > 0; i--)
         if (im->values[i].value == im->model->values[call->inputs[0]] && !im->values[i].behind) return i;
-    return -1;
+    return 0;
 }
 
-strata_status strata_onnx_permute(strata_onnx_import *im, int value, const int *axes, int *out) {
+int strata_onnx_permute(strata_onnx_import *im, int value, const int *axes) {
     const strata_onnx_value *v = &im->values[value];
     strata_op_options opts = {.op = "transpose"};
+    if (im->status) return 0;
     if (v->constant) {
         strata_array array;
-        const bool trainable = v->trainable;
-        STRATA_TRY(strata_onnx_permute_array(&v->array, axes, &array, im->err));
-        STRATA_TRY(strata_onnx_constant(im, &array, trainable, out));
-        im->values[*out].name = NULL;
-        return STRATA_OK;
+        strata_error reason = {0};
+        const strata_status status = strata_permuted(&v->array, axes, &array, &reason);
+        return status ? strata_onnx_take_error(im, status, &reason) : strata_onnx_constant(im, &array, v->trainable);
     }
-    *out = undone(im, value, axes);
-    if (*out >= 0) return STRATA_OK;
+    const int before = undone(im, value, axes);
+    if (before) return before;
     opts.numbers.n = strata_tensor_shape(tensor_of(im, value)).rank;
     for (int d = 0; d < opts.numbers.n; d++) opts.numbers.values[d] = axes[d];
-    return strata_onnx_op(im, &opts, &value, 1, false, out);
+    return strata_onnx_op(im, &opts, &value, 1, false);
 }
 
-static strata_status reorder(strata_onnx_import *im, int value, bool behind, int *out) {
+static int reorder(strata_onnx_import *im, int value, bool behind) {
     const strata_onnx_value *v = &im->values[value];
     int axes[STRATA_MAX_RANK] = {0};
-    *out = value;
-    if (v->behind == behind) return STRATA_OK;
+    if (im->status || v->behind == behind) return im->status ? 0 : value;
     const int rank = v->constant ? v->array.shape.rank : strata_tensor_shape(tensor_of(im, value)).rank;
     if (rank < 3) { /* (N, C) is the same in both orders of axes */
         if (!v->constant) im->values[value].behind = behind;
-        return STRATA_OK;
+        return value;
     }
-    if (v->other) {
-        *out = v->other;
-        return STRATA_OK;
-    }
+    if (v->other) return v->other;
     for (int d = 1; d < rank; d++) axes[d] = behind ? (d + 1 < rank ? d + 1 : 1) : (d == 1 ? rank - 1 : d - 1);
     const int n_before = im->n_values;
-    STRATA_TRY(strata_onnx_permute(im, value, axes, out));
-    if (*out < n_before) { /* permute has found a value that has an order of its own, which must not change */
-        strata_onnx_value copy = im->values[*out];
+    int made = strata_onnx_permute(im, value, axes);
+    if (made < n_before) { /* permute has found a value that has an order of its own, which must not change */
+        strata_onnx_value copy = im->values[made];
         copy.name = NULL;
-        STRATA_TRY(strata_onnx_add_value(im, copy, out));
+        made = strata_onnx_add_value(im, copy);
     }
-    im->values[*out].behind = behind;
-    im->values[*out].other = value;
-    im->values[value].other = *out;
-    return STRATA_OK;
+    if (im->status) return 0;
+    im->values[made].behind = behind;
+    im->values[made].other = value;
+    im->values[value].other = made;
+    return made;
 }
 
-strata_status strata_onnx_in_front(strata_onnx_import *im, int value, int *out) {
-    return reorder(im, value, false, out);
+int strata_onnx_in_front(strata_onnx_import *im, int value) {
+    return reorder(im, value, false);
 }
 
-strata_status strata_onnx_behind(strata_onnx_import *im, int value, int *out) {
-    return reorder(im, value, true, out);
+int strata_onnx_behind(strata_onnx_import *im, int value) {
+    return reorder(im, value, true);
 }

@@ -38,9 +38,9 @@ char *strata_onnx_copy_text(strata_onnx_export *ex, const char *text) {
     return copy ? strcpy(copy, text) : (char *)"";
 }
 
-const char *strata_onnx_new_name(strata_onnx_export *ex, const char *base) {
+const char *strata_onnx_new_name(strata_onnx_export *ex) {
     char name[STRATA_ONNX_NAME_BYTES];
-    snprintf(name, sizeof name, "/%.120s.%d", base, ++ex->n_names);
+    snprintf(name, sizeof name, "/%.120s.%d", ex->base, ++ex->n_names);
     return strata_onnx_copy_text(ex, name);
 }
 
@@ -57,12 +57,13 @@ static void *grow(strata_onnx_export *ex, void *list, size_t n, size_t *capacity
 
 /* ---- nodes ---- */
 
-StrataOnnx__Node *strata_onnx_add_node(strata_onnx_export *ex, const char *op, const char *const *inputs, int n,
-                                       const char *output) {
+const char *strata_onnx_add_node(strata_onnx_export *ex, const char *op, const char *const *inputs, int n, const char *output) {
+    if (!output) output = strata_onnx_new_name(ex);
+    while (n && !inputs[n - 1]) n--;
     StrataOnnx__Node *node = strata_onnx_take(ex, sizeof *node);
     char **in = strata_onnx_take(ex, (size_t)(n + 1) * sizeof(*in)), **out = strata_onnx_take(ex, sizeof(*out));
     ex->out.node = grow(ex, ex->out.node, ex->out.n_node, &ex->node_capacity);
-    if (ex->failed) return NULL;
+    if (ex->failed) return output;
     strata_onnx__node__init(node);
     for (int i = 0; i < n; i++) in[i] = (char *)inputs[i];
     out[0] = (char *)output;
@@ -71,11 +72,24 @@ StrataOnnx__Node *strata_onnx_add_node(strata_onnx_export *ex, const char *op, c
     node->op_type = (char *)op;
     node->name = (char *)output;
     ex->out.node[ex->out.n_node++] = node;
-    return node;
+    return output;
 }
 
-StrataOnnx__Attribute *strata_onnx_add_attribute(strata_onnx_export *ex, StrataOnnx__Node *node, const char *name, int type) {
+const char *strata_onnx_one(strata_onnx_export *ex, const char *op, const char *a) {
+    return strata_onnx_add_node(ex, op, &a, 1, NULL);
+}
+
+const char *strata_onnx_two(strata_onnx_export *ex, const char *op, const char *a, const char *b) {
+    return strata_onnx_add_node(ex, op, (const char *[]){a, b}, 2, NULL);
+}
+
+StrataOnnx__Node *strata_onnx_last_node(strata_onnx_export *ex) {
+    return ex->out.n_node && !ex->failed ? ex->out.node[ex->out.n_node - 1] : NULL;
+}
+
+StrataOnnx__Attribute *strata_onnx_add_attribute(strata_onnx_export *ex, const char *name, int type) {
     enum { MOST = 12 };
+    StrataOnnx__Node *node = strata_onnx_last_node(ex);
     StrataOnnx__Attribute *a = strata_onnx_take(ex, sizeof *a);
     if (node && !node->attribute) node->attribute = strata_onnx_take(ex, MOST * sizeof(*node->attribute));
     if (ex->failed || !node || node->n_attribute == MOST) return NULL;
@@ -86,38 +100,37 @@ StrataOnnx__Attribute *strata_onnx_add_attribute(strata_onnx_export *ex, StrataO
     return a;
 }
 
-void strata_onnx_set_int(strata_onnx_export *ex, StrataOnnx__Node *node, const char *name, int64_t value) {
-    StrataOnnx__Attribute *a = strata_onnx_add_attribute(ex, node, name, STRATA_ONNX_ATTRIBUTE_INT);
+void strata_onnx_set_int(strata_onnx_export *ex, const char *name, int64_t value) {
+    StrataOnnx__Attribute *a = strata_onnx_add_attribute(ex, name, STRATA_ONNX_ATTRIBUTE_INT);
     if (a) a->has_i = 1, a->i = value;
 }
 
-void strata_onnx_set_float(strata_onnx_export *ex, StrataOnnx__Node *node, const char *name, double value) {
-    StrataOnnx__Attribute *a = strata_onnx_add_attribute(ex, node, name, STRATA_ONNX_ATTRIBUTE_FLOAT);
+void strata_onnx_set_float(strata_onnx_export *ex, const char *name, double value) {
+    StrataOnnx__Attribute *a = strata_onnx_add_attribute(ex, name, STRATA_ONNX_ATTRIBUTE_FLOAT);
     if (a) a->has_f = 1, a->f = (float)value;
 }
 
-void strata_onnx_set_text(strata_onnx_export *ex, StrataOnnx__Node *node, const char *name, const char *value) {
-    StrataOnnx__Attribute *a = strata_onnx_add_attribute(ex, node, name, STRATA_ONNX_ATTRIBUTE_STRING);
+void strata_onnx_set_text(strata_onnx_export *ex, const char *name, const char *value) {
+    StrataOnnx__Attribute *a = strata_onnx_add_attribute(ex, name, STRATA_ONNX_ATTRIBUTE_STRING);
     if (a) a->has_s = 1, a->s.data = (uint8_t *)strata_onnx_copy_text(ex, value), a->s.len = strlen(value);
 }
 
-void strata_onnx_set_ints(strata_onnx_export *ex, StrataOnnx__Node *node, const char *name, const int64_t *values, int n) {
-    StrataOnnx__Attribute *a = strata_onnx_add_attribute(ex, node, name, STRATA_ONNX_ATTRIBUTE_INTS);
+void strata_onnx_set_ints(strata_onnx_export *ex, const char *name, const int64_t *values, int n) {
+    StrataOnnx__Attribute *a = strata_onnx_add_attribute(ex, name, STRATA_ONNX_ATTRIBUTE_INTS);
     if (!a) return;
     a->ints = strata_onnx_take(ex, (size_t)n * sizeof *values + 1);
     if (a->ints && n) memcpy(a->ints, values, (size_t)n * sizeof *values);
     a->n_ints = a->ints ? (size_t)n : 0;
 }
 
-const char *strata_onnx_emit(strata_onnx_export *ex, const char *base, const char *op, const char *a, const char *b,
-                             const char *c) {
-    const char *inputs[] = {a, b, c}, *name = strata_onnx_new_name(ex, base);
-    strata_onnx_add_node(ex, op, inputs, c ? 3 : b ? 2 : a ? 1 : 0, name);
-    return name;
-}
-
-StrataOnnx__Node *strata_onnx_last_node(strata_onnx_export *ex) {
-    return ex->out.n_node && !ex->failed ? ex->out.node[ex->out.n_node - 1] : NULL;
+void strata_onnx_set_window(strata_onnx_export *ex, const int64_t *size, const int64_t *stride, const int64_t *dilation,
+                            const int64_t *pads, int n) {
+    int64_t steps[2], spread[2];
+    for (int d = 0; d < n; d++) steps[d] = stride[d] ? stride[d] : 1, spread[d] = dilation && dilation[d] ? dilation[d] : 1;
+    strata_onnx_set_ints(ex, "kernel_shape", size, n);
+    strata_onnx_set_ints(ex, "strides", steps, n);
+    if (dilation) strata_onnx_set_ints(ex, "dilations", spread, n);
+    strata_onnx_set_ints(ex, "pads", pads, 2 * n);
 }
 
 /* ---- constants ---- */
@@ -141,40 +154,38 @@ void *strata_onnx_add_initializer(strata_onnx_export *ex, const char *name, int 
     return memory;
 }
 
-const char *strata_onnx_put_ints(strata_onnx_export *ex, const char *base, const int64_t *values, int n) {
-    const char *name = strata_onnx_new_name(ex, base);
+const char *strata_onnx_put_ints(strata_onnx_export *ex, const int64_t *values, int n) {
+    const char *name = strata_onnx_new_name(ex);
     int64_t *memory = strata_onnx_add_initializer(ex, name, STRATA_ONNX_TYPE_INT64, STRATA_SHAPE(n), NULL);
     if (memory && n) memcpy(memory, values, (size_t)n * sizeof *values);
     return name;
 }
 
-const char *strata_onnx_put_number(strata_onnx_export *ex, const char *base, double value) {
-    const char *name = strata_onnx_new_name(ex, base);
+const char *strata_onnx_put_number(strata_onnx_export *ex, double value) {
+    const char *name = strata_onnx_new_name(ex);
     float *memory = strata_onnx_add_initializer(ex, name, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(), NULL);
     if (memory) *memory = (float)value;
     return name;
 }
 
-const float *strata_onnx_elements_of(const strata_onnx_export *ex, const strata_layer *layer, const char *parameter,
-                                     strata_shape *out_shape) {
-    const size_t n = strlen(layer->name);
-    for (int i = 0; i < ex->model->parameters.n; i++) {
-        const strata_parameter_spec *p = &ex->model->parameters.items[i];
-        if (strncmp(p->name, layer->name, n) || p->name[n] != '/' || strcmp(p->name + n + 1, parameter)) continue;
-        *out_shape = p->shape;
-        return ex->values + strata_model_place(ex->model, p);
-    }
-    return NULL;
+const float *strata_onnx_elements_of(const strata_onnx_export *ex, const char *parameter, strata_shape *out_shape) {
+    const strata_parameter_spec *p = strata_parameters_find(&ex->model->parameters, ex->layer->name, parameter);
+    if (p) *out_shape = p->shape;
+    return p ? ex->values + strata_model_place(ex->model, p) : NULL;
 }
 
-const char *strata_onnx_put_weight(strata_onnx_export *ex, const strata_layer *layer, const char *parameter, const int *axes,
-                                   const strata_shape *shape) {
+const char *strata_onnx_put_weight(strata_onnx_export *ex, const char *parameter) {
+    return strata_onnx_put_weight_as(ex, parameter, NULL, NULL);
+}
+
+const char *strata_onnx_put_weight_as(strata_onnx_export *ex, const char *parameter, const int *axes,
+                                      const strata_shape *shape) {
     char text[STRATA_ONNX_NAME_BYTES];
     strata_shape own;
     strata_array permuted = {0};
-    const float *elements = strata_onnx_elements_of(ex, layer, parameter, &own);
+    const float *elements = strata_onnx_elements_of(ex, parameter, &own);
     if (!elements) return NULL;
-    snprintf(text, sizeof text, "%.110s/%.40s", layer->name, parameter);
+    snprintf(text, sizeof text, "%.110s/%.40s", ex->layer->name, parameter);
     const char *name = strata_onnx_copy_text(ex, text);
     for (size_t i = 0; i < ex->out.n_initializer; i++) /* it exists if the layer was called before */
         if (!strcmp(ex->out.initializer[i]->name, name)) return name;
@@ -183,7 +194,7 @@ const char *strata_onnx_put_weight(strata_onnx_export *ex, const strata_layer *l
         return name;
     }
     const strata_array array = strata_array_view(STRATA_DTYPE_F32, own, (void *)elements);
-    if (strata_onnx_permute_array(&array, axes, &permuted, NULL)) {
+    if (strata_permuted(&array, axes, &permuted, NULL)) {
         ex->failed = true;
         return name;
     }
@@ -193,19 +204,20 @@ const char *strata_onnx_put_weight(strata_onnx_export *ex, const strata_layer *l
     return name;
 }
 
-void strata_onnx_refuse(strata_onnx_export *ex, const strata_layer *layer, const char *why) {
+void strata_onnx_refuse(strata_onnx_export *ex, const char *why) {
+    const strata_layer *layer = ex->layer;
     strata_text_add(&ex->unsupported, "%s%s (%s%s)", ex->unsupported.n_bytes ? ", " : "", layer->kind->name, layer->name, why);
 }
 
 /* ---- functions that several layers use ---- */
 
-const char *strata_onnx_transposed(strata_onnx_export *ex, const char *base, const char *x, const int64_t *perm, int rank) {
-    const char *y = strata_onnx_emit(ex, base, "Transpose", x, NULL, NULL);
-    strata_onnx_set_ints(ex, strata_onnx_last_node(ex), "perm", perm, rank);
+const char *strata_onnx_transposed(strata_onnx_export *ex, const char *x, const int64_t *perm, int rank) {
+    const char *y = strata_onnx_one(ex, "Transpose", x);
+    strata_onnx_set_ints(ex, "perm", perm, rank);
     return y;
 }
 
-const char *strata_onnx_moved(strata_onnx_export *ex, const char *base, const char *x, int rank, bool to_front) {
+const char *strata_onnx_moved(strata_onnx_export *ex, const char *x, int rank, bool to_front) {
     int64_t perm[STRATA_MAX_RANK] = {0};
     if (rank < 3) return x;
     for (int d = 1; d < rank; d++) perm[d] = to_front ? (d == 1 ? rank - 1 : d - 1) : (d == rank - 1 ? 1 : d + 1);
@@ -218,7 +230,13 @@ const char *strata_onnx_moved(strata_onnx_export *ex, const char *base, const ch
         if (opposite) return node->input[0];
         break;
     }
-    return strata_onnx_transposed(ex, base, x, perm, rank);
+    return strata_onnx_transposed(ex, x, perm, rank);
+}
+
+const char *strata_onnx_activate_behind(strata_onnx_export *ex, const char *function, const char *x, int rank) {
+    if (function && !strcmp(function, "softmax"))
+        return strata_onnx_activate(ex, function, strata_onnx_moved(ex, x, rank, false));
+    return strata_onnx_moved(ex, strata_onnx_activate(ex, function, x), rank, false);
 }
 
 /* The activations that are one ONNX op, some with an attribute. */
@@ -230,49 +248,40 @@ static const struct {
                  {"softplus", "Softplus", NULL, 0}, {"softsign", "Softsign", NULL, 0},
                  {"elu", "Elu", "alpha", 1},        {"leaky_relu", "LeakyRelu", "alpha", 0.2}};
 
-const char *strata_onnx_activate(strata_onnx_export *ex, const strata_layer *layer, const char *function, const char *x) {
-    const char *base = layer->name;
+const char *strata_onnx_activate(strata_onnx_export *ex, const char *function, const char *x) {
     if (!function || !*function) return x;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         if (strcmp(functions[i].function, function)) continue;
-        const char *y = strata_onnx_emit(ex, base, functions[i].op, x, NULL, NULL);
+        const char *y = strata_onnx_one(ex, functions[i].op, x);
         if (functions[i].attribute && functions[i].value != 0)
-            strata_onnx_set_float(ex, strata_onnx_last_node(ex), functions[i].attribute, functions[i].value);
+            strata_onnx_set_float(ex, functions[i].attribute, functions[i].value);
         else if (functions[i].attribute)
-            strata_onnx_set_int(ex, strata_onnx_last_node(ex), functions[i].attribute, -1);
+            strata_onnx_set_int(ex, functions[i].attribute, -1);
         return y;
     }
     if (!strcmp(function, "silu") || !strcmp(function, "swish"))
-        return strata_onnx_emit(ex, base, "Mul", x, strata_onnx_emit(ex, base, "Sigmoid", x, NULL, NULL), NULL);
+        return strata_onnx_two(ex, "Mul", x, strata_onnx_one(ex, "Sigmoid", x));
     if (!strcmp(function, "gelu") || !strcmp(function, "gelu_tanh")) { /* ONNX has a Gelu node only from opset 20 on */
         const bool exact = function[4] == 0;
         const char *t = x;
         if (!exact) {
-            t = strata_onnx_emit(ex, base, "Mul", strata_onnx_emit(ex, base, "Mul", x, x, NULL), x, NULL);
-            t = strata_onnx_emit(ex, base, "Add", x,
-                                 strata_onnx_emit(ex, base, "Mul", t, strata_onnx_put_number(ex, base, 0.044715), NULL), NULL);
+            t = strata_onnx_two(ex, "Mul", strata_onnx_two(ex, "Mul", x, x), x);
+            t = strata_onnx_two(ex, "Add", x, strata_onnx_two(ex, "Mul", t, strata_onnx_put_number(ex, 0.044715)));
         }
-        t = strata_onnx_emit(ex, base, "Mul", t,
-                             strata_onnx_put_number(ex, base, exact ? 0.7071067811865476 : 0.7978845608028654), NULL);
-        t = strata_onnx_emit(ex, base, exact ? "Erf" : "Tanh", t, NULL, NULL);
-        t = strata_onnx_emit(ex, base, "Add", t, strata_onnx_put_number(ex, base, 1), NULL);
-        return strata_onnx_emit(ex, base, "Mul",
-                                strata_onnx_emit(ex, base, "Mul", x, strata_onnx_put_number(ex, base, 0.5), NULL), t, NULL);
+        t = strata_onnx_two(ex, "Mul", t, strata_onnx_put_number(ex, exact ? 0.7071067811865476 : 0.7978845608028654));
+        t = strata_onnx_two(ex, "Add", strata_onnx_one(ex, exact ? "Erf" : "Tanh", t), strata_onnx_put_number(ex, 1));
+        return strata_onnx_two(ex, "Mul", strata_onnx_two(ex, "Mul", x, strata_onnx_put_number(ex, 0.5)), t);
     }
-    strata_onnx_refuse(ex, layer, ": a function of the program's own");
+    strata_onnx_refuse(ex, ": a function of the program's own");
     return x;
 }
 
-const char *strata_onnx_reshaped(strata_onnx_export *ex, const char *base, const char *x, const int64_t *to, int n) {
-    return strata_onnx_emit(ex, base, "Reshape", x, strata_onnx_put_ints(ex, base, to, n), NULL);
+const char *strata_onnx_reshaped(strata_onnx_export *ex, const char *x, const int64_t *to, int n) {
+    return strata_onnx_two(ex, "Reshape", x, strata_onnx_put_ints(ex, to, n));
 }
 
-void strata_onnx_set_window(strata_onnx_export *ex, StrataOnnx__Node *node, const int64_t *size, const int64_t *stride,
-                            const int64_t *dilation, const int64_t *pads, int n) {
-    int64_t steps[2], spread[2];
-    for (int d = 0; d < n; d++) steps[d] = stride[d] ? stride[d] : 1, spread[d] = dilation && dilation[d] ? dilation[d] : 1;
-    strata_onnx_set_ints(ex, node, "kernel_shape", size, n);
-    strata_onnx_set_ints(ex, node, "strides", steps, n);
-    if (dilation) strata_onnx_set_ints(ex, node, "dilations", spread, n);
-    strata_onnx_set_ints(ex, node, "pads", pads, 2 * n);
+const char *strata_onnx_converted(strata_onnx_export *ex, const char *x, int type) {
+    const char *y = strata_onnx_one(ex, "Cast", x);
+    strata_onnx_set_int(ex, "to", type);
+    return y;
 }

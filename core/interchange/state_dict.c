@@ -9,6 +9,7 @@
 #include "core/base/file.h"
 #include "core/base/locale.h"
 #include "core/data/format/safetensors.h"
+#include "core/interchange/permute.h"
 #include "core/model/build.h"
 #include "core/model/data.h"
 #include "strata/interchange.h"
@@ -34,26 +35,6 @@ static bool fits(strata_shape theirs, strata_shape ours, int order) {
     for (int d = 0; d < ours.rank; d++)
         if (ours.dims[d] != theirs.dims[orders[order].axes[d]]) return false;
     return true;
-}
-
-/* Copies the elements from the file's order to Strata's order. */
-static void permute(const float *from, strata_shape theirs, int order, strata_shape ours, float *to) {
-    int64_t strides[STRATA_MAX_RANK], place[STRATA_MAX_RANK] = {0}, stride = 1;
-    const int64_t n = strata_shape_elements(ours);
-    if (order == SAME) {
-        memcpy(to, from, (size_t)n * sizeof *to);
-        return;
-    }
-    for (int d = theirs.rank - 1; d >= 0; d--) {
-        strides[d] = stride;
-        stride *= theirs.dims[d];
-    }
-    for (int64_t i = 0; i < n; i++) {
-        int64_t at = 0;
-        for (int d = 0; d < ours.rank; d++) at += place[d] * strides[orders[order].axes[d]];
-        to[i] = from[at];
-        for (int d = ours.rank - 1; d >= 0 && ++place[d] == ours.dims[d]; d--) place[d] = 0;
-    }
 }
 
 /* A line of the map: the name in the file, the name in the model, and the order of axes ("": not given). */
@@ -115,15 +96,11 @@ static recurrent recurrent_of(const strata_model *model, const strata_parameter_
     return (recurrent){bias, gru && strcmp(l->order, "same"), bias && spec->shape.rank == 2 ? 2 : 1};
 }
 
-/* Exchanges the first two of the three gates in each row of `n` numbers. Its own inverse. */
-static void swap_gates(float *values, int64_t n, int64_t width) {
-    const int64_t units = width / 3;
-    for (int64_t row = 0; row + width <= n; row += width)
-        for (int64_t u = 0; u < units; u++) {
-            const float first = values[row + u];
-            values[row + u] = values[row + units + u];
-            values[row + units + u] = first;
-        }
+/* The place of element i of rows of `width` numbers, with the first two of the three gates in each row exchanged. It is its own
+ * inverse. */
+static int64_t swapped(int64_t i, int64_t width) {
+    const int64_t units = width / 3, gate = i % width / units;
+    return gate == 0 ? i + units : gate == 1 ? i - units : i;
 }
 
 /* ---- the map ---- */
@@ -232,19 +209,19 @@ static strata_status take_line(transfer *t, int i, strata_error *err) {
     if (one_row) ours = STRATA_SHAPE(ours.dims[1]);
     STRATA_TRY(choose(l, map, tensor->shape, ours, &order, err));
     STRATA_TRY(strata_safetensors_load(t->file, l->theirs, &array, err));
-    const int64_t n = strata_shape_elements(ours);
-    float *floats = malloc(2 * (size_t)n * sizeof *floats + 1), *to = t->values + strata_model_place(t->model, spec);
-    if (floats) {
-        float *permuted = floats + n;
-        for (int64_t k = 0; k < n; k++) floats[k] = (float)strata_element_get(array.dtype, array.data, k);
-        permute(floats, array.shape, order, ours, permuted);
-        if (r.swaps) swap_gates(permuted, n, ours.dims[ours.rank - 1]);
-        if (one_row) to += row_of(t, i) * n;
-        for (int64_t k = 0; k < n; k++) to[k] = r.bias ? to[k] + permuted[k] : permuted[k];
+    strata_array ordered = {0};
+    if (order == SAME) array.shape = ours;
+    const strata_status status = strata_permuted(&array, order == SAME ? NULL : orders[order].axes, &ordered, err);
+    const int64_t n = status ? 0 : strata_shape_elements(ours), width = ours.rank ? ours.dims[ours.rank - 1] : 1;
+    float *to = t->values + strata_model_place(t->model, spec) + (one_row ? row_of(t, i) * n : 0);
+    for (int64_t k = 0; k < n; k++) {
+        const int64_t place = r.swaps ? swapped(k, width) : k;
+        const float value = (float)strata_element_get(ordered.dtype, ordered.data, k);
+        to[place] = r.bias ? to[place] + value : value;
     }
-    free(floats);
+    strata_array_finish(&ordered);
     strata_array_finish(&array);
-    return floats ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", map);
+    return status;
 }
 
 /* Fails with a list of the file's tensors that no line names. Counters of steps, which are no weights, are left out. */
@@ -268,22 +245,6 @@ static strata_status check_unused(const transfer *t, strata_error *err) {
 }
 
 /* ---- writing ---- */
-
-/* The inverse of permute: reading the written weights gives the same values. */
-static void unpermute(const float *from, strata_shape ours, int order, strata_shape theirs, float *to) {
-    int64_t strides[STRATA_MAX_RANK], place[STRATA_MAX_RANK] = {0}, stride = 1;
-    const int64_t n = strata_shape_elements(ours);
-    for (int d = theirs.rank - 1; d >= 0; d--) {
-        strides[d] = stride;
-        stride *= theirs.dims[d];
-    }
-    for (int64_t i = 0; i < n; i++) {
-        int64_t at = 0;
-        for (int d = 0; d < ours.rank; d++) at += place[d] * strides[order == SAME ? d : orders[order].axes[d]];
-        to[at] = from[i];
-        for (int d = ours.rank - 1; d >= 0 && ++place[d] == ours.dims[d]; d--) place[d] = 0;
-    }
-}
 
 /* If the line names no order, it follows from the number of axes, as in PyTorch's layers. A table of embeddings and a bias keep
  * their order. */
@@ -310,25 +271,24 @@ static strata_status put_line(transfer *t, int k, strata_error *err) {
                            l->number, l->ours);
     }
     strata_shape theirs = ours;
-    int order = order_of_axes(ours, spec->name, r.bias);
+    int order = order_of_axes(ours, spec->name, r.bias), axes[STRATA_MAX_RANK] = {0};
     for (int i = 0; i < N_ORDERS && *l->order; i++)
         if (!strcmp(orders[i].name, l->order)) order = i;
     if (!strcmp(l->order, "same")) order = SAME;
-    for (int d = 0; order != SAME && orders[order].rank == theirs.rank && d < theirs.rank; d++)
+    for (int d = 0; order != SAME && orders[order].rank == theirs.rank && d < theirs.rank; d++) {
         theirs.dims[orders[order].axes[d]] = ours.dims[d];
+        axes[orders[order].axes[d]] = d;
+    }
     if (*l->order) STRATA_TRY(choose(l, t->map, theirs, ours, &order, err));
-    strata_array *array = &t->arrays[t->n_written], own = {0};
-    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, theirs, array, err));
-    t->named[t->n_written] = (strata_named_array){.name = l->theirs, .array = *array};
-    t->n_written++;
-    /* The second bias of a sum is 0. */
-    memset(array->data, 0, strata_array_bytes(array));
-    if (r.rows == 1 && before) return STRATA_OK;
+    strata_array own;
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, ours, &own, err));
-    memcpy(own.data, from, strata_array_bytes(&own));
-    if (r.swaps) swap_gates(own.data, strata_shape_elements(ours), ours.dims[ours.rank - 1]);
-    unpermute(own.data, ours, order, theirs, array->data);
+    for (int64_t i = 0; i < strata_shape_elements(ours); i++) /* the second bias of a sum is 0 */
+        ((float *)own.data)[i] = r.rows == 1 && before ? 0 : from[r.swaps ? swapped(i, ours.dims[ours.rank - 1]) : i];
+    strata_array *array = &t->arrays[t->n_written];
+    const strata_status status = strata_permuted(&own, order == SAME ? NULL : axes, array, err);
     strata_array_finish(&own);
+    STRATA_TRY(status);
+    t->named[t->n_written++] = (strata_named_array){.name = l->theirs, .array = *array};
     return STRATA_OK;
 }
 

@@ -73,8 +73,7 @@ static strata_tensor *activation_build(const void *options, strata_layer_context
 const strata_layer_kind strata_layer_activation = {
     .name = "activation",
     .keeps_mask = true,
-    .options_bytes = sizeof(strata_activation_options),
-    .name_offset = offsetof(strata_activation_options, name),
+    STRATA_LAYER_OPTIONS(strata_activation_options),
     .options = {{"function", STRATA_OPTION_ACTIVATION, offsetof(strata_activation_options, function), 0, 0, true}},
     .check = activation_check,
     .build = activation_build,

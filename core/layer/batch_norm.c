@@ -75,8 +75,7 @@ static strata_tensor *batch_norm_build(const void *options, strata_layer_context
 const strata_layer_kind strata_layer_batch_norm = {
     .name = "batch_norm",
     .keeps_mask = true,
-    .options_bytes = sizeof(strata_batch_norm_options),
-    .name_offset = offsetof(strata_batch_norm_options, name),
+    STRATA_LAYER_OPTIONS(strata_batch_norm_options),
     .options = {{"momentum", STRATA_OPTION_NUMBER, offsetof(strata_batch_norm_options, momentum), 0, 1, false},
                 {"no_average", STRATA_OPTION_BOOL, offsetof(strata_batch_norm_options, no_average), 0, 0, false},
                 {"synchronized", STRATA_OPTION_BOOL, offsetof(strata_batch_norm_options, synchronized), 0, 0, false},

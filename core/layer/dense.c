@@ -8,11 +8,8 @@
 static strata_status dense_check(const void *options, strata_error *err) {
     const strata_dense_options *opts = options;
     const strata_initializer *ignored;
-    if (opts->units < 1)
-        return strata_fail(err, STRATA_INVALID, "units is %lld; it must be at least 1", (long long)opts->units);
     if (opts->kernel_initializer) STRATA_TRY(strata_initializer_find(opts->kernel_initializer, &ignored, err));
     if (opts->bias_initializer) STRATA_TRY(strata_initializer_find(opts->bias_initializer, &ignored, err));
-    STRATA_TRY(strata_layer_check_penalty(opts->kernel_l1, opts->kernel_l2, err));
     return strata_activation_check(opts->activation, err);
 }
 
@@ -61,8 +58,7 @@ static strata_tensor *dense_build(const void *options, strata_layer_context *con
 const strata_layer_kind strata_layer_dense = {
     .name = "dense",
     .keeps_mask = true,
-    .options_bytes = sizeof(strata_dense_options),
-    .name_offset = offsetof(strata_dense_options, name),
+    STRATA_LAYER_OPTIONS(strata_dense_options),
     .options = {{"units", STRATA_OPTION_INT, offsetof(strata_dense_options, units), 1, 1 << 24, true},
                 {"activation", STRATA_OPTION_ACTIVATION, offsetof(strata_dense_options, activation), 0, 0, false},
                 {"no_bias", STRATA_OPTION_BOOL, offsetof(strata_dense_options, no_bias), 0, 0, false},

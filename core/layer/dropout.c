@@ -23,8 +23,7 @@ static strata_tensor *dropout_build(const void *options, strata_layer_context *c
 const strata_layer_kind strata_layer_dropout = {
     .name = "dropout",
     .keeps_mask = true,
-    .options_bytes = sizeof(strata_dropout_options),
-    .name_offset = offsetof(strata_dropout_options, name),
+    STRATA_LAYER_OPTIONS(strata_dropout_options),
     .options = {{"rate", STRATA_OPTION_NUMBER, offsetof(strata_dropout_options, rate), 0, 1, true}},
     .check = dropout_check,
     .build = dropout_build,

@@ -10,9 +10,6 @@
 static strata_status embedding_check(const void *options, strata_error *err) {
     const strata_embedding_options *opts = options;
     const strata_initializer *ignored;
-    if (opts->vocabulary < 1 || opts->units < 1)
-        return strata_fail(err, STRATA_INVALID, "vocabulary is %lld, units is %lld; they must be at least 1",
-                           (long long)opts->vocabulary, (long long)opts->units);
     return opts->initializer ? strata_initializer_find(opts->initializer, &ignored, err) : STRATA_OK;
 }
 
@@ -31,8 +28,7 @@ static strata_tensor *embedding_build(const void *options, strata_layer_context 
 
 const strata_layer_kind strata_layer_embedding = {
     .name = "embedding",
-    .options_bytes = sizeof(strata_embedding_options),
-    .name_offset = offsetof(strata_embedding_options, name),
+    STRATA_LAYER_OPTIONS(strata_embedding_options),
     .options = {{"vocabulary", STRATA_OPTION_INT, offsetof(strata_embedding_options, vocabulary), 1, INT32_MAX, true},
                 {"units", STRATA_OPTION_INT, offsetof(strata_embedding_options, units), 1, 1 << 24, true},
                 {"initializer", STRATA_OPTION_STRING, offsetof(strata_embedding_options, initializer), 0, 0, false},

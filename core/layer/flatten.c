@@ -13,7 +13,6 @@ static strata_tensor *flatten_build(const void *options, strata_layer_context *c
 
 const strata_layer_kind strata_layer_flatten = {
     .name = "flatten",
-    .options_bytes = sizeof(strata_flatten_options),
-    .name_offset = offsetof(strata_flatten_options, name),
+    STRATA_LAYER_OPTIONS(strata_flatten_options),
     .build = flatten_build,
 };

@@ -54,8 +54,7 @@ static strata_tensor *largest(strata_tensor *x, strata_tensor *mask, int n_axes)
     }                                                                                                           \
     const strata_layer_kind strata_layer_##which = {                                                            \
         .name = #which,                                                                                         \
-        .options_bytes = sizeof(strata_global_pool_options),                                                    \
-        .name_offset = offsetof(strata_global_pool_options, name),                                              \
+        STRATA_LAYER_OPTIONS(strata_global_pool_options),                                                       \
         .build = which##_build,                                                                                 \
     }
 GLOBAL_POOL(global_average_pool, average);

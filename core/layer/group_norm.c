@@ -25,11 +25,7 @@ static strata_tensor *by_root_mean_square(strata_tensor *x, const int *axes, int
 enum { DEFAULT_GROUPS = 32 };
 
 static strata_status group_norm_check(const void *options, strata_error *err) {
-    const strata_group_norm_options *opts = options;
-    if (opts->groups < -1)
-        return strata_fail(err, STRATA_INVALID, "groups is %" PRId64 "; it must be at least 1, or -1 for one channel a group",
-                           opts->groups);
-    return check_epsilon(opts->epsilon, err);
+    return check_epsilon(((const strata_group_norm_options *)options)->epsilon, err);
 }
 
 static strata_tensor *group_norm_build(const void *options, strata_layer_context *context, strata_tensor *x) {
@@ -61,8 +57,7 @@ static strata_tensor *group_norm_build(const void *options, strata_layer_context
 const strata_layer_kind strata_layer_group_norm = {
     .name = "group_norm",
     .keeps_mask = true,
-    .options_bytes = sizeof(strata_group_norm_options),
-    .name_offset = offsetof(strata_group_norm_options, name),
+    STRATA_LAYER_OPTIONS(strata_group_norm_options),
     .options = {{"groups", STRATA_OPTION_COUNT, offsetof(strata_group_norm_options, groups), -1, 1 << 24, false},
                 {"epsilon", STRATA_OPTION_NUMBER, offsetof(strata_group_norm_options, epsilon), 0, 1, false},
                 {"no_scale", STRATA_OPTION_BOOL, offsetof(strata_group_norm_options, no_scale), 0, 0, false},
@@ -90,8 +85,7 @@ static strata_tensor *rms_norm_build(const void *options, strata_layer_context *
 const strata_layer_kind strata_layer_rms_norm = {
     .name = "rms_norm",
     .keeps_mask = true,
-    .options_bytes = sizeof(strata_rms_norm_options),
-    .name_offset = offsetof(strata_rms_norm_options, name),
+    STRATA_LAYER_OPTIONS(strata_rms_norm_options),
     .options = {{"epsilon", STRATA_OPTION_NUMBER, offsetof(strata_rms_norm_options, epsilon), 0, 1, false},
                 {"no_scale", STRATA_OPTION_BOOL, offsetof(strata_rms_norm_options, no_scale), 0, 0, false}},
     .check = rms_norm_check,

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The table of initializers: each row says which distribution the values have and how wide it is. */
-#include "core/layer/initializer.h"
-
 #include <math.h>
 #include <string.h>
 
+#include "core/layer/layer.h"
 #include "strata/philox.h"
 
 typedef enum distribution { CONSTANT, UNIFORM, NORMAL, TRUNCATED_NORMAL, ORTHOGONAL, FORGET } distribution;

@@ -6,11 +6,26 @@
 #define STRATA_CORE_LAYER_H
 
 #include "core/base/option.h"
-#include "core/layer/initializer.h"
 #include "strata/layers.h"
 #include "strata/ops.h"
 #include "strata/registry.h"
 
+/* ---- initializer.c ----
+ * Initial values of parameters. The host draws them by Philox with the key (seed, stream), so they are the same for every
+ * device. */
+typedef struct strata_initializer strata_initializer;
+
+/* Finds the initializer with this name. Fails with INVALID and the list of names if there is none. */
+STRATA_MUST_USE strata_status strata_initializer_find(const char *name, const strata_initializer **out_initializer,
+                                                      strata_error *err);
+const char *strata_initializer_name(const strata_initializer *initializer);
+
+/* Sets values[0..n). fan_in and fan_out: the number of inputs of an output, and of outputs of an input; at least 1. The
+ * normal initializers he_normal and glorot_normal are truncated at two standard deviations by drawing again, as in Keras. */
+void strata_initializer_fill(const strata_initializer *initializer, uint64_t seed, uint32_t stream, int64_t fan_in,
+                             int64_t fan_out, float *values, int64_t n);
+
+/* ---- context.c ---- */
 /* Declares a parameter (rows, ...) that may be divided into parts, in case a device cannot bind all of it. The layer
  * computes with the parts; each part has some of the rows. Returns the number of parts; 1 if the parameter is not
  * divided. */
@@ -23,12 +38,11 @@ strata_tensor *strata_layer_part(strata_layer_context *context, strata_graph *gr
  * whose indices are in x; the layer must then use the parameter in no other way. */
 strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *graph, const char *name, strata_tensor *x,
                                  bool sparse);
-/* Rows for the options kernel_l1 and kernel_l2 of a layer, and their check: INVALID if one is negative. */
+/* Rows for the options kernel_l1 and kernel_l2 of a layer. */
 #define STRATA_LAYER_PENALTY(type)                                                   \
     {"kernel_l1", STRATA_OPTION_NUMBER, offsetof(type, kernel_l1), 0, 1e6, false}, { \
         "kernel_l2", STRATA_OPTION_NUMBER, offsetof(type, kernel_l2), 0, 1e6, false  \
     }
-STRATA_MUST_USE strata_status strata_layer_check_penalty(double l1, double l2, strata_error *err);
 /* Whether the batch is divided among several replicas. */
 bool strata_layer_has_replicas(const strata_layer_context *context);
 /* The number of the replica's own rows, f32 scalar, for an x in which the batch has `rows` of them. In the graph of all
@@ -62,7 +76,8 @@ typedef struct strata_layer_kind {
     const char *branches[STRATA_MAX_BRANCHES];
     /* Position (n, ...) of y belongs to the same position of x, so the mask of x is also the mask of y, as in Keras. */
     bool keeps_mask;
-    /* Checks the options; the caller adds the layer's name to the message. NULL: there is nothing to check. */
+    /* Checks what the ranges in the table of the options do not say; the caller adds the layer's name to the message. NULL:
+     * there is nothing. */
     strata_status (*check)(const void *options, strata_error *err);
     /* Builds y for x (N, ...). Errors poison the graph. */
     strata_tensor *(*build)(const void *options, strata_layer_context *context, strata_tensor *x);
@@ -74,6 +89,8 @@ typedef struct strata_layer_kind {
     const strata_layer_definition *own;
 } strata_layer_kind;
 
+/* The members of a kind that follow from the type of its options. */
+#define STRATA_LAYER_OPTIONS(type) .options_bytes = sizeof(type), .name_offset = offsetof(type, name)
 /* Every kind, in the order of layers.def. */
 extern const strata_layer_kind *const strata_layer_kinds[];
 extern const int strata_n_layer_kinds;
@@ -86,6 +103,10 @@ typedef struct strata_own_activation {
 /* Checks that there is a built-in function with this name. NULL and "" are valid, and strata_activation_apply then
  * returns x. */
 STRATA_MUST_USE strata_status strata_activation_check(const char *function, strata_error *err);
+
+/* Applies the op of the layer op to n tensors, without a model. n must be the number of inputs of the op. Errors poison the
+ * graph. */
+strata_tensor *strata_op_apply(const strata_op_options *opts, strata_tensor *const *inputs, int n);
 
 #define STRATA_LAYER(name) extern const strata_layer_kind strata_layer_##name;
 #include "core/layer/layers.def"

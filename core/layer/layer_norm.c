@@ -24,8 +24,7 @@ static strata_tensor *layer_norm_build(const void *options, strata_layer_context
 const strata_layer_kind strata_layer_layer_norm = {
     .name = "layer_norm",
     .keeps_mask = true,
-    .options_bytes = sizeof(strata_layer_norm_options),
-    .name_offset = offsetof(strata_layer_norm_options, name),
+    STRATA_LAYER_OPTIONS(strata_layer_norm_options),
     .options = {{"epsilon", STRATA_OPTION_NUMBER, offsetof(strata_layer_norm_options, epsilon), 0, 1, false}},
     .check = layer_norm_check,
     .build = layer_norm_build,

@@ -43,13 +43,6 @@ static strata_tensor *multiply_build(const void *options, strata_layer_context *
     return fold(strata_mul, inputs, n);
 }
 
-static strata_status concat_check(const void *options, strata_error *err) {
-    const int64_t axis = ((const strata_concat_options *)options)->axis;
-    if (axis >= 0 && axis < STRATA_MAX_RANK) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "axis is %lld; it must be 1..%d, or 0 for the last one", (long long)axis,
-                       STRATA_MAX_RANK - 1);
-}
-
 static strata_tensor *concat_build(const void *options, strata_layer_context *context, strata_tensor *const *inputs, int n) {
     const int rank = strata_tensor_shape(inputs[0]).rank;
     int axis = (int)((const strata_concat_options *)options)->axis;
@@ -63,25 +56,21 @@ static strata_tensor *concat_build(const void *options, strata_layer_context *co
 }
 
 const strata_layer_kind strata_layer_add = {.name = "add",
-                                            .options_bytes = sizeof(strata_add_options),
-                                            .name_offset = offsetof(strata_add_options, name),
+                                            STRATA_LAYER_OPTIONS(strata_add_options),
                                             .keeps_mask = true,
                                             .least_inputs = 2,
                                             .most_inputs = STRATA_MAX_LAYER_INPUTS,
                                             .build_many = add_build};
 const strata_layer_kind strata_layer_multiply = {.name = "multiply",
-                                                 .options_bytes = sizeof(strata_multiply_options),
-                                                 .name_offset = offsetof(strata_multiply_options, name),
+                                                 STRATA_LAYER_OPTIONS(strata_multiply_options),
                                                  .keeps_mask = true,
                                                  .least_inputs = 2,
                                                  .most_inputs = STRATA_MAX_LAYER_INPUTS,
                                                  .build_many = multiply_build};
 const strata_layer_kind strata_layer_concat = {
     .name = "concat",
-    .options_bytes = sizeof(strata_concat_options),
-    .name_offset = offsetof(strata_concat_options, name),
+    STRATA_LAYER_OPTIONS(strata_concat_options),
     .options = {{"axis", STRATA_OPTION_INT, offsetof(strata_concat_options, axis), 1, STRATA_MAX_RANK - 1, false}},
     .least_inputs = 2,
     .most_inputs = STRATA_MAX_LAYER_INPUTS,
-    .check = concat_check,
     .build_many = concat_build};

@@ -11,14 +11,6 @@
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"
 
-static strata_status attention_check(const void *options, strata_error *err) {
-    const strata_multi_head_attention_options *opts = options;
-    if (opts->heads >= 1 && opts->key_dim >= 0) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID,
-                       "heads is %lld, key_dim is %lld; there must be at least one head, and key_dim is not negative",
-                       (long long)opts->heads, (long long)opts->key_dim);
-}
-
 /* The product of x (N, T, in) with the parameter `name`_kernel (in, out), plus its bias. */
 static strata_tensor *product(const strata_multi_head_attention_options *opts, strata_layer_context *context, strata_tensor *x,
                               const char *name, int64_t out) {
@@ -84,13 +76,11 @@ static strata_tensor *attention_build(const void *options, strata_layer_context 
 
 const strata_layer_kind strata_layer_multi_head_attention = {
     .name = "multi_head_attention",
-    .options_bytes = sizeof(strata_multi_head_attention_options),
-    .name_offset = offsetof(strata_multi_head_attention_options, name),
+    STRATA_LAYER_OPTIONS(strata_multi_head_attention_options),
     .options = {{"heads", STRATA_OPTION_INT, offsetof(strata_multi_head_attention_options, heads), 1, 1 << 16, true},
                 {"key_dim", STRATA_OPTION_INT, offsetof(strata_multi_head_attention_options, key_dim), 1, 1 << 16, false},
                 {"causal", STRATA_OPTION_BOOL, offsetof(strata_multi_head_attention_options, causal), 0, 0, false},
                 {"no_bias", STRATA_OPTION_BOOL, offsetof(strata_multi_head_attention_options, no_bias), 0, 0, false}},
     .keeps_mask = true,
-    .check = attention_check,
     .build = attention_build,
 };

@@ -2,8 +2,6 @@
  *
  * op: a layer that is one op of strata/ops.h. The table says how many inputs and numbers each op has. Functions convert
  * the numbers to the op's arguments. */
-#include "core/layer/op.h"
-
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -11,14 +9,19 @@
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"
 
+/* An op with its n inputs. */
+typedef struct call {
+    const strata_op_options *opts;
+    strata_tensor *const *in;
+    int n;
+} call;
+
 typedef strata_tensor *unary(strata_tensor *x);
 typedef strata_tensor *binary(strata_tensor *a, strata_tensor *b);
-/* Builds an op for n inputs. The row of the table says which numbers must be integers. */
-typedef strata_tensor *special(const strata_op_options *opts, strata_tensor *const *in, int n);
+typedef strata_tensor *special(const call *c);
 
 typedef struct row {
     const char *name;
-    /* A most_inputs of -1 means that there is no limit. */
     int least_inputs, most_inputs;
     int least_numbers, most_numbers;
     unary *one;
@@ -31,13 +34,13 @@ static strata_tensor *fail(strata_tensor *x, const char *what, strata_shape shap
                                strata_shape_text(shape).text);
 }
 
-static int64_t whole(const strata_op_options *opts, int i) {
-    return (int64_t)opts->numbers.values[i];
+static int64_t whole(const call *c, int i) {
+    return (int64_t)c->opts->numbers.values[i];
 }
 
 /* Axis `i` among the numbers, counted from the first axis of a tensor of this rank. */
-static int axis_of(const strata_op_options *opts, int i, int rank) {
-    const int64_t axis = whole(opts, i);
+static int axis_of(const call *c, int i, int rank) {
+    const int64_t axis = whole(c, i);
     return (int)(axis < 0 ? axis + rank : axis);
 }
 
@@ -60,10 +63,8 @@ static strata_shape broadcast_leading(strata_shape a, strata_shape b) {
     return out;
 }
 
-static strata_tensor *build_matmul(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    strata_tensor *a = in[0], *b = in[1];
-    (void)opts;
-    (void)n;
+static strata_tensor *build_matmul(const call *c) {
+    strata_tensor *a = c->in[0], *b = c->in[1];
     if (strata_tensor_is_poison(a) || strata_tensor_is_poison(b)) return strata_tensor_is_poison(a) ? a : b;
     const int rank_a = strata_tensor_shape(a).rank, rank_b = strata_tensor_shape(b).rank;
     if (!rank_a || !rank_b) return fail(a, "matmul of a scalar", strata_tensor_shape(a));
@@ -88,241 +89,202 @@ static strata_tensor *build_matmul(const strata_op_options *opts, strata_tensor 
 
 /* ---- shapes ---- */
 
-static strata_tensor *build_reshape(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    const strata_shape from = strata_tensor_shape(in[0]);
-    strata_shape to = {.rank = opts->numbers.n};
-    (void)n;
+static strata_tensor *build_reshape(const call *c) {
+    const strata_shape from = strata_tensor_shape(c->in[0]);
+    strata_shape to = {.rank = c->opts->numbers.n};
     for (int d = 0; d < to.rank; d++) {
-        to.dims[d] = whole(opts, d);
-        if (to.dims[d] == 0 && d >= from.rank) return fail(in[0], "reshape: 0 stands for an axis that x does not have", from);
+        to.dims[d] = whole(c, d);
+        if (to.dims[d] == 0 && d >= from.rank)
+            return fail(c->in[0], "reshape: 0 stands for an axis that x does not have", from);
         if (to.dims[d] == 0) to.dims[d] = from.dims[d];
     }
-    return strata_reshape(in[0], to);
+    return strata_reshape(c->in[0], to);
 }
 
-static strata_tensor *build_expand(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    const strata_shape from = strata_tensor_shape(in[0]), like = strata_tensor_shape(in[1]);
-    strata_shape to = {.rank = opts->numbers.n};
-    (void)n;
-    if (like.rank < 1) return fail(in[0], "expand: like what has no axis", from);
-    for (int d = 0; d < to.rank; d++) to.dims[d] = whole(opts, d) ? whole(opts, d) : like.dims[0];
-    return strata_broadcast_to(in[0], to);
+static strata_tensor *build_expand(const call *c) {
+    const strata_shape from = strata_tensor_shape(c->in[0]), like = strata_tensor_shape(c->in[1]);
+    strata_shape to = {.rank = c->opts->numbers.n};
+    if (like.rank < 1) return fail(c->in[0], "expand: like what has no axis", from);
+    for (int d = 0; d < to.rank; d++) to.dims[d] = whole(c, d) ? whole(c, d) : like.dims[0];
+    return strata_broadcast_to(c->in[0], to);
 }
 
-static strata_tensor *build_transpose(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    const int rank = strata_tensor_shape(in[0]).rank;
+static strata_tensor *build_transpose(const call *c) {
+    const int rank = strata_tensor_shape(c->in[0]).rank;
     int axes[STRATA_MAX_NUMBERS];
-    (void)n;
-    if (opts->numbers.n != rank) return fail(in[0], "transpose needs as many axes as x has", strata_tensor_shape(in[0]));
-    for (int d = 0; d < rank; d++) axes[d] = axis_of(opts, d, rank);
-    return strata_transpose(in[0], axes);
+    if (c->opts->numbers.n != rank)
+        return fail(c->in[0], "transpose needs as many axes as x has", strata_tensor_shape(c->in[0]));
+    for (int d = 0; d < rank; d++) axes[d] = axis_of(c, d, rank);
+    return strata_transpose(c->in[0], axes);
 }
 
-static strata_tensor *build_slice(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    const strata_shape shape = strata_tensor_shape(in[0]);
+static strata_tensor *build_slice(const call *c) {
+    const strata_shape shape = strata_tensor_shape(c->in[0]);
     int64_t begin[STRATA_MAX_RANK], size[STRATA_MAX_RANK];
-    (void)n;
-    if (opts->numbers.n != 2 * shape.rank) return fail(in[0], "slice needs two numbers for each axis", shape);
+    if (c->opts->numbers.n != 2 * shape.rank) return fail(c->in[0], "slice needs two numbers for each axis", shape);
     for (int d = 0; d < shape.rank; d++) {
-        begin[d] = whole(opts, d);
-        size[d] = whole(opts, shape.rank + d);
+        begin[d] = whole(c, d);
+        size[d] = whole(c, shape.rank + d);
         if (size[d] == -1) size[d] = shape.dims[d] - begin[d];
     }
-    return strata_slice(in[0], begin, size);
+    return strata_slice(c->in[0], begin, size);
 }
 
-static strata_tensor *build_pad(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    const strata_shape shape = strata_tensor_shape(in[0]);
+static strata_tensor *build_pad(const call *c) {
+    const strata_shape shape = strata_tensor_shape(c->in[0]);
     int64_t around[STRATA_MAX_NUMBERS];
-    (void)n;
-    if (opts->numbers.n != 2 * shape.rank) return fail(in[0], "pad needs two numbers for each axis", shape);
-    for (int i = 0; i < opts->numbers.n; i++) around[i] = whole(opts, i);
-    return strata_pad(in[0], around, around + shape.rank, strata_number_shown(opts->value));
+    if (c->opts->numbers.n != 2 * shape.rank) return fail(c->in[0], "pad needs two numbers for each axis", shape);
+    for (int i = 0; i < c->opts->numbers.n; i++) around[i] = whole(c, i);
+    return strata_pad(c->in[0], around, around + shape.rank, strata_number_shown(c->opts->value));
 }
 
-static strata_tensor *build_tile(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    const strata_shape shape = strata_tensor_shape(in[0]);
+static strata_tensor *build_tile(const call *c) {
+    const strata_shape shape = strata_tensor_shape(c->in[0]);
     int64_t times[STRATA_MAX_NUMBERS];
-    (void)n;
-    if (opts->numbers.n != shape.rank) return fail(in[0], "tile needs a number for each axis", shape);
-    for (int i = 0; i < opts->numbers.n; i++) times[i] = whole(opts, i);
-    return strata_tile(in[0], times);
+    if (c->opts->numbers.n != shape.rank) return fail(c->in[0], "tile needs a number for each axis", shape);
+    for (int i = 0; i < c->opts->numbers.n; i++) times[i] = whole(c, i);
+    return strata_tile(c->in[0], times);
 }
 
-static strata_tensor *build_gather(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    const strata_shape shape = strata_tensor_shape(in[0]);
-    const int axis = axis_of(opts, 0, shape.rank);
-    strata_tensor *indices = in[1];
+static strata_tensor *build_gather(const call *c) {
+    const strata_shape shape = strata_tensor_shape(c->in[0]);
+    const int axis = axis_of(c, 0, shape.rank);
+    strata_tensor *indices = c->in[1];
     const strata_dtype dtype = strata_tensor_dtype(indices);
-    (void)n;
-    if (axis < 0 || axis >= shape.rank) return fail(in[0], "gather along an axis that x does not have", shape);
+    if (axis < 0 || axis >= shape.rank) return fail(c->in[0], "gather along an axis that x does not have", shape);
     if (dtype == STRATA_DTYPE_I32 || dtype == STRATA_DTYPE_I64) {
         strata_graph *graph = strata_tensor_graph(indices);
         strata_tensor *size = strata_scalar(graph, dtype, (double)shape.dims[axis]);
         indices = strata_where(strata_less(indices, strata_scalar(graph, dtype, 0)), strata_add(indices, size), indices);
     }
-    return strata_gather(in[0], indices, axis);
+    return strata_gather(c->in[0], indices, axis);
 }
 
-static strata_tensor *build_concat(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    return strata_concat(in, n, axis_of(opts, 0, strata_tensor_shape(in[0]).rank));
+static strata_tensor *build_concat(const call *c) {
+    return strata_concat(c->in, c->n, axis_of(c, 0, strata_tensor_shape(c->in[0]).rank));
 }
 
 /* ---- numbers ---- */
 
-static strata_tensor *build_leaky_relu(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    (void)n;
-    return strata_leaky_relu(in[0], opts->numbers.values[0]);
+static strata_tensor *build_leaky_relu(const call *c) {
+    return strata_leaky_relu(c->in[0], c->opts->numbers.values[0]);
 }
 
-static strata_tensor *build_elu(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    (void)n;
-    return strata_elu(in[0], opts->numbers.values[0]);
+static strata_tensor *build_elu(const call *c) {
+    return strata_elu(c->in[0], c->opts->numbers.values[0]);
 }
 
-static strata_tensor *build_clip(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    (void)n;
-    return strata_clip(in[0], opts->numbers.values[0], opts->numbers.values[1]);
+static strata_tensor *build_clip(const call *c) {
+    return strata_clip(c->in[0], c->opts->numbers.values[0], c->opts->numbers.values[1]);
 }
 
-static strata_tensor *build_cast(const strata_op_options *opts, strata_tensor *const *in, int n) {
+static strata_tensor *build_cast(const call *c) {
     strata_dtype dtype;
     strata_error err = {0};
-    (void)n;
-    if (strata_dtype_parse(opts->dtype ? opts->dtype : "", &dtype, &err))
-        return strata_graph_poison(strata_tensor_graph(in[0]), NULL, STRATA_INVALID, "cast: %s", err.message);
-    return strata_cast(in[0], dtype);
+    if (strata_dtype_parse(c->opts->dtype ? c->opts->dtype : "", &dtype, &err))
+        return strata_graph_poison(strata_tensor_graph(c->in[0]), NULL, STRATA_INVALID, "cast: %s", err.message);
+    return strata_cast(c->in[0], dtype);
 }
 
-static strata_tensor *build_where(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    (void)opts;
-    (void)n;
-    return strata_where(in[0], in[1], in[2]);
+static strata_tensor *build_where(const call *c) {
+    return strata_where(c->in[0], c->in[1], c->in[2]);
 }
 
-static strata_tensor *build_one_hot(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    (void)n;
-    return strata_one_hot(in[0], whole(opts, 0), STRATA_DTYPE_F32);
+static strata_tensor *build_one_hot(const call *c) {
+    return strata_one_hot(c->in[0], whole(c, 0), STRATA_DTYPE_F32);
 }
 
-#define REDUCE(which)                                                                                          \
-    static strata_tensor *build_##which(const strata_op_options *opts, strata_tensor *const *in, int n) {      \
-        int axes[STRATA_MAX_NUMBERS];                                                                          \
-        (void)n;                                                                                               \
-        for (int i = 0; i < opts->numbers.n; i++) axes[i] = axis_of(opts, i, strata_tensor_shape(in[0]).rank); \
-        return strata_##which(in[0], axes, opts->numbers.n, opts->value == 1);                                 \
+#define REDUCE(which)                                                                \
+    static strata_tensor *build_##which(const call *c) {                             \
+        const int rank = strata_tensor_shape(c->in[0]).rank, n = c->opts->numbers.n; \
+        int axes[STRATA_MAX_NUMBERS];                                                \
+        for (int i = 0; i < n; i++) axes[i] = axis_of(c, i, rank);                   \
+        return strata_##which(c->in[0], axes, n, c->opts->value == 1);               \
     }
 REDUCE(reduce_sum)
 REDUCE(reduce_mean)
 REDUCE(reduce_max)
 REDUCE(reduce_min)
 
-static strata_tensor *build_argmax(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    (void)n;
-    return strata_argmax(in[0], (int)whole(opts, 0));
+static strata_tensor *build_argmax(const call *c) {
+    return strata_argmax(c->in[0], (int)whole(c, 0));
 }
 
-static strata_tensor *build_top_k(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    (void)n;
-    return strata_top_k(in[0], whole(opts, 0), NULL);
+static strata_tensor *build_top_k(const call *c) {
+    return strata_top_k(c->in[0], whole(c, 0), NULL);
 }
 
-static strata_tensor *build_top_k_indices(const strata_op_options *opts, strata_tensor *const *in, int n) {
+static strata_tensor *build_top_k_indices(const call *c) {
     strata_tensor *indices = NULL;
-    (void)n;
-    strata_tensor *values = strata_top_k(in[0], whole(opts, 0), &indices);
+    strata_tensor *values = strata_top_k(c->in[0], whole(c, 0), &indices);
     return indices ? indices : values;
 }
 
 /* ---- windows ---- */
 
-static strata_conv2d_window window_of(const strata_op_options *opts) {
-    strata_conv2d_window window = {.padding = STRATA_PADDING_EXPLICIT, .groups = whole(opts, 8)};
-    for (int i = 0; i < 2; i++) window.stride[i] = whole(opts, i);
-    for (int i = 0; i < 2; i++) window.dilation[i] = whole(opts, 2 + i);
-    for (int i = 0; i < 4; i++) window.explicit_padding[i] = whole(opts, 4 + i);
+static strata_conv2d_window window_of(const call *c) {
+    strata_conv2d_window window = {.padding = STRATA_PADDING_EXPLICIT, .groups = whole(c, 8)};
+    for (int i = 0; i < 2; i++) window.stride[i] = whole(c, i);
+    for (int i = 0; i < 2; i++) window.dilation[i] = whole(c, 2 + i);
+    for (int i = 0; i < 4; i++) window.explicit_padding[i] = whole(c, 4 + i);
     return window;
 }
 
-static strata_tensor *build_conv2d(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    (void)n;
-    return strata_conv2d(in[0], in[1], window_of(opts));
+static strata_tensor *build_conv2d(const call *c) {
+    return strata_conv2d(c->in[0], c->in[1], window_of(c));
 }
 
-static strata_tensor *build_conv2d_transpose(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    (void)n;
-    return strata_conv2d_transpose(in[0], in[1], window_of(opts), whole(opts, 9), whole(opts, 10));
+static strata_tensor *build_conv2d_transpose(const call *c) {
+    return strata_conv2d_transpose(c->in[0], c->in[1], window_of(c), whole(c, 9), whole(c, 10));
 }
 
-static strata_tensor *build_layer_norm(const strata_op_options *opts, strata_tensor *const *in, int n) {
-    (void)n;
-    return strata_layer_norm(in[0], in[1], in[2], strata_number_shown(opts->value));
+static strata_tensor *build_layer_norm(const call *c) {
+    return strata_layer_norm(c->in[0], c->in[1], c->in[2], strata_number_shown(c->opts->value));
 }
 
-#define UNARY(which) \
-    { #which, 1, 1, 0, 0, strata_##which, NULL, NULL }
 #define BINARY(which) \
     { #which, 2, 2, 0, 0, NULL, strata_##which, NULL }
 #define SPECIAL(which, least_in, most_in, least_numbers, most_numbers) \
     { #which, least_in, most_in, least_numbers, most_numbers, NULL, NULL, build_##which }
-static const row rows[] = {UNARY(neg),
-                           UNARY(abs),
-                           UNARY(sign),
-                           UNARY(square),
-                           UNARY(exp),
-                           UNARY(log),
-                           UNARY(sqrt),
-                           UNARY(rsqrt),
-                           UNARY(sin),
-                           UNARY(cos),
-                           UNARY(erf),
-                           UNARY(tanh),
-                           UNARY(sigmoid),
-                           UNARY(relu),
-                           UNARY(gelu),
-                           UNARY(gelu_tanh),
-                           UNARY(silu),
-                           UNARY(softplus),
-                           UNARY(softmax),
-                           UNARY(log_softmax),
-                           BINARY(add),
-                           BINARY(sub),
-                           BINARY(mul),
-                           BINARY(div),
-                           BINARY(pow),
-                           BINARY(min),
-                           BINARY(max),
-                           BINARY(equal),
-                           BINARY(not_equal),
-                           BINARY(less),
-                           BINARY(less_equal),
-                           BINARY(greater),
-                           BINARY(greater_equal),
-                           SPECIAL(where, 3, 3, 0, 0),
-                           SPECIAL(matmul, 2, 2, 0, 0),
-                           SPECIAL(leaky_relu, 1, 1, 1, 1),
-                           SPECIAL(elu, 1, 1, 1, 1),
-                           SPECIAL(clip, 1, 1, 2, 2),
-                           SPECIAL(cast, 1, 1, 0, 0),
-                           SPECIAL(reshape, 1, 1, 0, STRATA_MAX_RANK),
-                           SPECIAL(expand, 2, 2, 0, STRATA_MAX_RANK),
-                           SPECIAL(transpose, 1, 1, 0, STRATA_MAX_RANK),
-                           SPECIAL(slice, 1, 1, 0, STRATA_MAX_NUMBERS),
-                           SPECIAL(pad, 1, 1, 0, STRATA_MAX_NUMBERS),
-                           SPECIAL(tile, 1, 1, 0, STRATA_MAX_RANK),
-                           SPECIAL(gather, 2, 2, 1, 1),
-                           SPECIAL(one_hot, 1, 1, 1, 1),
-                           SPECIAL(concat, 1, STRATA_MAX_LAYER_INPUTS, 1, 1),
-                           SPECIAL(reduce_sum, 1, 1, 0, STRATA_MAX_RANK),
-                           SPECIAL(reduce_mean, 1, 1, 0, STRATA_MAX_RANK),
-                           SPECIAL(reduce_max, 1, 1, 0, STRATA_MAX_RANK),
-                           SPECIAL(reduce_min, 1, 1, 0, STRATA_MAX_RANK),
-                           SPECIAL(argmax, 1, 1, 1, 1),
-                           SPECIAL(top_k, 1, 1, 1, 1),
-                           SPECIAL(top_k_indices, 1, 1, 1, 1),
-                           SPECIAL(conv2d, 2, 2, 9, 9),
-                           SPECIAL(conv2d_transpose, 2, 2, 11, 11),
-                           SPECIAL(layer_norm, 3, 3, 0, 0)};
+static const row rows[] = {
+#define UNARY_NUMBER(code, which, expression) {#which, 1, 1, 0, 0, strata_##which, NULL, NULL},
+#define UNARY_FLOAT(code, which, expression)  UNARY_NUMBER(code, which, expression)
+#define COMPARE(code, which, expression)      BINARY(which),
+#include "core/op/elementwise.def"
+    {"softmax", 1, 1, 0, 0, strata_softmax, NULL, NULL},
+    {"log_softmax", 1, 1, 0, 0, strata_log_softmax, NULL, NULL},
+    BINARY(add),
+    BINARY(sub),
+    BINARY(mul),
+    BINARY(div),
+    BINARY(pow),
+    BINARY(min),
+    BINARY(max),
+    SPECIAL(where, 3, 3, 0, 0),
+    SPECIAL(matmul, 2, 2, 0, 0),
+    SPECIAL(leaky_relu, 1, 1, 1, 1),
+    SPECIAL(elu, 1, 1, 1, 1),
+    SPECIAL(clip, 1, 1, 2, 2),
+    SPECIAL(cast, 1, 1, 0, 0),
+    SPECIAL(reshape, 1, 1, 0, STRATA_MAX_RANK),
+    SPECIAL(expand, 2, 2, 0, STRATA_MAX_RANK),
+    SPECIAL(transpose, 1, 1, 0, STRATA_MAX_RANK),
+    SPECIAL(slice, 1, 1, 0, STRATA_MAX_NUMBERS),
+    SPECIAL(pad, 1, 1, 0, STRATA_MAX_NUMBERS),
+    SPECIAL(tile, 1, 1, 0, STRATA_MAX_RANK),
+    SPECIAL(gather, 2, 2, 1, 1),
+    SPECIAL(one_hot, 1, 1, 1, 1),
+    SPECIAL(concat, 1, STRATA_MAX_LAYER_INPUTS, 1, 1),
+    SPECIAL(reduce_sum, 1, 1, 0, STRATA_MAX_RANK),
+    SPECIAL(reduce_mean, 1, 1, 0, STRATA_MAX_RANK),
+    SPECIAL(reduce_max, 1, 1, 0, STRATA_MAX_RANK),
+    SPECIAL(reduce_min, 1, 1, 0, STRATA_MAX_RANK),
+    SPECIAL(argmax, 1, 1, 1, 1),
+    SPECIAL(top_k, 1, 1, 1, 1),
+    SPECIAL(top_k_indices, 1, 1, 1, 1),
+    SPECIAL(conv2d, 2, 2, 9, 9),
+    SPECIAL(conv2d_transpose, 2, 2, 11, 11),
+    SPECIAL(layer_norm, 3, 3, 0, 0)};
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
 static const row *find_row(const char *name) {
@@ -359,7 +321,7 @@ strata_tensor *strata_op_apply(const strata_op_options *opts, strata_tensor *con
         return strata_graph_poison(graph, NULL, STRATA_INVALID, "%s takes %d to %d inputs; it was given %d", found->name,
                                    found->least_inputs, found->most_inputs, n);
     if (found->one) return found->one(inputs[0]);
-    return found->two ? found->two(inputs[0], inputs[1]) : found->build(opts, inputs, n);
+    return found->two ? found->two(inputs[0], inputs[1]) : found->build(&(call){opts, inputs, n});
 }
 
 static strata_tensor *op_build(const void *options, strata_layer_context *context, strata_tensor *const *inputs, int n) {
@@ -370,8 +332,7 @@ static strata_tensor *op_build(const void *options, strata_layer_context *contex
 #define AT(field) offsetof(strata_op_options, field)
 const strata_layer_kind strata_layer_op = {
     .name = "op",
-    .options_bytes = sizeof(strata_op_options),
-    .name_offset = AT(name),
+    STRATA_LAYER_OPTIONS(strata_op_options),
     .options = {{"op", STRATA_OPTION_STRING, AT(op), 0, 0, true},
                 {"numbers", STRATA_OPTION_NUMBERS, AT(numbers), -HUGE_VAL, HUGE_VAL, false},
                 {"value", STRATA_OPTION_NUMBER, AT(value), -HUGE_VAL, HUGE_VAL, false},

@@ -1,27 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * max_pool2d, avg_pool2d (N,H,W,C) -> (N,OH,OW,C); max_pool1d, avg_pool1d (N,L,C) -> (N,OL,C). */
-#include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "core/layer/window.h"
 
-static strata_status check_size(const int64_t *size, int n, strata_error *err) {
-    for (int i = 0; i < n; i++)
-        if (size[i] < 1) return strata_fail(err, STRATA_INVALID, "size is %" PRId64 "; it must be at least 1", size[i]);
-    return STRATA_OK;
-}
-
 static strata_status pool2d_check(const void *options, strata_error *err) {
     const strata_pool2d_options *opts = options;
-    STRATA_TRY(check_size(opts->size, 2, err));
     return strata_padding_check(opts->padding, opts->explicit_padding, 4, err);
 }
 
 static strata_status pool1d_check(const void *options, strata_error *err) {
     const strata_pool1d_options *opts = options;
-    STRATA_TRY(check_size(&opts->size, 1, err));
     return strata_padding_check(opts->padding, opts->explicit_padding, 2, err);
 }
 
@@ -47,8 +38,7 @@ static strata_pool1d_window window_1d(const strata_pool1d_options *opts) {
     }                                                                                                               \
     const strata_layer_kind strata_layer_##which = {                                                                \
         .name = #which,                                                                                             \
-        .options_bytes = sizeof(strata_pool##axes##_options),                                                       \
-        .name_offset = offsetof(strata_pool##axes##_options, name),                                                 \
+        STRATA_LAYER_OPTIONS(strata_pool##axes##_options),                                                          \
         .options = {{"size", pair, offsetof(strata_pool##axes##_options, size), 1, 1 << 20, true},                  \
                     {"stride", pair, offsetof(strata_pool##axes##_options, stride), 1, 1 << 20, false},             \
                     {"padding", STRATA_OPTION_STRING, offsetof(strata_pool##axes##_options, padding), 0, 0, false}, \

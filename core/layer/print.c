@@ -16,8 +16,7 @@ static strata_tensor *print_build(const void *options, strata_layer_context *con
 const strata_layer_kind strata_layer_print = {
     .name = "print",
     .keeps_mask = true,
-    .options_bytes = sizeof(strata_print_options),
-    .name_offset = offsetof(strata_print_options, name),
+    STRATA_LAYER_OPTIONS(strata_print_options),
     .options = {{"every", STRATA_OPTION_INT, offsetof(strata_print_options, every), 1, INT32_MAX, false},
                 {"first", STRATA_OPTION_INT, offsetof(strata_print_options, first), 1, STRATA_MAX_PRINTED, false}},
     .build = print_build,

@@ -41,8 +41,6 @@ static strata_status check(const void *options, strata_error *err) {
     const strata_recurrent_layer_options *opts = options;
     const strata_initializer *ignored;
     bool known = !opts->bidirectional;
-    if (opts->units < 1)
-        return strata_fail(err, STRATA_INVALID, "units is %lld; it must be at least 1", (long long)opts->units);
     STRATA_TRY(check_activation("activation", opts->activation, err));
     STRATA_TRY(check_activation("recurrent_activation", opts->recurrent_activation, err));
     for (size_t i = 0; !known && i < sizeof merges / sizeof *merges; i++) known = !strcmp(merges[i], opts->bidirectional);
@@ -177,8 +175,7 @@ static strata_tensor *build_gru(const void *options, strata_layer_context *conte
 const strata_layer_kind strata_layer_lstm = {
     .name = "lstm",
     .keeps_mask = true,
-    .options_bytes = sizeof(strata_lstm_options),
-    .name_offset = AT(name),
+    STRATA_LAYER_OPTIONS(strata_lstm_options),
     .options = {UNITS, OTHERS, {"no_unit_forget_bias", STRATA_OPTION_BOOL, AT(no_unit_forget_bias), 0, 0, false}},
     .check = check,
     .build = build_lstm,
@@ -187,8 +184,7 @@ const strata_layer_kind strata_layer_lstm = {
 const strata_layer_kind strata_layer_gru = {
     .name = "gru",
     .keeps_mask = true,
-    .options_bytes = sizeof(strata_gru_options),
-    .name_offset = AT(name),
+    STRATA_LAYER_OPTIONS(strata_gru_options),
     .options = {UNITS, OTHERS, {"no_reset_after", STRATA_OPTION_BOOL, AT(no_reset_after), 0, 0, false}},
     .check = check,
     .build = build_gru,

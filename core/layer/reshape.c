@@ -37,8 +37,7 @@ static strata_tensor *reshape_build(const void *options, strata_layer_context *c
 
 const strata_layer_kind strata_layer_reshape = {
     .name = "reshape",
-    .options_bytes = sizeof(strata_reshape_options),
-    .name_offset = offsetof(strata_reshape_options, name),
+    STRATA_LAYER_OPTIONS(strata_reshape_options),
     .options = {{"shape", STRATA_OPTION_SHAPE, offsetof(strata_reshape_options, shape), -1, INT32_MAX, true}},
     .check = reshape_check,
     .build = reshape_build,

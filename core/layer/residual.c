@@ -28,8 +28,7 @@ static strata_tensor *residual_build(const void *options, strata_layer_context *
 
 const strata_layer_kind strata_layer_residual = {
     .name = "residual",
-    .options_bytes = sizeof(strata_residual_options),
-    .name_offset = offsetof(strata_residual_options, name),
+    STRATA_LAYER_OPTIONS(strata_residual_options),
     .options = {{"activation", STRATA_OPTION_ACTIVATION, offsetof(strata_residual_options, activation), 0, 0, false}},
     .branches = {"layers", "shortcut"},
     .keeps_mask = true,

@@ -27,8 +27,7 @@ static strata_tensor *weights_build(const void *options, strata_layer_context *c
 
 const strata_layer_kind strata_layer_weights = {
     .name = "weights",
-    .options_bytes = sizeof(strata_weights_options),
-    .name_offset = offsetof(strata_weights_options, name),
+    STRATA_LAYER_OPTIONS(strata_weights_options),
     .options = {{"shape", STRATA_OPTION_SHAPE, offsetof(strata_weights_options, shape), 1, INT32_MAX, false},
                 {"constant", STRATA_OPTION_BOOL, offsetof(strata_weights_options, constant), 0, 0, false},
                 {"dtype", STRATA_OPTION_STRING, offsetof(strata_weights_options, dtype), 0, 0, false}},

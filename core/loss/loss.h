@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The struct that describes a loss. A new loss needs core/loss/<name>.c, a row in core/loss/losses.c and a test. */
+ * The struct that describes a loss. A new loss needs core/loss/<name>.c, a row in core/loss/losses.def and a test. */
 #ifndef STRATA_CORE_LOSS_H
 #define STRATA_CORE_LOSS_H
 

@@ -22,11 +22,6 @@ strata_tensor *strata_metric_answer_sums(const strata_loss *loss, const strata_l
     return strata_pad(sum, (int64_t[]){0}, (int64_t[]){1}, 0);
 }
 
-static int64_t one_word(const strata_metric_case *c) {
-    (void)c;
-    return 1;
-}
-
 static strata_tensor *build(const strata_metric_case *c, strata_tensor *outputs, strata_tensor *labels) {
     strata_tensor *losses = c->loss->build(c->opts, outputs, labels);
     strata_tensor *sums = strata_metric_answer_sums(c->loss, c->opts, losses, outputs, labels);
@@ -38,10 +33,6 @@ static strata_status check(const strata_metric_case *c, strata_error *err) {
     return strata_fail(err, STRATA_INVALID, "with %s there is no right or wrong", c->loss->name);
 }
 
-static double value(const strata_metric_case *c, const double *sums, int64_t examples) {
-    (void)c;
-    return sums[0] / (double)examples;
-}
-
-static const strata_metric_words words = {.n = one_word, .build = build};
-const strata_metric_kind strata_metric_accuracy = {.name = "accuracy", .words = &words, .check = check, .value = value};
+static const strata_metric_words words = {.n = strata_metric_one_sum, .build = build};
+const strata_metric_kind strata_metric_accuracy = {
+    .name = "accuracy", .words = &words, .check = check, .value = strata_metric_mean_of_sum};

@@ -8,21 +8,12 @@ static strata_status mae_check(const strata_metric_case *c, strata_error *err) {
     return strata_fail(err, STRATA_INVALID, "%s has classes, not numbers", c->loss->name);
 }
 
-static int64_t one_word(const strata_metric_case *c) {
-    (void)c;
-    return 1;
-}
-
 static strata_tensor *mae_build(const strata_metric_case *c, strata_tensor *outputs, strata_tensor *labels) {
     strata_tensor *predictions = strata_metric_predictions(c, outputs);
     strata_tensor *each = strata_loss_mean(strata_abs(strata_sub(predictions, strata_loss_match(predictions, labels))));
     return strata_reshape(strata_reduce_sum(each, NULL, 0, false), STRATA_SHAPE(1));
 }
 
-static double mae_value(const strata_metric_case *c, const double *sums, int64_t examples) {
-    (void)c;
-    return sums[0] / (double)examples;
-}
-
-static const strata_metric_words mae_words = {.n = one_word, .build = mae_build};
-const strata_metric_kind strata_metric_mae = {.name = "mae", .words = &mae_words, .check = mae_check, .value = mae_value};
+static const strata_metric_words mae_words = {.n = strata_metric_one_sum, .build = mae_build};
+const strata_metric_kind strata_metric_mae = {
+    .name = "mae", .words = &mae_words, .check = mae_check, .value = strata_metric_mean_of_sum};

@@ -47,6 +47,11 @@ typedef struct strata_metric_kind {
 STRATA_MUST_USE strata_status strata_metric_find(const char *name, const strata_metric_kind **out_kind, int *out_k,
                                                  strata_error *err);
 
+/* Members of the kinds of metrics that are the mean of one number of each example. */
+int64_t strata_metric_one_sum(const strata_metric_case *c);
+double strata_metric_mean_of_sum(const strata_metric_case *c, const double *sums, int64_t examples);
+strata_status strata_metric_always_fits(const strata_metric_case *c, strata_error *err);
+
 /* own.c: makes the kind of a metric that the user defined. `words` must live as long as the kind, and must not be used by
  * another kind. */
 void strata_metric_adapt(const strata_metric_definition *own, strata_metric_words *words, strata_metric_kind *out_kind);

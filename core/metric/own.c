@@ -21,17 +21,11 @@ static strata_tensor *build(const strata_metric_case *c, strata_tensor *outputs,
                                strata_dtype_name(sums->dtype), strata_shape_text(sums->shape).text, (long long)c->own->n_sums);
 }
 
-static strata_status fits_all(const strata_metric_case *c, strata_error *err) {
-    (void)c;
-    (void)err;
-    return STRATA_OK;
-}
-
 static double value(const strata_metric_case *c, const double *sums, int64_t examples) {
-    return c->own->value ? c->own->value(sums, examples) : sums[0] / (double)examples;
+    return c->own->value ? c->own->value(sums, examples) : strata_metric_mean_of_sum(c, sums, examples);
 }
 
 void strata_metric_adapt(const strata_metric_definition *own, strata_metric_words *words, strata_metric_kind *out_kind) {
     *words = (strata_metric_words){.n = n_sums, .build = build};
-    *out_kind = (strata_metric_kind){.name = own->name, .words = words, .check = fits_all, .value = value};
+    *out_kind = (strata_metric_kind){.name = own->name, .words = words, .check = strata_metric_always_fits, .value = value};
 }

@@ -14,11 +14,6 @@ static strata_status top_k_check(const strata_metric_case *c, strata_error *err)
     return strata_fail(err, STRATA_INVALID, "the number is %d; it must be at least 1", c->k);
 }
 
-static int64_t one_word(const strata_metric_case *c) {
-    (void)c;
-    return 1;
-}
-
 /* A prediction is correct if fewer than K logits are larger than the logit of the label. */
 static strata_tensor *top_k_build(const strata_metric_case *c, strata_tensor *outputs, strata_tensor *labels) {
     strata_graph *graph = outputs->graph;
@@ -32,11 +27,6 @@ static strata_tensor *top_k_build(const strata_metric_case *c, strata_tensor *ou
     return strata_reshape(strata_reduce_sum(strata_cast(right, STRATA_DTYPE_F32), NULL, 0, false), STRATA_SHAPE(1));
 }
 
-static double top_k_value(const strata_metric_case *c, const double *sums, int64_t examples) {
-    (void)c;
-    return sums[0] / (double)examples;
-}
-
-static const strata_metric_words top_k_words = {.n = one_word, .build = top_k_build};
+static const strata_metric_words top_k_words = {.n = strata_metric_one_sum, .build = top_k_build};
 const strata_metric_kind strata_metric_top_k_accuracy = {
-    .name = "top_%d_accuracy", .words = &top_k_words, .check = top_k_check, .value = top_k_value};
+    .name = "top_%d_accuracy", .words = &top_k_words, .check = top_k_check, .value = strata_metric_mean_of_sum};

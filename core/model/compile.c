@@ -126,7 +126,7 @@ static strata_status upload_parameters(strata_model *model, strata_error *err) {
 }
 
 int strata_model_n_slots(const strata_model *model) {
-    return model->trains ? model->optimizer_kind->n_slots(&model->optimizer) : 0;
+    return model->trains ? strata_optimizer_n_slots(model->optimizer_kind, &model->optimizer) : 0;
 }
 
 int strata_model_root(const strata_model *model) {

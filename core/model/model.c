@@ -226,7 +226,6 @@ static strata_status check_pairs(const strata_layer_kind *kind, const void *opti
 static strata_status check_options(const strata_model *model, const strata_layer *layer, strata_error *err) {
     const strata_layer_kind *kind = layer->kind;
     STRATA_TRY(check_pairs(kind, layer->options, err));
-    if (kind->own) STRATA_TRY(strata_options_check(kind->options, layer->options, err));
     void *shown = malloc(kind->options_bytes);
     if (!shown) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a layer's options");
     memcpy(shown, layer->options, kind->options_bytes);
@@ -240,6 +239,7 @@ static strata_status check_options(const strata_model *model, const strata_layer
             status = strata_activation_check(*name, err);
     }
     if (!status && kind->check) status = kind->check(shown, err);
+    if (!status) status = strata_options_check(kind->options, layer->options, err);
     free(shown);
     return status;
 }

@@ -5,16 +5,6 @@
 
 #include "core/optimizer/optimizer.h"
 
-static strata_status adagrad_check(strata_optimizer *settings, strata_error *err) {
-    STRATA_TRY(strata_optimizer_choose("adagrad", "accumulator", 0.1, &settings->accumulator, err));
-    return strata_optimizer_choose("adagrad", "epsilon", STRATA_OPTIMIZER_EPSILON, &settings->epsilon, err);
-}
-
-static int adagrad_n_slots(const strata_optimizer *settings) {
-    (void)settings;
-    return 1;
-}
-
 static double adagrad_slot_begins(const strata_optimizer *settings) {
     return settings->accumulator;
 }
@@ -26,9 +16,9 @@ static strata_tensor *adagrad_build(const strata_optimizer *settings, const stra
 const strata_optimizer_kind strata_optimizer_adagrad = {
     .name = "adagrad",
     .options = {STRATA_OPTIMIZER_NUMBER(accumulator, 1e30), STRATA_OPTIMIZER_NUMBER(epsilon, 1), STRATA_OPTIMIZER_COMMON},
-    .check = adagrad_check,
+    .numbers = {STRATA_OPTIMIZER_POSITIVE(accumulator, 0.1), STRATA_OPTIMIZER_EPSILON},
     .learning_rate = 0.001,
-    .n_slots = adagrad_n_slots,
+    .n_slots = 1,
     .slot_begins = adagrad_slot_begins,
     .build = adagrad_build,
 };

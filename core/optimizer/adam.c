@@ -11,20 +11,6 @@ strata_optimizer strata_adam_optimizer(double learning_rate) {
     return (strata_optimizer){.name = "adam", .learning_rate = learning_rate};
 }
 
-static strata_status adam_check(strata_optimizer *settings, strata_error *err) {
-    return strata_optimizer_choose_moments("adam", settings, err);
-}
-
-static strata_status adamw_check(strata_optimizer *settings, strata_error *err) {
-    STRATA_TRY(strata_optimizer_choose("adamw", "weight_decay", 0.004, &settings->weight_decay, err));
-    return strata_optimizer_choose_moments("adamw", settings, err);
-}
-
-static int adam_n_slots(const strata_optimizer *settings) {
-    (void)settings;
-    return 2;
-}
-
 /* lr sqrt(1 - beta2^t) / (1 - beta1^t) */
 static void adam_fill_step(const strata_optimizer *settings, int64_t t, double *words) {
     words[STRATA_STEP_LEARNING_RATE] *= sqrt(1 - pow(settings->beta2, (double)t)) / (1 - pow(settings->beta1, (double)t));
@@ -45,9 +31,9 @@ static strata_tensor *adamw_build(const strata_optimizer *settings, const strata
 const strata_optimizer_kind strata_optimizer_adam = {
     .name = "adam",
     .options = {MOMENTS, STRATA_OPTIMIZER_COMMON},
-    .check = adam_check,
+    .numbers = {STRATA_OPTIMIZER_MOMENTS},
     .learning_rate = 0.001,
-    .n_slots = adam_n_slots,
+    .n_slots = 2,
     .fill_step = adam_fill_step,
     .build = adam_build,
 };
@@ -55,9 +41,9 @@ const strata_optimizer_kind strata_optimizer_adam = {
 const strata_optimizer_kind strata_optimizer_adamw = {
     .name = "adamw",
     .options = {MOMENTS, STRATA_OPTIMIZER_NUMBER(weight_decay, 1e6), STRATA_OPTIMIZER_COMMON},
-    .check = adamw_check,
+    .numbers = {STRATA_OPTIMIZER_POSITIVE(weight_decay, 0.004), STRATA_OPTIMIZER_MOMENTS},
     .learning_rate = 0.001,
-    .n_slots = adam_n_slots,
+    .n_slots = 2,
     .fill_step = adam_fill_step,
     .build = adamw_build,
 };

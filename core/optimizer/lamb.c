@@ -7,16 +7,6 @@
 
 #include "core/optimizer/optimizer.h"
 
-static strata_status lamb_check(strata_optimizer *settings, strata_error *err) {
-    STRATA_TRY(strata_optimizer_choose("lamb", "weight_decay", 0, &settings->weight_decay, err));
-    return strata_optimizer_choose_moments("lamb", settings, err);
-}
-
-static int lamb_n_slots(const strata_optimizer *settings) {
-    (void)settings;
-    return 3;
-}
-
 static void lamb_fill_step(const strata_optimizer *settings, int64_t t, double *words) {
     words[STRATA_STEP_CORRECTION_1] = 1 / (1 - pow(settings->beta1, (double)t));
     words[STRATA_STEP_CORRECTION_2] = 1 / (1 - pow(settings->beta2, (double)t));
@@ -34,10 +24,10 @@ const strata_optimizer_kind strata_optimizer_lamb = {
     .name = "lamb",
     .options = {STRATA_OPTIMIZER_NUMBER(beta1, 1), STRATA_OPTIMIZER_NUMBER(beta2, 1), STRATA_OPTIMIZER_NUMBER(epsilon, 1),
                 STRATA_OPTIMIZER_NUMBER(weight_decay, 1e6), STRATA_OPTIMIZER_COMMON},
-    .check = lamb_check,
+    .numbers = {STRATA_OPTIMIZER_POSITIVE(weight_decay, 0), STRATA_OPTIMIZER_MOMENTS},
     .learning_rate = 0.001,
     .whole_parameters = true,
-    .n_slots = lamb_n_slots,
+    .n_slots = 3,
     .fill_step = lamb_fill_step,
     .build = lamb_build,
 };

@@ -6,16 +6,6 @@
 
 #include "core/optimizer/optimizer.h"
 
-static strata_status lars_check(strata_optimizer *settings, strata_error *err) {
-    STRATA_TRY(strata_optimizer_choose_share("lars", "momentum", 0.9, &settings->momentum, err));
-    STRATA_TRY(strata_optimizer_choose("lars", "trust", 0.001, &settings->trust, err));
-    return strata_optimizer_choose("lars", "weight_decay", 1e-4, &settings->weight_decay, err);
-}
-
-static int lars_n_slots(const strata_optimizer *settings) {
-    return settings->momentum > 0;
-}
-
 static strata_tensor *lars_build(const strata_optimizer *settings, const strata_update *u) {
     strata_graph *graph = strata_tensor_graph(u->parameters);
     strata_tensor *decay = strata_scalar(graph, STRATA_DTYPE_F32, settings->weight_decay);
@@ -34,9 +24,10 @@ const strata_optimizer_kind strata_optimizer_lars = {
     .name = "lars",
     .options = {STRATA_OPTIMIZER_NUMBER(momentum, 1), STRATA_OPTIMIZER_NUMBER(trust, 1e6),
                 STRATA_OPTIMIZER_NUMBER(weight_decay, 1e6), STRATA_OPTIMIZER_COMMON},
-    .check = lars_check,
+    .numbers = {STRATA_OPTIMIZER_SHARE(momentum, 0.9), STRATA_OPTIMIZER_POSITIVE(trust, 0.001),
+                STRATA_OPTIMIZER_POSITIVE(weight_decay, 1e-4)},
     .learning_rate = 0.01,
     .whole_parameters = true,
-    .n_slots = lars_n_slots,
+    .more_slots = strata_optimizer_momentum_slots,
     .build = lars_build,
 };

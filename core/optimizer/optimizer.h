@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The struct that describes an optimizer. A new optimizer needs core/optimizer/<name>.c, a row in optimizers.c and a test; its
- * update is an op. Gradients are clipped before the optimizer's op (clip.c), and schedule.c computes the learning rate of a
- * step. */
+ * The struct that describes an optimizer. A new optimizer needs core/optimizer/<name>.c, a row in optimizers.def and a
+ * test; its update is an op. Gradients are clipped before the optimizer's op (clip.c), and schedule.c computes the
+ * learning rate of a step. */
 #ifndef STRATA_CORE_OPTIMIZER_H
 #define STRATA_CORE_OPTIMIZER_H
 
@@ -32,19 +32,29 @@ typedef struct strata_update {
     const strata_segments *segments;
 } strata_update;
 
+/* A number in strata_optimizer: its default, and whether it must be below 1. It must be at least 0. */
+typedef struct strata_optimizer_number {
+    const char *name;
+    size_t offset;
+    double otherwise;
+    bool share;
+} strata_optimizer_number;
+
 typedef struct strata_optimizer_kind {
     const char *name;
-    strata_option options
-        /* The fields of strata_optimizer that it uses, for JSON, without the learning rate; ends at a NULL name. */
-        [STRATA_MAX_OPTIMIZER_OPTIONS];
-    /* Sets settings that are not given to their defaults and checks all settings, except the learning rate and clipping. */
-    strata_status (*check)(strata_optimizer *settings, strata_error *err);
+    /* The fields of strata_optimizer that it uses, for JSON, without the learning rate; ends at a NULL name. */
+    strata_option options[STRATA_MAX_OPTIMIZER_OPTIONS];
+    /* The numbers among them, besides those that all optimizers have; ends at a NULL name. */
+    strata_optimizer_number numbers[STRATA_MAX_OPTIMIZER_OPTIONS];
+    /* Checks what the numbers' limits do not say. NULL: there is nothing. */
+    strata_status (*check)(const strata_optimizer *settings, strata_error *err);
     /* The default learning rate. */
     double learning_rate;
     /* The update needs norms of whole parameters. A block must have all of a parameter. */
     bool whole_parameters;
-    /* How many flat slots (momentum, m, v) these settings need. */
-    int (*n_slots)(const strata_optimizer *settings);
+    /* How many flat slots (momentum, m, v) it needs, and how many more for these settings; NULL: none. */
+    int n_slots;
+    int (*more_slots)(const strata_optimizer *settings);
     /* The initial value of the slots' elements; NULL: 0. */
     double (*slot_begins)(const strata_optimizer *settings);
     /* Sets the words (STRATA_STEP_...) of step t = 1, 2, ... other than the rates; may change words[STRATA_STEP_LEARNING_RATE],
@@ -66,12 +76,24 @@ typedef struct strata_optimizer_kind {
             STRATA_MOST_ACCUMULATED, false                                                                            \
     }
 
+/* Macros for the rows of `numbers`. */
+#define STRATA_OPTIMIZER_POSITIVE(field, otherwise) \
+    { #field, offsetof(strata_optimizer, field), otherwise, false }
+#define STRATA_OPTIMIZER_SHARE(field, otherwise) \
+    { #field, offsetof(strata_optimizer, field), otherwise, true }
+#define STRATA_OPTIMIZER_EPSILON STRATA_OPTIMIZER_POSITIVE(epsilon, 1e-7)
+#define STRATA_OPTIMIZER_MOMENTS \
+    STRATA_OPTIMIZER_SHARE(beta1, 0.9), STRATA_OPTIMIZER_SHARE(beta2, 0.999), STRATA_OPTIMIZER_EPSILON
+
 /* Finds the optimizer with this name. Fails with INVALID and the list of names if there is none. */
 STRATA_MUST_USE strata_status strata_optimizer_find(const char *name, const strata_optimizer_kind **out_kind,
                                                     strata_error *err);
 /* Finds the kind, sets settings that are not given to their defaults, and checks all settings. */
 STRATA_MUST_USE strata_status strata_optimizer_check(strata_optimizer *settings, const strata_optimizer_kind **out_kind,
                                                      strata_error *err);
+/* How many flat slots an optimizer with these settings needs. _momentum_slots: one for a momentum. */
+int strata_optimizer_n_slots(const strata_optimizer_kind *kind, const strata_optimizer *settings);
+int strata_optimizer_momentum_slots(const strata_optimizer *settings);
 /* Computes the words of update t = 1, 2, ... (STRATA_STEP_WORDS). */
 void strata_optimizer_step(const strata_optimizer_kind *kind, const strata_optimizer *settings, int64_t t, float *out_words);
 
@@ -105,14 +127,5 @@ STRATA_MUST_USE strata_status strata_schedule_find(const char *name, const char 
 #include "core/optimizer/optimizers.def"
 
 #undef STRATA_OPTIMIZER
-
-/* Set a setting that is not given to `otherwise`, and check that it is at least 0; _share: and below 1. */
-STRATA_MUST_USE strata_status strata_optimizer_choose(const char *kind, const char *name, double otherwise, double *value,
-                                                      strata_error *err);
-STRATA_MUST_USE strata_status strata_optimizer_choose_share(const char *kind, const char *name, double otherwise, double *value,
-                                                            strata_error *err);
-/* The same for beta1, beta2 and epsilon. */
-#define STRATA_OPTIMIZER_EPSILON 1e-7
-STRATA_MUST_USE strata_status strata_optimizer_choose_moments(const char *kind, strata_optimizer *settings, strata_error *err);
 
 #endif

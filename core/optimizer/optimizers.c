@@ -52,6 +52,26 @@ static strata_status check_clipping(const strata_optimizer *settings, strata_err
                        given);
 }
 
+/* Sets numbers that are not given to their defaults, and checks all of them. */
+static strata_status choose_numbers(const strata_optimizer_kind *kind, strata_optimizer *settings, strata_error *err) {
+    for (const strata_optimizer_number *n = kind->numbers; n->name; n++) {
+        double *value = (double *)(void *)((char *)settings + n->offset);
+        *value = strata_number_or(*value, n->otherwise);
+        if (*value >= 0 && isfinite(*value) && (*value < 1 || !n->share)) continue;
+        return strata_fail(err, STRATA_INVALID, "%s: %s is %g; it must be at least 0%s", kind->name, n->name, *value,
+                           n->share ? " and below 1" : "");
+    }
+    return STRATA_OK;
+}
+
+int strata_optimizer_momentum_slots(const strata_optimizer *settings) {
+    return settings->momentum > 0;
+}
+
+int strata_optimizer_n_slots(const strata_optimizer_kind *kind, const strata_optimizer *settings) {
+    return kind->n_slots + (kind->more_slots ? kind->more_slots(settings) : 0);
+}
+
 strata_status strata_optimizer_check(strata_optimizer *settings, const strata_optimizer_kind **out_kind, strata_error *err) {
     const strata_optimizer_kind *kind = NULL;
     STRATA_TRY(strata_optimizer_find(settings->name, &kind, err));
@@ -65,7 +85,8 @@ strata_status strata_optimizer_check(strata_optimizer *settings, const strata_op
     if (settings->gradient_accumulation_steps < 0 || settings->gradient_accumulation_steps > STRATA_MOST_ACCUMULATED)
         return strata_fail(err, STRATA_INVALID, "%s: gradient_accumulation_steps is %lld; it must be 1..%d", kind->name,
                            (long long)settings->gradient_accumulation_steps, STRATA_MOST_ACCUMULATED);
-    STRATA_TRY(kind->check(settings, err));
+    STRATA_TRY(choose_numbers(kind, settings, err));
+    if (kind->check) STRATA_TRY(kind->check(settings, err));
     *out_kind = kind;
     return STRATA_OK;
 }
@@ -85,23 +106,4 @@ void strata_optimizer_step(const strata_optimizer_kind *kind, const strata_optim
     words[STRATA_STEP_SHARE] = 1;
     if (kind->fill_step) kind->fill_step(settings, t, words);
     for (int i = 0; i < STRATA_STEP_WORDS; i++) out_words[i] = (float)words[i];
-}
-
-strata_status strata_optimizer_choose_share(const char *kind, const char *name, double otherwise, double *value,
-                                            strata_error *err) {
-    *value = strata_number_or(*value, otherwise);
-    if (*value >= 0 && *value < 1) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "%s: %s is %g; it must be at least 0 and below 1", kind, name, *value);
-}
-
-strata_status strata_optimizer_choose(const char *kind, const char *name, double otherwise, double *value, strata_error *err) {
-    *value = strata_number_or(*value, otherwise);
-    if (*value >= 0 && isfinite(*value)) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "%s: %s is %g; it must be at least 0", kind, name, *value);
-}
-
-strata_status strata_optimizer_choose_moments(const char *kind, strata_optimizer *settings, strata_error *err) {
-    STRATA_TRY(strata_optimizer_choose_share(kind, "beta1", 0.9, &settings->beta1, err));
-    STRATA_TRY(strata_optimizer_choose_share(kind, "beta2", 0.999, &settings->beta2, err));
-    return strata_optimizer_choose(kind, "epsilon", STRATA_OPTIMIZER_EPSILON, &settings->epsilon, err);
 }

@@ -6,14 +6,8 @@
 
 #include "core/optimizer/optimizer.h"
 
-static strata_status rmsprop_check(strata_optimizer *settings, strata_error *err) {
-    STRATA_TRY(strata_optimizer_choose_share("rmsprop", "rho", 0.9, &settings->rho, err));
-    STRATA_TRY(strata_optimizer_choose_share("rmsprop", "momentum", 0, &settings->momentum, err));
-    return strata_optimizer_choose("rmsprop", "epsilon", STRATA_OPTIMIZER_EPSILON, &settings->epsilon, err);
-}
-
-static int rmsprop_n_slots(const strata_optimizer *settings) {
-    return 1 + settings->centered + (settings->momentum > 0);
+static int rmsprop_more_slots(const strata_optimizer *settings) {
+    return settings->centered + strata_optimizer_momentum_slots(settings);
 }
 
 static strata_tensor *rmsprop_build(const strata_optimizer *settings, const strata_update *u) {
@@ -27,8 +21,9 @@ const strata_optimizer_kind strata_optimizer_rmsprop = {
     .name = "rmsprop",
     .options = {STRATA_OPTIMIZER_NUMBER(rho, 1), STRATA_OPTIMIZER_NUMBER(momentum, 1), STRATA_OPTIMIZER_FLAG(centered),
                 STRATA_OPTIMIZER_NUMBER(epsilon, 1), STRATA_OPTIMIZER_COMMON},
-    .check = rmsprop_check,
+    .numbers = {STRATA_OPTIMIZER_SHARE(rho, 0.9), STRATA_OPTIMIZER_SHARE(momentum, 0), STRATA_OPTIMIZER_EPSILON},
     .learning_rate = 0.001,
-    .n_slots = rmsprop_n_slots,
+    .n_slots = 1,
+    .more_slots = rmsprop_more_slots,
     .build = rmsprop_build,
 };

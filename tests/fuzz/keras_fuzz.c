@@ -4,7 +4,7 @@
  * which is fuzzed by its own project. */
 #include <stdlib.h>
 
-#include "core/interchange/keras.h"
+#include "core/interchange/keras_read.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

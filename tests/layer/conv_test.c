@@ -82,10 +82,10 @@ Test(conv2d_layer, refuses_wrong_options) {
         {{.filters = 4, .kernel_size = {9, 3}}, "the output is empty"},
         {{.filters = 4, .kernel_size = {3, 3}, .padding = "full"}, "no padding \"full\"; there are: valid, same, explicit"},
         {{.filters = 4, .kernel_size = {3, 3}, .stride = {0, 2}}, "conv2d: stride is [0, 2]; give both, or neither"},
-        {{.filters = 4, .kernel_size = {3, 3}, .stride = {-1, 2}}, "the stride along the height is -1"},
+        {{.filters = 4, .kernel_size = {3, 3}, .stride = {-1, 2}}, "conv2d: stride is -1; it must be 1..1048576"},
         {{.filters = 4, .kernel_size = {3, 3}, .activation = "rely"}, "no activation \"rely\""},
         {{.filters = 4, .kernel_size = {3, 3}, .kernel_initializer = "xavier"}, "no initializer \"xavier\""},
-        {{.filters = 4, .kernel_size = {3, 3}, .kernel_l2 = -1}, "kernel_l1 is 0, kernel_l2 -1; they must be 0..1e6"},
+        {{.filters = 4, .kernel_size = {3, 3}, .kernel_l2 = -1}, "conv2d: kernel_l2 is -1; it must be 0..1e+06"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         strata_model *model = layer_model(STRATA_SHAPE(8, 8, 6));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Initializers: bounds, moments, the fans they look at, and that a value depends on (seed, stream, place) alone. */
-#include "core/layer/initializer.h"
-
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
+
+#include "core/layer/layer.h"
 
 enum { N = 40000, FAN_IN = 300, FAN_OUT = 100 };
 

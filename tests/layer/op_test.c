@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The layer op: the numbers of its options are the arguments of its op. Values are NumPy's. */
-#include "core/layer/op.h"
-
 #include <criterion/criterion.h>
 #include <string.h>
 

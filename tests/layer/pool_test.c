@@ -78,7 +78,7 @@ Test(pool_layer, refuses_what_does_not_fit) {
     strata_model *negative = layer_model(STRATA_SHAPE(3, 1));
     strata_model_add_avg_pool1d(negative,
                                 (strata_avg_pool1d_options){.size = 2, .padding = "explicit", .explicit_padding = {-1, 0}});
-    layer_refuses(negative, "explicit_padding has -1");
+    layer_refuses(negative, "explicit_padding is -1; it must be 0..1048576");
     strata_model *flat = layer_model(STRATA_SHAPE(3));
     strata_model_add_global_average_pool(flat, (strata_global_average_pool_options){0});
     layer_refuses(flat, "it needs axes between");

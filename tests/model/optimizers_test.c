@@ -42,7 +42,7 @@ static void train(const strata_golden *golden, strata_optimizer settings, float 
     OK(strata_graph_create(&graph, &err));
     strata_update update = {.segments = &segments};
     strata_test_feed feeds[MAX_VARIABLES + 2];
-    int n_slots = kind->n_slots(&settings), n_feeds = 0;
+    int n_slots = strata_optimizer_n_slots(kind, &settings), n_feeds = 0;
     for (int i = 0; i <= n_slots; i++) {
         variables[i] = strata_test_variable("v", STRATA_DTYPE_F32, STRATA_SHAPE(SIZE));
         values[i] =
