@@ -25,7 +25,7 @@
 #define NOTE_PREFIX "strata." /* of the keys of notes */
 
 /* Of each array of data, up to DATA_BLOCKS hashes of MOST_HASHED bytes in all are compared. */
-enum { MESSAGE_BYTES = 1024, MOST_JSON_BYTES = 1 << 30, DATA_BLOCKS = 256 };
+enum { MESSAGE_BYTES = 1024, DATA_BLOCKS = 256 };
 static const int64_t MOST_HASHED = INT64_C(256) << 20;
 
 /* ---- the terms ---- */
@@ -185,21 +185,17 @@ static bool only_one(const comparison *c, const term *t, const char *with, const
 
 /* Compares JSON objects member by member. Their members may have another order. */
 static bool json_differs(const comparison *c, const term *own, const term *other) {
-    strata_json a = {0}, b = {0};
-    strata_json_change change = {0};
+    strata_json_change change;
     const bool model = own->name_bytes == 5 && !memcmp(own->name, "model", 5);
-    const bool read = !strata_json_parse("terms", own->value, (size_t)own->value_bytes, MOST_JSON_BYTES, &a, NULL) &&
-                      !strata_json_parse("terms", other->value, (size_t)other->value_bytes, MOST_JSON_BYTES, &b, NULL);
-    const bool differs = !read || strata_json_find_change(&a, &b, &change);
-    if (!read)
+    const strata_json_comparison result =
+        strata_json_compare(own->value, (size_t)own->value_bytes, other->value, (size_t)other->value_bytes, &change);
+    if (result == STRATA_JSON_UNREADABLE)
         strata_format(c->text, c->room, "the %.*s %s or %s cannot be read", own->name_bytes, own->name, c->own_place,
                       c->other_place);
-    else if (differs)
+    else if (result == STRATA_JSON_DIFFERS)
         strata_format(c->text, c->room, "%s%.*s%s%s is %s %s and %s %s", model ? "" : "in the ", model ? 0 : own->name_bytes,
                       own->name, model ? "" : ", ", change.path, change.right, c->other_place, change.left, c->own_place);
-    strata_json_finish(&a);
-    strata_json_finish(&b);
-    return differs;
+    return result != STRATA_JSON_EQUAL;
 }
 
 static bool differ(const comparison *c, const term *own, const term *other) {

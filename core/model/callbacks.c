@@ -9,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/alloc.h"
 #include "core/base/file.h"
 #include "core/base/locale.h"
 #include "core/base/text.h"
-#include "core/model/model.h"
+#include "core/model/checkpoint.h"
 
 struct strata_model_callbacks {
     strata_callback items[STRATA_MAX_CALLBACKS];
@@ -88,6 +89,43 @@ void strata_callbacks_copy_state(const strata_model *model, void *state, bool ou
         if (c->state_bytes) memcpy(out ? at : c->state, out ? c->state : at, c->state_bytes);
         at += c->state_bytes;
     }
+}
+
+/* ---- the states of all workers ---- */
+
+void strata_callback_states_finish(strata_callback_states *states) {
+    free(states->bytes);
+    free(states->all);
+    *states = (strata_callback_states){0};
+}
+
+strata_status strata_callback_states_take(const strata_model *model, bool gather, strata_callback_states *out,
+                                          strata_error *err) {
+    static const char no_memory[] = "checkpoint: no host memory for what callbacks keep";
+    const strata_workers *workers = &model->strategy->workers;
+    const int64_t own = (int64_t)strata_callbacks_state_bytes(model);
+    STRATA_FREED uint8_t *mine = NULL;
+    *out = (strata_callback_states){.n = gather ? workers->n : 1};
+    STRATA_TRY(STRATA_NEW(mine, own, err, no_memory));
+    STRATA_TRY(STRATA_NEW(out->bytes, out->n, err, no_memory));
+    strata_callbacks_copy_state(model, mine, true);
+    out->bytes[0] = own;
+    if (gather) STRATA_TRY(strata_workers_gather_parts(workers, mine, (size_t)own, &out->all, out->bytes, err));
+    for (int w = 0; w < out->n; w++) out->total += out->bytes[w];
+    if (gather) return STRATA_OK;
+    out->all = mine;
+    mine = NULL;
+    return STRATA_OK;
+}
+
+void strata_callback_states_give(const strata_model *model, const strata_callback_states *states) {
+    const strata_workers *workers = &model->strategy->workers;
+    const int64_t own = (int64_t)strata_callbacks_state_bytes(model);
+    const int n = strata_strategy_has_workers(model->strategy) ? workers->n : 1;
+    const int from = states->n == n && states->bytes && states->bytes[workers->rank] == own ? workers->rank : 0;
+    uint8_t *state = states->all;
+    for (int w = 0; w < from; w++) state += states->bytes[w];
+    if (state && (states->bytes ? states->bytes[from] : states->total) == own) strata_callbacks_copy_state(model, state, false);
 }
 
 /* ---- the monitored value ---- */

@@ -442,8 +442,6 @@ static strata_status allocate_runs(fit *f, strata_error *err) {
 /* Checks that a checkpoint is continued with its own data and options. Only rank 0 has read the checkpoint. */
 static strata_status begin_training(fit *f, strata_error *err) {
     strata_model *model = f->model;
-    const strata_workers *workers = &model->strategy->workers;
-    const bool many = strata_strategy_has_workers(model->strategy) && !model->strategy->trainer;
     const bool goes_on = f->opts.first_epoch || f->opts.first_step;
     free(model->training);
     model->training = NULL;
@@ -456,20 +454,12 @@ static strata_status begin_training(fit *f, strata_error *err) {
                              "fit: the epoch was begun with a batch of %lld, and would go on with %lld; strategy %s counts an "
                              "epoch's steps, which all have one batch size: give %lld, or go on at the beginning of an epoch",
                              (long long)before, (long long)f->opts.batch, model->strategy->name, (long long)before);
-    int32_t rank_0_status = (int32_t)status;
-    strata_error lost = {0};
-    const strata_status sent =
-        many && goes_on ? workers->broadcast(workers, STRATA_DTYPE_I32, &rank_0_status, 1, &lost) : STRATA_OK;
-    if (!status && sent) status = strata_fail(err, sent, "%s", lost.message);
-    if (!status && rank_0_status)
-        status = strata_fail(err, (strata_status)rank_0_status, "fit: rank 0 cannot continue its checkpoint with these data");
-    if (!status) {
-        free(model->continued);
-        model->continued = NULL;
-        return STRATA_OK;
-    }
-    free(model->training);
-    model->training = NULL;
+    if (goes_on && !model->strategy->trainer)
+        status = strata_workers_share_status(&model->strategy->workers, status, err,
+                                             "fit: rank 0 cannot continue its checkpoint with these data");
+    char **dropped = status ? &model->training : &model->continued;
+    free(*dropped);
+    *dropped = NULL;
     return status;
 }
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/model/build.h"
-#include "core/model/notes.h"
 #include "core/model/registry.h"
 #include "core/model/validation.h"
 #include "strata/callbacks.h"

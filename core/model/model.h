@@ -413,6 +413,7 @@ struct strata_model {
     strata_group_totals communicated;
 };
 
+void strata_model_free_notes(strata_model *model);
 /* json.c: the losses of the outputs, their weights and metrics as text, for files of other programs: the loss's name, or JSON
  * where there is more than that. *out_text NULL: there are none; the caller frees it. strata_model_recall_losses sets those of
  * the outputs to those of such a text; it ignores losses and metrics that the program does not have. */

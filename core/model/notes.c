@@ -2,13 +2,11 @@
  *
  * Texts that are stored with a model: its tokenizer, its preprocessing, and notes of the user. In a model file they are
  * metadata, like the model's JSON. */
-#include "core/model/notes.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/data/prepare/preprocessing.h"
-#include "core/model/model.h"
+#include "core/model/checkpoint.h"
 #include "core/model/training.h"
 #include "strata/tokenizer.h"
 
@@ -71,15 +69,12 @@ const char *strata_model_note(const strata_model *model, const char *key) {
     return index < 0 ? NULL : model->notes.items[index].text;
 }
 
-strata_status strata_model_read_notes(strata_model *model, const strata_safetensors *file, strata_error *err) {
-    strata_json metadata, item;
-    if (!strata_json_find(&file->header, "__metadata__", &metadata)) return STRATA_OK;
-    for (bool more = strata_json_first(&metadata, &item); more; more = strata_json_next(&item)) {
-        const char *text;
-        if (strncmp(item.name, prefix, sizeof prefix - 1) || !strcmp(item.name + sizeof prefix - 1, own_key)) continue;
-        if (!strcmp(item.name, STRATA_TRAINING_METADATA)) continue; /* of a checkpoint, not of its model */
-        STRATA_TRY(strata_json_to_string(&item, &text, err));
-        STRATA_TRY(add(model, item.name + sizeof prefix - 1, text, err));
+strata_status strata_model_read_notes(strata_model *model, const strata_manifest *file, strata_error *err) {
+    for (int i = 0; i < file->n_texts; i++) {
+        const strata_manifest_text *t = &file->texts[i];
+        /* The description of the training is that of a checkpoint, not of its model. */
+        if (strncmp(t->key, prefix, sizeof prefix - 1) || !strcmp(t->key, STRATA_TRAINING_METADATA)) continue;
+        STRATA_TRY(add(model, t->key + sizeof prefix - 1, t->text, err));
     }
     return STRATA_OK;
 }

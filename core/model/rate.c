@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The learning rate of a step: that of the schedule, or the one that a program or a callback has set instead. */
-#include <string.h>
-
 #include "core/model/data.h"
 
 static strata_optimizer settings_of(const strata_model *model) {
@@ -34,11 +32,5 @@ strata_status strata_model_set_learning_rate(strata_model *model, double rate, s
 }
 
 strata_status strata_model_share_rate(strata_model *model, strata_error *err) {
-    const strata_workers *workers = &model->strategy->workers;
-    int64_t bits;
-    if (!strata_strategy_has_workers(model->strategy)) return STRATA_OK;
-    memcpy(&bits, &model->rate.own, sizeof bits);
-    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, &bits, 1, err));
-    memcpy(&model->rate.own, &bits, sizeof bits);
-    return STRATA_OK;
+    return strata_workers_share_double(&model->strategy->workers, &model->rate.own, err);
 }

@@ -36,10 +36,11 @@ STRATA_MUST_USE strata_status strata_safetensors_write_checked(const char *path,
                                                                size_t n_tensors, const strata_metadata *metadata,
                                                                size_t n_metadata, const strata_file_check *check,
                                                                strata_error *err);
-/* The same, without reading it back; also returns the SHA-256 and the length of the bytes that were written. */
+/* The same; also returns the SHA-256 and the length of the bytes that were written. check, out_sha256, out_bytes: NULL if they are
+ * not needed. */
 STRATA_MUST_USE strata_status strata_safetensors_write_hashed(const char *path, const strata_named_array *tensors,
                                                               size_t n_tensors, const strata_metadata *metadata,
-                                                              size_t n_metadata, char *out_sha256, int64_t *out_bytes,
-                                                              strata_error *err);
+                                                              size_t n_metadata, const strata_file_check *check,
+                                                              char *out_sha256, int64_t *out_bytes, strata_error *err);
 
 #endif

@@ -149,9 +149,10 @@ cleanup:
     return status;
 }
 
-static strata_status write_file(const char *path, const strata_named_array *tensors, size_t n_tensors,
-                                const strata_metadata *metadata, size_t n_metadata, const strata_file_check *check,
-                                char *out_sha256, int64_t *out_bytes, strata_error *err) {
+strata_status strata_safetensors_write_hashed(const char *path, const strata_named_array *tensors, size_t n_tensors,
+                                              const strata_metadata *metadata, size_t n_metadata,
+                                              const strata_file_check *check, char *out_sha256, int64_t *out_bytes,
+                                              strata_error *err) {
     char *header = NULL;
     size_t n_header = 0;
     strata_status status = STRATA_OUT_OF_MEMORY;
@@ -178,17 +179,11 @@ cleanup:
 
 strata_status strata_safetensors_write(const char *path, const strata_named_array *tensors, size_t n_tensors,
                                        const strata_metadata *metadata, size_t n_metadata, strata_error *err) {
-    return write_file(path, tensors, n_tensors, metadata, n_metadata, NULL, NULL, NULL, err);
+    return strata_safetensors_write_hashed(path, tensors, n_tensors, metadata, n_metadata, NULL, NULL, NULL, err);
 }
 
 strata_status strata_safetensors_write_checked(const char *path, const strata_named_array *tensors, size_t n_tensors,
                                                const strata_metadata *metadata, size_t n_metadata,
                                                const strata_file_check *check, strata_error *err) {
-    return write_file(path, tensors, n_tensors, metadata, n_metadata, check, NULL, NULL, err);
-}
-
-strata_status strata_safetensors_write_hashed(const char *path, const strata_named_array *tensors, size_t n_tensors,
-                                              const strata_metadata *metadata, size_t n_metadata, char *out_sha256,
-                                              int64_t *out_bytes, strata_error *err) {
-    return write_file(path, tensors, n_tensors, metadata, n_metadata, NULL, out_sha256, out_bytes, err);
+    return strata_safetensors_write_hashed(path, tensors, n_tensors, metadata, n_metadata, check, NULL, NULL, err);
 }
