@@ -7,8 +7,14 @@
 #include <pthread.h>
 
 #include "cluster/store/member.h"
+#include "cluster/subset.h"
 #include "cluster/transport.h"
 #include "strata/cluster.h"
+
+/* Cores of a machine by their numbers: a cpu_set_t. */
+typedef struct strata_core_set {
+    uint64_t bits[16];
+} strata_core_set;
 
 /* What each rank publishes about itself when the communicator is created. */
 typedef struct strata_peer {
@@ -18,6 +24,8 @@ typedef struct strata_peer {
     char host[STRATA_HOST_BYTES];
     /* A name of the machine that is equal for ranks that can share memory. */
     char machine[STRATA_HOST_BYTES];
+    /* The cores that the rank may use. */
+    strata_core_set cores;
     /* The address at which the rank accepts links; "": none. */
     char address[STRATA_ADDRESS_BYTES];
     /* Its options, which must be those of rank 0: the transport, or "engine mpi"; and the algorithm. */
@@ -108,9 +116,8 @@ STRATA_MUST_USE strata_status strata_communicator_allocate(int rank, int world, 
 /* Sets the options that every communicator has: algorithm and time limits. */
 STRATA_MUST_USE strata_status strata_communicator_set_options(strata_communicator *comm,
                                                               const strata_communicator_options *opts, strata_error *err);
-/* How many of the communicator's ranks are on this machine; and how many cores this process may use. */
+/* How many of the communicator's ranks are on this machine. */
 int strata_communicator_ranks_here(const strata_communicator *comm);
-int strata_cores(void);
 
 /* Runs a collective now, on this thread. Arguments are checked before anything is sent. */
 STRATA_MUST_USE strata_status strata_operation_run(strata_communicator *comm, const strata_collective *what, strata_error *err);

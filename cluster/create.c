@@ -22,9 +22,23 @@
 static const double CONNECT_SECONDS = 60, LIST_SECONDS = 15;
 enum { LISTED = 128 }; /* descriptions of ranks in one value of the store */
 
-int strata_cores(void) {
-    cpu_set_t cpus;
-    return sched_getaffinity(0, sizeof cpus, &cpus) ? 1 : CPU_COUNT(&cpus);
+/* Sets the cores that this process may use. */
+static void find_cores(strata_core_set *out) {
+    *out = (strata_core_set){0};
+    if (sched_getaffinity(0, sizeof *out, (cpu_set_t *)(void *)out)) out->bits[0] = 1;
+}
+
+bool strata_communicator_shares_cores(const strata_communicator *comm) {
+    strata_core_set all;
+    int n_ranks = 0, n_cores = 0;
+    find_cores(&all); /* ranks that are threads have published none */
+    for (int r = 0; r < comm->world; r++) {
+        if (strcmp(comm->peers[r].machine, comm->peers[comm->rank].machine)) continue;
+        for (size_t i = 0; i < sizeof all.bits / sizeof *all.bits; i++) all.bits[i] |= comm->peers[r].cores.bits[i];
+        n_ranks++;
+    }
+    for (size_t i = 0; i < sizeof all.bits / sizeof *all.bits; i++) n_cores += __builtin_popcountll(all.bits[i]);
+    return n_ranks > n_cores;
 }
 
 int strata_communicator_ranks_here(const strata_communicator *comm) {
@@ -75,6 +89,7 @@ static strata_status tell_about_self(strata_communicator *comm, const strata_com
     strata_peer self = {.job_rank = comm->rank, .pid = getpid()};
     gethostname(self.host, sizeof self.host - 1);
     describe_machine(self.machine);
+    find_cores(&self.cores);
     snprintf(self.address, sizeof self.address, "%s", address);
     snprintf(self.transport, sizeof self.transport, "%s",
              by_mpi(opts)      ? "engine mpi"

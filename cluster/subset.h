@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Communicators of some ranks, for exchanges in which only these take part. */
+ * What strategies use besides strata/cluster.h: communicators of some ranks, for exchanges in which only these take part, and
+ * whether ranks take turns on the cores. */
 #ifndef STRATA_CLUSTER_SUBSET_H
 #define STRATA_CLUSTER_SUBSET_H
 
@@ -12,5 +13,9 @@
 STRATA_MUST_USE strata_status strata_communicator_subset(strata_communicator *comm, const int *ranks, int n,
                                                          const int64_t *members, int n_members,
                                                          strata_communicator **out_subset, strata_error *err);
+
+/* Whether this machine has more ranks than cores that they may use. Each rank may be bound to a core of its own, or to one that
+ * it shares, so the cores of all of them are counted together. */
+bool strata_communicator_shares_cores(const strata_communicator *comm);
 
 #endif

@@ -327,8 +327,7 @@ static strata_status check_inputs(const strata_function *function, const strata_
 /* n_steps: how many steps the caller would run in one call of the devices. */
 static strata_status find_trace(strata_function *function, int n_steps, const strata_per_replica *inputs, int n_inputs,
                                 trace **out_trace, strata_error *err) {
-    const int n = function->strategy->n_replicas, per_call = strata_strategy_steps_per_call(function->strategy, n_steps),
-              n_slots = per_call > 1 ? per_call : 0;
+    const int n = function->strategy->n_replicas, n_slots = strata_strategy_steps_per_call(function->strategy, n_steps);
     uint64_t elsewhere = 0;
     if (strata_strategy_has_workers(function->strategy) && (function->gathers || !function->traces))
         STRATA_TRY(hash_everywhere(function->strategy, inputs, n_inputs, &elsewhere, err));

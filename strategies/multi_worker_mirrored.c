@@ -131,6 +131,7 @@ strata_status strata_strategy_join(strata_strategy *strategy, strata_communicato
                                 .bytes_sent = bytes_sent,
                                 .at_step = at_step,
                                 .first_replicas = calloc((size_t)world + 1, sizeof(int)),
+                                .share_cores = strata_communicator_shares_cores(communicator),
                                 .communicator = communicator};
     if (!workers->first_replicas)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d workers", world);

@@ -52,7 +52,9 @@ static strata_status open_links(strata_communicator *comm, strata_error *err) {
         status = strata_communicator_get_of(comm, "region", 0, &link->region, sizeof link->region, err);
         if (!status) atomic_fetch_add(&link->region->references, 1);
     }
-    if (!status) status = strata_memory_create(link->region->bytes, comm->rank, comm->world, comm->world, &link->memory, err);
+    if (!status)
+        status = strata_memory_create(link->region->bytes, comm->rank, comm->world, strata_communicator_shares_cores(comm),
+                                      &link->memory, err);
     comm->segment_bytes = strata_memory_segment_bytes(comm->world);
     if (status) close_links(comm);
     return status;

@@ -84,7 +84,7 @@ size_t strata_memory_region_bytes(int world) {
     return round_up(bells_bytes(world) + lanes_bytes(world), 4096) + (size_t)world * arena_bytes(world);
 }
 
-strata_status strata_memory_create(void *region, int rank, int world, int ranks_here, strata_memory **out_memory,
+strata_status strata_memory_create(void *region, int rank, int world, bool shares_cores, strata_memory **out_memory,
                                    strata_error *err) {
     strata_memory *m = calloc(1, sizeof *m);
     block **lent = calloc((size_t)world, sizeof *lent);
@@ -98,8 +98,8 @@ strata_status strata_memory_create(void *region, int rank, int world, int ranks_
     unsigned char *at = region;
     *m = (strata_memory){.rank = rank,
                          .world = world,
-                         .shares_cores = ranks_here > strata_cores(),
-                         .spins = ranks_here > strata_cores() ? YIELDS : SPINS,
+                         .shares_cores = shares_cores,
+                         .spins = shares_cores ? YIELDS : SPINS,
                          .segment = strata_memory_segment_bytes(world),
                          .arena_bytes = arena_bytes(world),
                          .bells = region,

@@ -20,8 +20,8 @@ size_t strata_memory_segment_bytes(int world);
 
 typedef struct strata_memory strata_memory;
 
-/* `region` is borrowed until destroy. ranks_here: how many ranks share this machine's cores. */
-STRATA_MUST_USE strata_status strata_memory_create(void *region, int rank, int world, int ranks_here,
+/* `region` is borrowed until destroy. shares_cores: strata_communicator_shares_cores. */
+STRATA_MUST_USE strata_status strata_memory_create(void *region, int rank, int world, bool shares_cores,
                                                    strata_memory **out_memory, strata_error *err);
 /* The other ranks see that this rank has left; they can still receive the messages that it sent before. NULL is fine. */
 void strata_memory_destroy(strata_memory *memory);

@@ -46,10 +46,11 @@ static strata_status open_links(strata_communicator *comm, strata_error *err) {
     shm *s = comm->link = calloc(1, sizeof *s);
     if (!s) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for links");
     const size_t bytes = strata_memory_region_bytes(comm->world);
-    const int here = strata_communicator_ranks_here(comm);
     comm->segment_bytes = strata_memory_segment_bytes(comm->world);
     strata_status status = comm->rank ? attach(comm, s, bytes, err) : make(comm, s, bytes, err);
-    if (!status) status = strata_memory_create(s->shared.memory, comm->rank, comm->world, here, &s->memory, err);
+    if (!status)
+        status = strata_memory_create(s->shared.memory, comm->rank, comm->world, strata_communicator_shares_cores(comm),
+                                      &s->memory, err);
     if (status) close_links(comm);
     return status;
 }

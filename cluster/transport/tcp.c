@@ -90,7 +90,7 @@ static strata_status open_links(strata_communicator *comm, strata_error *err) {
     if (status)
         close_links(comm);
     else
-        t->spins = strata_communicator_ranks_here(comm) <= strata_cores();
+        t->spins = !strata_communicator_shares_cores(comm);
     for (int r = 0; r < comm->world && !status; r++) t->checks |= r != comm->rank && !t->links[r].stream.tls;
     return status;
 }

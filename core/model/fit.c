@@ -221,10 +221,9 @@ static strata_status next_batch(fit *f, bool *more, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Whether a step has been made when its submission returns. */
+/* Whether the only device computes a step in the call that submits it. */
 static bool runs_at_once(const fit *f) {
-    const strata_strategy *strategy = f->model->strategy;
-    return strategy->n_devices == 1 && strategy->devices[0]->runs_at_once && !strata_strategy_has_workers(strategy);
+    return f->model->strategy->n_devices == 1 && f->model->strategy->devices[0]->runs_at_once;
 }
 
 /* Submits the batches of one step. *more: whether there was a step; false at the end of the epoch and when the fit stops. */
@@ -242,7 +241,8 @@ static strata_status next_step(fit *f, bool *more, strata_error *err) {
     if (*more) f->epoch.next_step++, f->n_begun++;
     if (*more && f->opts.wait_each_step) return complete_and_share_rate(f, err);
     /* The step has already been made, so the caller of strata_fit_step gets it at once. */
-    return *more && f->reports.wanted && runs_at_once(f) ? complete(f, err) : STRATA_OK;
+    const bool made = runs_at_once(f) && !strata_strategy_has_workers(f->model->strategy);
+    return *more && f->reports.wanted && made ? complete(f, err) : STRATA_OK;
 }
 
 /* Waits for all steps and computes the epoch's metrics. */
@@ -420,7 +420,9 @@ static bool may_adapt_call(const fit *f) {
 }
 
 /* Chooses how many steps devices get in one call, and allocates a queue of twice as many runs, so that the host prepares steps
- * while the devices compute others. With auto_split each step is measured, so it is one step. */
+ * while the devices compute others. With auto_split each step is measured, so it is one step. Workers that share cores have
+ * nothing to compute ahead of, since other workers use the core while one waits. They get one slot, because the gradients and
+ * sums of several slots of all workers do not fit into the cache. */
 static strata_status allocate_runs(fit *f, strata_error *err) {
     const strata_strategy *strategy = f->model->strategy;
     const bool cpu = strata_device_get_info(strategy->devices[0])->device_class == STRATA_DEVICE_CPU;
@@ -429,9 +431,10 @@ static strata_status allocate_runs(fit *f, strata_error *err) {
     if (steps_per_call > STRATA_MAX_SLOTS / 2) steps_per_call = STRATA_MAX_SLOTS / 2;
     f->queue.most_per_call = strata_strategy_steps_per_call(strategy, steps_per_call);
     f->queue.per_call = cpu ? 1 : f->queue.most_per_call;
-    f->queue.most = f->queue.per_call > 1 ? 2 * f->queue.per_call : MAX_RUNS;
-    f->step.form.n_slots = f->queue.most_per_call > 1 ? 2 * f->queue.most_per_call : 0;
-    const size_t most_runs = f->queue.most_per_call > 1 ? 2 * (size_t)f->queue.most_per_call : MAX_RUNS;
+    const bool several = f->queue.most_per_call > 1, one = !several && strategy->workers.share_cores && runs_at_once(f);
+    f->queue.most = f->queue.per_call > 1 ? 2 * f->queue.per_call : one ? 1 : MAX_RUNS;
+    f->step.form.n_slots = several ? 2 * f->queue.most_per_call : one;
+    const size_t most_runs = several ? 2 * (size_t)f->queue.most_per_call : MAX_RUNS;
     f->queue.runs = calloc(most_runs, sizeof *f->queue.runs);
     f->reports.events = f->reports.wanted ? calloc(most_runs + 4, sizeof *f->reports.events) : NULL;
     return f->queue.runs && (f->reports.events || !f->reports.wanted)

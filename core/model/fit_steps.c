@@ -247,6 +247,7 @@ static const float *output_of(fit *f, const run *done) {
 }
 
 strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
+    if (f->queue.n == 1) STRATA_TRY(finish_step(f, err)); /* with one slot, the oldest run is the newest */
     run done = f->queue.runs[0];
     memmove(f->queue.runs, f->queue.runs + 1, (size_t)--f->queue.n * sizeof *f->queue.runs);
     STRATA_TRY(strata_group_wait(done.program->group, done.slot, err));

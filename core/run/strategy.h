@@ -51,6 +51,8 @@ typedef struct strata_workers {
      * first_replicas is NULL. */
     strata_status (*subset)(const struct strata_workers *workers, const int *ranks, int n, const int64_t *members,
                             int n_members, struct strata_workers *out_workers, strata_error *err);
+    /* This machine has more workers than cores. */
+    bool share_cores;
     /* The strata_communicator of the workers; borrowed. */
     void *communicator;
 } strata_workers;

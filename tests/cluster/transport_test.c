@@ -2,12 +2,16 @@
  *
  * Which transport "auto" chooses, depending on what each transport supports; and what is left of one when its ranks have
  * ended. */
+#define _GNU_SOURCE
 #include "cluster/transport.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
+#include "cluster/subset.h"
 #include "tests/cluster/ranks.h"
 
 Test(transport, auto_takes_shared_memory_on_one_machine_and_bytes_elsewhere) {
@@ -17,6 +21,55 @@ Test(transport, auto_takes_shared_memory_on_one_machine_and_bytes_elsewhere) {
     cr_assert_str_eq(strata_transport_next(NULL, true)->name, "tcp");
     cr_assert_null(strata_transport_next(strata_transport_next(NULL, true), true));
 }
+
+/* ---- cores ---- */
+
+typedef struct bound_rank {
+    strata_communicator_options opts;
+    int core;
+    strata_status status;
+    bool shares;
+} bound_rank;
+
+static void *join_on_core(void *user) {
+    bound_rank *r = user;
+    strata_communicator *comm = NULL;
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    CPU_SET(r->core, &cores);
+    sched_setaffinity(0, sizeof cores, &cores);
+    r->status = strata_communicator_create(&r->opts, &comm, NULL);
+    r->shares = !r->status && strata_communicator_shares_cores(comm);
+    strata_communicator_destroy(comm);
+    return NULL;
+}
+
+/* Joins n ranks, up to 3, each bound to one of the cores; returns whether the ranks report that they share cores. */
+static bool share(const int *cores, int n) {
+    const test_address address = test_free_address();
+    bound_rank ranks[3];
+    pthread_t threads[3];
+    for (int r = 0; r < n; r++) {
+        ranks[r] = (bound_rank){.opts = {.rank = r, .world = n, .store = address.text}, .core = cores[r]};
+        pthread_create(&threads[r], NULL, join_on_core, &ranks[r]);
+    }
+    for (int r = 0; r < n; r++) pthread_join(threads[r], NULL);
+    for (int r = 0; r < n; r++) cr_assert(!ranks[r].status && ranks[r].shares == ranks[0].shares);
+    return ranks[0].shares;
+}
+
+/* As `strata launch` binds workers. */
+Test(transport, ranks_share_cores_if_there_are_more_of_them_than_cores_of_all_ranks) {
+    int cores[2], n = 0;
+    cpu_set_t all;
+    cr_assert_eq(sched_getaffinity(0, sizeof all, &all), 0);
+    for (int core = 0; core < CPU_SETSIZE && n < 2; core++)
+        if (CPU_ISSET(core, &all)) cores[n++] = core;
+    cr_assert(share((const int[]){cores[0], cores[0], cores[n - 1]}, 3));
+    if (n == 2) cr_assert(!share(cores, 2));
+}
+
+/* ---- what is left ---- */
 
 static int count_entries(const char *folder) {
     int n = 0;

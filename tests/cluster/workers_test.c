@@ -20,6 +20,7 @@
 
 typedef struct fitting {
     strata_auto_shard policy;
+    bool share_cores;
     strata_dataset *dataset; /* shared by all workers */
     int64_t n_steps[MOST_WORKERS];
     float losses[MOST_WORKERS][100];
@@ -50,10 +51,11 @@ static strata_test_result fit(strata_communicator *comm, const void *user) {
     strata_history history = {0};
     bool equal = false;
     TEST_TRY(open_strategy(comm, 1, &strategy, &err));
+    strategy->workers.share_cores = f->share_cores;
     TEST_TRY(strata_model_create(STRATA_SHAPE(1), &model, &err));
     strata_model_add_dense(model, (strata_dense_options){.units = 1});
     const strata_compile_options compile = {
-        .optimizer = strata_sgd_optimizer(0.3, 0, false), .loss = "mse", .seed = (uint64_t)w, .strategy = strategy};
+        .optimizer = strata_adam_optimizer(0.3), .loss = "mse", .seed = (uint64_t)w, .strategy = strategy};
     TEST_TRY(strata_model_compile(model, NULL, &compile, &err));
     const strata_fit_options opts = {.epochs = 3, .batch = 6, .auto_shard = f->policy};
     TEST_TRY(strata_model_fit(model, f->dataset, &opts, &history, &err));
@@ -102,6 +104,20 @@ Test(over_workers, fit_with_data_has_the_losses_of_one_worker) {
     cr_assert_eq(many.n_steps[0], one.n_steps[0]);
     for (int i = 0; i < 12; i++)
         cr_assert_float_eq(many.losses[2][i], one.losses[0][i], 1e-5f * fabsf(one.losses[0][i]) + 1e-9f);
+    strata_dataset_destroy(dataset);
+}
+
+/* Such workers have one slot, so the inputs of a step must not be written before the exchanges of the step before it. */
+Test(over_workers, workers_that_share_cores_train_as_those_with_their_own) {
+    static fitting own, shared;
+    strata_dataset *dataset = NULL;
+    cr_assert_eq(open_points("9", NULL, &dataset, NULL), STRATA_OK);
+    own = (fitting){.policy = STRATA_SHARD_DATA, .dataset = dataset};
+    shared = (fitting){.policy = STRATA_SHARD_DATA, .dataset = dataset, .share_cores = true};
+    RUN(2, fit, &own);
+    RUN(2, fit, &shared);
+    cr_assert_str_eq(own.sha[1], shared.sha[1]);
+    for (int i = 0; i < 12; i++) cr_assert_eq(own.losses[1][i], shared.losses[1][i], "step %d", i);
     strata_dataset_destroy(dataset);
 }
 

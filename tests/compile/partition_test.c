@@ -167,7 +167,7 @@ static void check_parts(division *v, const strata_partition *partition, const st
                     leaf = part->graph->nodes[k];
             feeds[d][i] = (strata_test_feed){leaf, &values[d][i]};
         }
-        parts[d] = (strata_test_part){all[d], n + part->n_updates, feeds[d], n_leaves, got[d]};
+        parts[d] = (strata_test_part){all[d], n + part->n_updates, feeds[d], n_leaves, got[d], NULL, NULL};
     }
     OK(strata_test_eval_parts(parts, partition->n_devices, &err));
     for (int i = 0; i < n + n_leaves; i++) {

@@ -118,7 +118,7 @@ static void check_parts(trial *t, const strata_partition *partition, const strat
         cr_assert_leq(part->n_updates, MOST_UPDATES - 1);
         if (n_outputs) results[d][0] = part->outputs[0];
         if (part->n_updates) memcpy(results[d] + n_outputs, part->updates, (size_t)part->n_updates * sizeof(*results[d]));
-        parts[d] = (strata_test_part){results[d], n_outputs + part->n_updates, feeds[d], n_feeds, got[d]};
+        parts[d] = (strata_test_part){results[d], n_outputs + part->n_updates, feeds[d], n_feeds, got[d], NULL, NULL};
     }
     cr_assert_eq(strata_test_eval_parts(parts, n, &err), STRATA_OK, "%s: %s", t->row->op, err.message);
     for (int d = 0; d < n; d++) {

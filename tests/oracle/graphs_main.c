@@ -20,7 +20,7 @@
 #include "strata/device.h"
 #include "tests/compile/random_graph_check.h"
 
-enum { MOST_DEVICES = 8, SECONDS = 60, ON_OTHERS = 30, NODES_ON_OTHERS = 18, DUMP_BYTES = 1 << 16 };
+enum { MOST_DEVICES = 8, SECONDS = 300, ON_OTHERS = 30, NODES_ON_OTHERS = 18, DUMP_BYTES = 1 << 16 };
 
 typedef struct options {
     uint64_t draws, seed;

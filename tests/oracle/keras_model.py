@@ -72,9 +72,14 @@ def without_mask(x):
 
 
 class BatchNormalization(keras.layers.BatchNormalization):
-    """Without the 1e-7 that Keras adds to the number of positions: a value that is alone in its channel becomes exactly 0."""
+    """Without the 1e-7 that Keras adds to the number of positions: a value that is alone in its channel becomes exactly 0.
+    rounded: what is done to the mean, whose gradient takes away most of another one."""
 
     def _moments(self, inputs, mask):
+        mean, variance = self._exact_moments(inputs, mask)
+        return self.rounded(mean), variance
+
+    def _exact_moments(self, inputs, mask):
         if mask is None:
             return super()._moments(inputs, mask)
         used = ops.cast(mask, inputs.dtype)[..., None]
@@ -121,8 +126,10 @@ class Part:
 
 
 class Net:
-    def __init__(self, spec, dtype, frozen=()):
+    def __init__(self, spec, dtype, frozen=(), rounded=lambda y: y):
+        """rounded: what is done to the output of each layer."""
         self.spec, self.dtype, self.frozen, self.parts, self.logits = spec, dtype, set(frozen), {}, None
+        self.rounded = rounded
         keras.config.set_floatx(dtype)
         keras.config.set_dtype_policy(dtype)
 
@@ -178,7 +185,7 @@ class Net:
 
     def apply(self, part, inputs, training, path):
         y, mask = getattr(self, part.row["layer"])(part, inputs, training, path)
-        return without_mask(y), mask
+        return self.rounded(without_mask(y)), mask
 
     def chain(self, rows, value, training, path, numbers):
         for row in rows:
@@ -223,6 +230,7 @@ class Net:
         (x, mask), r = inputs[0], part.row
         momentum = 0.0 if r.get("no_average") else r.get("momentum", 0.99)
         layer = part.keras(lambda: BatchNormalization(momentum=momentum, epsilon=r.get("epsilon", 1e-3), dtype=self.dtype), x)
+        layer.rounded = self.rounded
         y = layer(x, training=training and part.trainable, mask=mask)
         return ACTIVATIONS[r.get("activation")](without_mask(y)), mask
 
@@ -578,12 +586,12 @@ def loss_name(output):
 
 
 class Trainer:
-    """Trains as case["train"] says. noise: before each step, variables are moved by this share of themselves, which shows what
-    rounding does."""
+    """Trains as case["train"] says. noise: before each step, variables are moved by this share of themselves, and in each step
+    all layers' outputs, which shows what rounding does."""
 
     def __init__(self, case, weights, dtype, noise=0.0, seed=0):
         self.case, self.dtype, self.noise, self.random = case, dtype, noise, numpy.random.default_rng(seed)
-        self.net = Net(case["spec"], dtype, case["train"].get("freeze", ()))
+        self.net = Net(case["spec"], dtype, case["train"].get("freeze", ()), self.rounded)
         self.weights, data = weights, case["data"]
         self.x = {k: self.moved(v) for k, v in data["x"].items()}
         self.net({k: v[:1] for k, v in self.x.items()}, False)
@@ -598,6 +606,11 @@ class Trainer:
         if a.dtype.kind != "f" or not self.noise:
             return a
         return a * (1 + self.noise * self.random.uniform(-1, 1, a.shape))
+
+    def rounded(self, y):
+        if not self.noise:
+            return y
+        return y * ops.convert_to_tensor(self.moved(numpy.ones(y.shape)).astype(self.dtype))
 
     def losses(self, y, logits, rows):
         """The sum over outputs of the weighted losses of these examples."""
@@ -615,9 +628,10 @@ class Trainer:
 
     def mean(self, rows, weights):
         """The loss of a step with these examples."""
-        total = self.losses(*self.net({k: v[rows] for k, v in self.x.items()}, True), rows)
-        if self.noise:  # gradients of examples that cancel in double do not in f32
-            total = total * ops.convert_to_tensor(self.moved(numpy.ones(len(rows))).astype(self.dtype))
+        y, logits = self.net({k: v[rows] for k, v in self.x.items()}, True)
+        if self.noise:  # gradients of examples or places that cancel in double do not in f32
+            y, logits = [{k: None if v is None else self.rounded(v) for k, v in each.items()} for each in (y, logits)]
+        total = self.losses(y, logits, rows)
         if weights is not None:
             total = total * ops.convert_to_tensor(weights[rows].astype(self.dtype))
         return ops.sum(total) / len(rows) + self.net.penalty()

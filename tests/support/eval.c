@@ -89,11 +89,15 @@ static strata_status step(walk *w, const strata_tensor *node, strata_error *err)
     const void *inputs[MAX_INPUTS];
     for (int i = 0; i < node->n_inputs; i++) inputs[i] = w->values[node->inputs[i]->id].data;
     strata_op_call call = {.node = node, .inputs = inputs, .output = value->data};
-    if (!(node->op->flags & STRATA_OP_UPDATE)) return node->op->reference(&call, err);
-    STRATA_TRY(bind_updated(w, node, inputs, err));
-    call.output = (void *)inputs[0];
+    const bool updates = node->op->flags & STRATA_OP_UPDATE;
+    if (updates) {
+        STRATA_TRY(bind_updated(w, node, inputs, err));
+        call.output = (void *)inputs[0];
+    }
     STRATA_TRY(node->op->reference(&call, err));
-    if (bytes) memcpy(value->data, call.output, bytes);
+    strata_array written = {.dtype = value->dtype, .shape = value->shape, .data = call.output};
+    if (w->part->change) w->part->change(&written, w->part->context);
+    if (updates && bytes) memcpy(value->data, call.output, bytes);
     return STRATA_OK;
 }
 
@@ -268,5 +272,7 @@ strata_status strata_test_eval_parts(const strata_test_part *parts, int n, strat
 strata_status strata_test_eval(strata_tensor *const *outputs, int n_outputs, const strata_test_feed *feeds, int n_feeds,
                                strata_array *out_values, strata_error *err) {
     if (n_outputs < 1 || !outputs[0]) return strata_fail(err, STRATA_INVALID, "there is no output to evaluate");
-    return strata_test_eval_parts(&(strata_test_part){outputs, n_outputs, feeds, n_feeds, out_values}, 1, err);
+    const strata_test_part part = {
+        .outputs = outputs, .n_outputs = n_outputs, .feeds = feeds, .n_feeds = n_feeds, .out_values = out_values};
+    return strata_test_eval_parts(&part, 1, err);
 }

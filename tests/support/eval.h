@@ -33,6 +33,9 @@ typedef struct strata_test_part {
     const strata_test_feed *feeds;
     int n_feeds;
     strata_array *out_values;
+    /* Called with each value that was computed, in order to change it. NULL: none is changed. */
+    void (*change)(strata_array *value, void *context);
+    void *context;
 } strata_test_part;
 
 /* Evaluates the graphs of n devices, which exchange values among the members of a channel: all_reduce and reduce_to (a sum),
