@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Host memory: allocations that fail with a message, lists that grow, and memory that a function frees wherever it returns. */
+ * Host memory: allocations that fail with a message, lists that grow, and memory that a function frees wherever it returns.
+ * Files that include it, also by another header, have the functions of stdlib.h and string.h. */
 #ifndef STRATA_BASE_ALLOC_H
 #define STRATA_BASE_ALLOC_H
 
@@ -25,6 +26,9 @@ static inline void strata_free_at(void *pointer) {
 
 /* Before the declaration of a pointer, which must have a value: its memory is freed at the end of the block. */
 #define STRATA_FREED __attribute__((cleanup(strata_free_at)))
+
+/* Declares a variable that is finished at the end of the block: STRATA_FINISHED(strata_text) text = {0}; */
+#define STRATA_FINISHED(type) __attribute__((cleanup(type##_finish))) type
 
 /* Makes room for one more element of a list of n, and returns it, filled with 0; NULL: there is no memory, and the list is not
  * changed. The memory is doubled when n is a power of two. list: the address of the pointer to the list. */
