@@ -14,13 +14,11 @@
 typedef struct strata_json_change {
     char path[256], left[80], right[80];
 } strata_json_change;
-/* Whether two values differ, and where. */
-bool strata_json_find_change(const strata_json *a, const strata_json *b, strata_json_change *out_change);
-/* The same for two texts. */
+/* Compares two texts. *out_change: where they differ. */
 typedef enum strata_json_comparison { STRATA_JSON_EQUAL, STRATA_JSON_DIFFERS, STRATA_JSON_UNREADABLE } strata_json_comparison;
 strata_json_comparison strata_json_compare(const char *a, size_t a_bytes, const char *b, size_t b_bytes,
                                            strata_json_change *out_change);
-/* The same as text: "layers[1].units is 64, not 128". */
+/* Whether two values differ. out_text: where, "layers[1].units is 64, not 128". */
 bool strata_json_difference(const strata_json *a, const strata_json *b, char *out_text, size_t room);
 
 /* A member that is an array. */

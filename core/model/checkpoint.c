@@ -10,13 +10,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/base/alloc.h"
+#include "core/model/agree.h"
 #include "core/model/data.h"
+#include "core/model/loop.h"
 #include "core/model/metrics.h"
 #include "core/model/own.h"
 #include "core/model/shards.h"
-#include "core/model/training.h"
-#include "core/model/validation.h"
 
 typedef enum item_kind {
     /* The optimizer's slots, in the layout of the parameters. */
@@ -527,14 +526,12 @@ static strata_status take(const strata_model *model, const strata_manifest *from
 /* If the file does not exist, or the folder has no checkpoint, there are no items. */
 static strata_status read_state(const strata_model *model, const char *path, state *s, strata_error *err) {
     struct stat info = {0};
-    strata_manifest from = {0};
     STRATA_FREED char *newest = NULL;
+    STRATA_FINISHED(strata_manifest) from = {0};
     if (stat(path, &info) && errno == ENOENT) return STRATA_OK;
     const bool folder = S_ISDIR(info.st_mode);
     STRATA_TRY(folder ? strata_checkpoint_folder_find(path, &from, &newest, err) : strata_manifest_open_file(path, &from, err));
-    const strata_status status = folder && !newest ? STRATA_OK : take(model, &from, s, err);
-    strata_manifest_finish(&from);
-    return status;
+    return folder && !newest ? STRATA_OK : take(model, &from, s, err);
 }
 
 /* Sends what rank 0 has read, or its failure, to all workers. */

@@ -18,7 +18,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/base/alloc.h"
 #include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/locale.h"
@@ -164,11 +163,10 @@ strata_status strata_checkpoint_folder_find(const char *folder, strata_manifest 
 
 /* ---- opening ---- */
 
-/* Rank 0 reports a warning. */
 static void STRATA_PRINTF(2, 3) warn(const strata_checkpoint_folder *f, const char *format, ...) {
     char text[PATH_ROOM + STRATA_ERROR_MESSAGE_BYTES];
     va_list arguments;
-    if (!f->opts.on_warning || f->rank) return;
+    if (!f->opts.on_warning) return;
     va_start(arguments, format);
     strata_format_v(text, sizeof text, format, arguments);
     va_end(arguments);
@@ -274,10 +272,12 @@ static strata_status find_folder(strata_checkpoint_folder *f, strata_error *err)
     if (!status) status = workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &n_missing, &n_missing, 1, err);
     if (fd >= 0) close(fd), unlink(probe.path);
     if (status || !n_missing) return status;
-    warn(f,
-         "%s: %d of %d workers do not reach rank 0's folder of this name, so rank 0 gathers the optimizer's values for each "
-         "checkpoint and writes it alone; in a folder that all reach, each worker would write its own",
-         f->path, (int)n_missing, workers->n);
+    if (!f->rank)
+        warn(
+            f,
+            "%s: %d of %d workers do not reach rank 0's folder of this name, so rank 0 gathers the optimizer's values for each "
+            "checkpoint and writes it alone; in a folder that all reach, each worker would write its own",
+            f->path, (int)n_missing, workers->n);
     f->alone = true;
     f->shared = false;
     f->n_parts = 1;
@@ -290,20 +290,21 @@ strata_status strata_checkpoint_folder_open(strata_model *model, const strata_ch
     const bool many = strata_strategy_has_workers(model->strategy);
     *out_folder = NULL;
     STRATA_TRY(check(opts, err));
-    strata_checkpoint_folder *f = calloc(1, sizeof *f);
-    if (f) *f = (strata_checkpoint_folder){.model = model, .opts = *opts, .lock = -1, .path = strdup(opts->folder)};
-    if (!f || !f->path) {
-        free(f);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
-    }
+    strata_checkpoint_folder *f;
+    STRATA_TRY(STRATA_NEW(f, 1, err, "checkpoint: no host memory"));
+    *f = (strata_checkpoint_folder){.model = model,
+                                    .opts = *opts,
+                                    .path = strdup(opts->folder),
+                                    .lock = -1,
+                                    .shared = many && model->shards.n,
+                                    .alone = many && strata_strategy_has_own(model->strategy),
+                                    .rank = many ? workers->rank : 0,
+                                    .n_parts = many && model->shards.n ? workers->n : 1,
+                                    .saved = strata_clock_seconds(),
+                                    .saved_steps = model->optimizer_steps};
     if (!f->opts.keep) f->opts.keep = DEFAULT_KEEP;
-    f->shared = many && model->shards.n;
-    f->alone = many && strata_strategy_has_own(model->strategy);
-    f->rank = many ? workers->rank : 0;
-    f->n_parts = f->shared ? workers->n : 1;
-    f->saved = strata_clock_seconds();
-    f->saved_steps = model->optimizer_steps;
-    strata_status status = f->rank ? STRATA_OK : open_folder(f, err);
+    strata_status status = f->path ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+    if (!status && !f->rank) status = open_folder(f, err);
     status = strata_workers_share_status(workers, status, err, "rank 0 cannot write checkpoints in %s", f->path);
     if (!status && many) status = find_callback_states(f, err);
     if (!status && f->shared) status = find_folder(f, err);
@@ -340,12 +341,11 @@ static strata_status await_hash(const char *folder, int part, char *out_hash, in
                                folder, part, SECONDS_FOR_PARTS);
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }
-    unsigned char *bytes;
+    STRATA_FREED unsigned char *bytes = NULL;
     size_t n;
     long long length = -1;
     STRATA_TRY(strata_file_read(path.path, 1 << 10, &bytes, &n, err));
     const int found = strata_scan((const char *)bytes, "%64[0-9a-f] %lld", out_hash, &length);
-    free(bytes);
     *out_bytes = length;
     if (found != 2 || strlen(out_hash) != STRATA_SHA256_TEXT_BYTES - 1 || length < 0)
         return strata_fail(err, STRATA_DATA, "%s: has no hash in it", path.path);

@@ -2,7 +2,6 @@
  *
  * Reading model files, which are safetensors files with an F32 tensor for each parameter. The metadata contain the model's JSON, under
  * "strata.model", and the model's notes. checkpoint.c writes them. */
-#include "core/base/alloc.h"
 #include "core/model/checkpoint.h"
 
 /* Checks that the file has every parameter with its shape, and no other tensors except those of a checkpoint. */
@@ -55,11 +54,10 @@ strata_status strata_model_load(const char *path, strata_model **out_model, stra
 }
 
 strata_status strata_model_load_with(strata_registry *registry, const char *path, strata_model **out_model, strata_error *err) {
-    strata_manifest file;
+    STRATA_FINISHED(strata_manifest) file = {0};
     strata_model *model = NULL;
     STRATA_TRY(strata_manifest_open_file(path, &file, err));
     const strata_status status = load(registry, &file, &model, err);
-    strata_manifest_finish(&file);
     if (status)
         strata_model_destroy(model);
     else

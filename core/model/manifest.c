@@ -4,8 +4,6 @@
 #include "core/model/manifest.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/alloc.h"
 #include "core/base/file.h"
@@ -207,8 +205,7 @@ static strata_status make_text(strata_manifest *manifest, char **out_text, size_
     }
     strata_json_begin_object(&w);
     write_body(&w, manifest);
-    strata_status status = STRATA_OK;
-    if (!w.text.failed) status = strata_sha256_of(w.text.bytes, w.text.n_bytes, hash, err);
+    const strata_status status = w.text.failed ? STRATA_OK : strata_sha256_of(w.text.bytes, w.text.n_bytes, hash, err);
     strata_text_add(&w.text, "%s%s%s", BEFORE_HASH, hash, AFTER_HASH);
     if (!status) return strata_json_take(&w, out_text, out_n, err);
     strata_text_finish(&w.text);
@@ -357,14 +354,13 @@ strata_status strata_manifest_read(const char *folder, strata_manifest *out_mani
     STRATA_FREED char *path = NULL;
     STRATA_FREED unsigned char *bytes = NULL;
     size_t n = 0;
-    strata_json root = {0};
+    STRATA_FINISHED(strata_json) root = {0};
     *out_manifest = (strata_manifest){.path = folder};
     STRATA_TRY(path_in(folder, STRATA_MANIFEST_NAME, &path, err));
     STRATA_TRY(strata_file_read(path, STRATA_MANIFEST_MAX_BYTES, &bytes, &n, err));
     STRATA_TRY(check_hash(path, (const char *)bytes, n, err));
     STRATA_TRY(strata_json_parse(path, bytes, n, STRATA_MANIFEST_MAX_BYTES, &root, err));
     const strata_status status = read_root(&root, out_manifest, err);
-    strata_json_finish(&root);
     if (status) strata_manifest_finish(out_manifest);
     return status;
 }

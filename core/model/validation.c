@@ -2,13 +2,11 @@
  *
  * Validation during a fit: the evaluation after an epoch, and the decisions that depend on its loss: which epoch is the best,
  * and whether training ends. The training steps do not depend on it. */
-#include "core/model/validation.h"
-
 #include <math.h>
 
-#include "core/base/alloc.h"
 #include "core/data/batches.h"
 #include "core/model/data.h"
+#include "core/model/loop.h"
 
 void strata_validation_forget(strata_model *model) {
     free(model->best.values);

@@ -6,7 +6,6 @@
 
 #include <stdarg.h>
 
-#include "core/base/alloc.h"
 #include "core/run/device.h"
 
 /* A replica's share is the floor of its exact share. The examples that are left go to the replicas with the largest
@@ -148,7 +147,8 @@ bool strata_strategy_balance(strata_strategy *strategy, int64_t global_batch, co
     const double patience = 1.1;
     const int n = strategy->n_replicas;
     double sum = 0, slowest = 0, speeds = 0;
-    if (!strategy->auto_split) return false;
+    STRATA_FREED int64_t *measured = strategy->auto_split ? calloc((size_t)n, sizeof *measured) : NULL;
+    if (!measured) return false;
     for (int r = 0; r < n; r++) {
         int64_t own = share(strategy, global_batch, r);
         if (seconds[r] <= 0 || own < 1) return false;
@@ -159,12 +159,12 @@ bool strata_strategy_balance(strata_strategy *strategy, int64_t global_batch, co
     if (slowest * n < patience * sum) return false;
     bool changed = false;
     for (int r = 0; r < n; r++) { /* all shares are read before any weight is set */
-        strategy->measured[r] = (int64_t)(WHOLE * (double)share(strategy, global_batch, r) / seconds[r] / speeds + 0.5);
-        if (strategy->measured[r] < 1) strategy->measured[r] = 1;
+        measured[r] = (int64_t)(WHOLE * (double)share(strategy, global_batch, r) / seconds[r] / speeds + 0.5);
+        if (measured[r] < 1) measured[r] = 1;
     }
     for (int r = 0; r < n; r++) {
-        changed |= strategy->weights[r] != strategy->measured[r];
-        strategy->weights[r] = strategy->measured[r];
+        changed |= strategy->weights[r] != measured[r];
+        strategy->weights[r] = measured[r];
     }
     return changed;
 }

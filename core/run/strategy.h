@@ -125,8 +125,6 @@ struct strata_strategy {
     int64_t *weights;
     /* The weights are adapted to the replicas' speeds. */
     bool auto_split;
-    /* [n_replicas] Memory for new weights, in the same allocation as `weights`. */
-    int64_t *measured;
     /* The placement of parameters, states, slots and sums. NULL: copies, which are equal since each step adds up gradients.
      * Else each replica trains with its own, without exchanges, and after each `every` updates this function makes parameters
      * and states equal, or more alike. */
