@@ -48,7 +48,7 @@ static void add_frozen(strata_text *t, const strata_layer_list *list) {
     }
 }
 
-void strata_model_add_class_weights(strata_text *t, const strata_fit_options *opts) {
+static void add_class_weights(strata_text *t, const strata_fit_options *opts) {
     char name[48];
     strata_text_add_term(t, "number of class weights", "%" PRId64, opts->class_weights ? (int64_t)opts->n_class_weights : 0);
     for (int64_t i = 0; opts->class_weights && i < opts->n_class_weights; i++) {
@@ -110,7 +110,7 @@ static strata_status add_terms(strata_text *t, const strata_model *model, const 
         strata_text_add_term(t, "bytes_per_pack", "%" PRId64, model->strategy->bucket_bytes);
         strata_text_add_term(t, "type of gradients on the wire", "%s", strata_dtype_name(model->strategy->workers.wire));
     }
-    strata_model_add_class_weights(t, opts);
+    add_class_weights(t, opts);
     STRATA_TRY(strata_model_to_json(model, &text, err));
     add_long(t, "model", "", text);
     for (int i = 0; i < model->notes.n; i++)
@@ -222,23 +222,12 @@ static bool find_difference(const comparison *c) {
     }
 }
 
-bool strata_terms_differ(const char *own, const char *own_place, const char *other, const char *other_place, char *out_text,
-                         size_t room) {
-    return find_difference(&(comparison){own, other, own_place, other_place, out_text, room});
-}
-
-bool strata_terms_find(const char *terms, const char *name, int64_t *out_value) {
-    const term wanted = {.name = name, .name_bytes = (int)strlen(name)};
-    term found;
-    return find_term(terms, &wanted, &found) && strata_scan(found.value, "%" SCNd64, out_value) == 1;
-}
-
 strata_status strata_model_compare_terms(const char *own, const char *own_task, const char *other, const char *other_task,
                                          strata_error *err) {
     char text[MESSAGE_BYTES - 100], here[64], there[64];
     snprintf(here, sizeof here, "on %.60s", own_task);
     snprintf(there, sizeof there, "on %.60s", other_task);
-    if (!strata_terms_differ(own, here, other, there, text, sizeof text)) return STRATA_OK;
+    if (!find_difference(&(comparison){own, other, here, there, text, sizeof text})) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "workers: %s; all tasks must train the same", text);
 }
 
@@ -296,7 +285,7 @@ static strata_status describe(const strata_dataset *dataset, const strata_fit_op
     strata_text_add_term(&text, "shuffling", "%s", opts->no_shuffle ? "off" : "on");
     if (!opts->no_shuffle) strata_text_add_term(&text, "seed of the shuffles", "%" PRIu64, opts->seed);
     strata_text_add_term(&text, "number of steps an epoch may have", "%" PRId64, opts->steps_per_epoch);
-    strata_model_add_class_weights(&text, opts);
+    add_class_weights(&text, opts);
     STRATA_TRY(strata_dataset_describe(dataset, &data, &text, err));
     return strata_text_take(&text, out_text, NULL, err);
 }
@@ -315,8 +304,11 @@ static const char *behind_batch(const char *text) {
 }
 
 int64_t strata_training_batch_before(const strata_model *model) {
+    const term wanted = {.name = BATCH, .name_bytes = sizeof BATCH - 1};
+    term found;
     int64_t batch = 0;
-    const bool known = model->continued && strata_terms_find(model->continued, BATCH, &batch) && batch > 0;
+    const bool known = model->continued && find_term(model->continued, &wanted, &found) &&
+                       strata_scan(found.value, "%" SCNd64, &batch) == 1 && batch > 0;
     return known ? batch : 0;
 }
 
@@ -324,7 +316,8 @@ strata_status strata_training_compare(strata_model *model, strata_error *err) {
     char difference[700];
     const char *now = NULL, *before = model->continued ? behind_batch(model->continued) : NULL;
     STRATA_TRY(strata_training_of(model, &now, err));
-    if (!before || !strata_terms_differ(before, "in the checkpoint", behind_batch(now), "now", difference, sizeof difference))
+    if (!before ||
+        !find_difference(&(comparison){before, behind_batch(now), "in the checkpoint", "now", difference, sizeof difference}))
         return STRATA_OK;
     return strata_fail(err, STRATA_DATA,
                        "fit: the checkpoint is of a training with other data or options: %s; " STRATA_TRAINING_ADVICE,

@@ -13,13 +13,6 @@ STRATA_MUST_USE strata_status strata_model_add_data_terms(strata_text *terms, co
  * options, frozen layers and data. The caller frees them. */
 STRATA_MUST_USE strata_status strata_model_terms(const strata_model *model, const strata_dataset *dataset,
                                                  const strata_fit_options *opts, char **out_text, strata_error *err);
-void strata_model_add_class_weights(strata_text *terms, const strata_fit_options *opts);
-/* Whether terms differ. out_text: the first difference, "the batch is 4 on worker 1 and 6 on worker 0", with the places "on
- * worker 0" (own) and "on worker 1" (other). */
-bool strata_terms_differ(const char *own, const char *own_place, const char *other, const char *other_place, char *out_text,
-                         size_t room);
-/* Reads the integer of the term with this name. False: there is none. */
-bool strata_terms_find(const char *terms, const char *name, int64_t *out_value);
 /* Compares two tasks' terms. Fails with INVALID, the first difference and the names of both tasks. */
 STRATA_MUST_USE strata_status strata_model_compare_terms(const char *own, const char *own_task, const char *other,
                                                          const char *other_task, strata_error *err);

@@ -79,7 +79,8 @@ size_t strata_callbacks_state_bytes(const strata_model *model) {
     return bytes;
 }
 
-void strata_callbacks_copy_state(const strata_model *model, void *state, bool out) {
+/* From the callbacks to `state` (out), or from `state` to the callbacks. */
+static void copy_state(const strata_model *model, void *state, bool out) {
     char *at = state;
     for (int i = 0; model->callbacks && i < model->callbacks->n; i++) {
         const strata_callback *c = &model->callbacks->items[i];
@@ -105,7 +106,7 @@ strata_status strata_callback_states_take(const strata_model *model, bool gather
     *out = (strata_callback_states){.n = gather ? workers->n : 1};
     STRATA_TRY(STRATA_NEW(mine, own, err, no_memory));
     STRATA_TRY(STRATA_NEW(out->bytes, out->n, err, no_memory));
-    strata_callbacks_copy_state(model, mine, true);
+    copy_state(model, mine, true);
     out->bytes[0] = own;
     if (gather) STRATA_TRY(strata_workers_gather_parts(workers, mine, (size_t)own, &out->all, out->bytes, err));
     for (int w = 0; w < out->n; w++) out->total += out->bytes[w];
@@ -122,7 +123,7 @@ void strata_callback_states_give(const strata_model *model, const strata_callbac
     const int from = states->n == n && states->bytes && states->bytes[workers->rank] == own ? workers->rank : 0;
     uint8_t *state = states->all;
     for (int w = 0; w < from; w++) state += states->bytes[w];
-    if (state && (states->bytes ? states->bytes[from] : states->total) == own) strata_callbacks_copy_state(model, state, false);
+    if (state && (states->bytes ? states->bytes[from] : states->total) == own) copy_state(model, state, false);
 }
 
 /* ---- ready-made callbacks ---- */

@@ -509,10 +509,8 @@ STRATA_MUST_USE strata_status strata_model_poll(strata_model *model, strata_erro
 STRATA_MUST_USE strata_status strata_callbacks_call(strata_model *model, int event, const strata_progress *progress,
                                                     strata_error *err);
 /* strata_callbacks_state_bytes: the number of bytes of the callbacks' states in a checkpoint, where they are
- * concatenated. strata_callbacks_copy_state copies the states from the callbacks to `state` (out), or from `state` to the
- * callbacks. */
+ * concatenated. */
 size_t strata_callbacks_state_bytes(const strata_model *model);
-void strata_callbacks_copy_state(const strata_model *model, void *state, bool out);
 
 /* json.c: writes an optimizer's settings as a JSON object. */
 void strata_optimizer_write(strata_json_writer *writer, const strata_optimizer *settings, const strata_optimizer_kind *kind);
