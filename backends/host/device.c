@@ -350,7 +350,7 @@ static strata_status host_run(strata_program *program, int slot, uint64_t *out_t
         else if (step->fast)
             step->fast->run(&call);
         else
-            STRATA_TRY(step->node->op->reference(&call.call, err));
+            STRATA_TRY(strata_reference(call.call, err));
         if (step->wide) strata_host_wide_end(step->wide, call.call.output, step->output[slot]);
         if (program->trace)
             strata_trace_add(program->trace, device->trace_track, step->label, device->trace_step, began, strata_trace_now());

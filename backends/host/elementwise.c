@@ -197,7 +197,7 @@ static strata_status run_step(const void *user, int step, const strata_op_call *
         if (strata_host_to_f32(node->inputs[i]->dtype, call->inputs[i], rooms[i], n)) inputs[i] = rooms[i];
     }
     const bool narrow = strata_host_is_narrow(node->dtype);
-    if (!run_loop(loop, inputs, narrow ? rooms[MOST_INPUTS] : call->output, n)) return node->op->reference(call, err);
+    if (!run_loop(loop, inputs, narrow ? rooms[MOST_INPUTS] : call->output, n)) return strata_reference(*call, err);
     if (narrow) strata_host_from_f32(node->dtype, rooms[MOST_INPUTS], call->output, n);
     return STRATA_OK;
 }

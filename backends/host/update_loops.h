@@ -46,7 +46,7 @@ TARGET static void NAMED(rmsprop)(const strata_op_call *call, const update_range
 }
 
 TARGET static void NAMED(lamb)(const strata_op_call *call, const update_ranges *u) {
-    const strata_lamb_attrs *attrs = call->node->attrs;
+    const strata_adam_attrs *attrs = call->node->attrs;
     const float by1 = (float)(1 - attrs->beta1), by2 = (float)(1 - attrs->beta2), epsilon = (float)attrs->epsilon;
     const float right1 = u->step[STRATA_STEP_CORRECTION_1], right2 = u->step[STRATA_STEP_CORRECTION_2];
     const float decay = (float)attrs->decay;

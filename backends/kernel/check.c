@@ -19,7 +19,7 @@
 #include "backends/host/host.h"
 #include "core/base/locale.h"
 #include "core/compile/collectives.h"
-#include "core/op/pack.h"
+#include "core/op/attrs.h"
 
 enum { TEXT_BYTES = 400, MOST_SPARES = 8, LEAST_SPARE_BYTES = 1 << 18 };
 /* A kernel that was wrong is tried again, in so many walks in all. It is wrong if it was wrong in at least LEAST_WRONG of them:

@@ -3,7 +3,7 @@
  * The family cpu/adam_gather for OpenCL on CPUs: shaders/cpu/adam_gather.kernel updates the table, adam.kernel the
  * elements before and after it. The result has the same bits as gather_grad followed by Adam. */
 #include "backends/kernel/cpu_vectors.h"
-#include "core/op/adam_gather.h"
+#include "core/op/adam_product.h"
 
 enum { MOST_VECTORS = 8 }; /* of a row; the kernel keeps one sum and one value for each in registers */
 

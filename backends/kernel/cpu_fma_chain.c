@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "backends/kernel/cpu_vectors.h"
-#include "core/op/fma_chain.h"
+#include "core/op/attrs.h"
 
 enum { GROUPS_A_CORE = 8 }; /* with several groups per core, a core that was interrupted does not delay the others much */
 

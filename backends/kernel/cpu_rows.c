@@ -6,7 +6,6 @@
 #include "backends/kernel/cpu_vectors.h"
 #include "core/op/copy.h"
 #include "core/op/gather.h"
-#include "core/op/gather_mean.h"
 #include "core/op/ops.h"
 #include "core/op/reduce.h"
 

@@ -30,7 +30,7 @@ strata_status strata_check_refer(const strata_tensor *node, const strata_sample 
                                  .n_elements = sample->n};
     const bool large = !sample->elements && strata_check_work(node) > EASY_WORK;
     const host_fast_op *fast = large ? strata_host_fast_find(node) : NULL;
-    if (!fast) return node->op->reference(&call, err);
+    if (!fast) return strata_reference(call, err);
     const int64_t bytes = fast->scratch_bytes ? fast->scratch_bytes(node) : 0;
     void *scratch = aligned_alloc(64, ((size_t)bytes + 64) / 64 * 64);
     if (!scratch) return strata_fail(err, STRATA_OUT_OF_MEMORY, "check: no host memory for %lld bytes", (long long)bytes);

@@ -185,7 +185,7 @@ hlo_value strata_pjrt_chain(pjrt_lowering *l, const strata_tensor *node, const c
         const strata_op *op = strata_chain_op((int)(attrs->steps[s] & 255));
         const pjrt_row *row = strata_pjrt_row_of(op);
         hlo_value x[STRATA_CHAIN_ARGUMENTS];
-        for (int i = 0; i < op->min_inputs; i++) x[i] = values[attrs->steps[s] >> (8 + 8 * i) & 255];
+        for (int i = 0; i < op->n_inputs; i++) x[i] = values[attrs->steps[s] >> (8 + 8 * i) & 255];
         hlo_value y = row->element(h, row->name, x);
         if (y.type != HLO_I1) y = strata_hlo_convert(h, strata_pjrt_round(h, y, node->dtype), y.type);
         values[STRATA_CHAIN_OPERANDS + s] = y;

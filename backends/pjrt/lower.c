@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/op/attrs.h"
 #include "core/op/ops.h"
-#include "core/op/pack.h"
-#include "core/op/slice.h"
 
 enum { NONE = -1, UNSET = INT32_MIN, INLINE_BYTES = 64 };
 

@@ -2,8 +2,7 @@
  *
  * Ops that move elements without computing. */
 #include "backends/pjrt/rows.h"
-#include "core/op/pack.h"
-#include "core/op/slice.h"
+#include "core/op/attrs.h"
 
 hlo_value strata_pjrt_reshape(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;

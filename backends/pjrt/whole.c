@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "core/compile/passes.h"
+#include "core/op/attrs.h"
 #include "core/op/ops.h"
-#include "core/op/slice.h"
 
 enum { INPUT, OUTPUT, WORK, CONSTANT, FIRST_VARIABLE };
 

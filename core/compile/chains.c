@@ -218,18 +218,20 @@ void strata_fuse_chains(strata_graph *graph, strata_tensor *const *outputs, int 
                         int n_updates, const strata_device_query *query) {
     const size_t n = (size_t)graph->n_nodes;
     fuser f = {.graph = graph, .n_nodes = graph->n_nodes};
-    f.live = calloc(n + 1, sizeof *f.live);
-    f.shares = calloc(n + 1, sizeof *f.shares);
-    f.groups = calloc(n + 1, sizeof *f.groups);
-    if (f.live && f.shares && f.groups) {
+    strata_graph *scratch = NULL;
+    if (strata_graph_create(&scratch, &graph->error)) {
+        graph->status = STRATA_OUT_OF_MEMORY;
+        return;
+    }
+    f.live = strata_graph_alloc(scratch, n + 1);
+    f.shares = strata_graph_alloc(scratch, (n + 1) * sizeof *f.shares);
+    f.groups = strata_graph_alloc(scratch, (n + 1) * sizeof *f.groups);
+    graph->status = strata_graph_check(scratch, &graph->error);
+    if (!graph->status) {
         for (int i = 0; i < n_outputs; i++) f.shares[outputs[i]->id].stored = true;
         for (int i = 0; i < n_updates; i++) f.shares[updates[i]->id].stored = true;
         strata_mark_live(graph, outputs, n_outputs, updates, n_updates, f.live, NULL);
         fuse(&f, query);
-    } else {
-        strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "chains: no host memory for %d nodes", graph->n_nodes);
     }
-    free(f.live);
-    free(f.shares);
-    free(f.groups);
+    strata_graph_destroy(scratch);
 }

@@ -4,8 +4,7 @@
  * the cores' programs compute. */
 #include "core/compile/collectives.h"
 
-#include <stdlib.h>
-
+#include "core/compile/walk.h"
 #include "core/op/communication.h"
 #include "core/op/ops.h"
 
@@ -59,14 +58,6 @@ static bool cores_can_perform(const strata_cores *cores, const strata_tensor *no
 
 /* ---- what they become ---- */
 
-static strata_tensor *clone(rewriter *r, const strata_tensor *node, strata_tensor *const *inputs, const void *attrs) {
-    strata_tensor *copy = strata_node(r->to, node->op, node->n_inputs, inputs, attrs);
-    if (strata_tensor_is_poison(copy)) return copy;
-    copy->dtype = node->dtype;
-    copy->shape = node->shape;
-    return strata_tensor_set_name(copy, node->name);
-}
-
 static bool counts(const rewriter *r, int device) {
     return !r->place->counts || r->place->counts[device];
 }
@@ -110,7 +101,7 @@ static strata_tensor *with_cores(rewriter *r, const strata_tensor *node) {
     attrs.common.cores = members_of(r, attrs.common.channel, &attrs.common.n_cores);
     if (!attrs.common.cores) return &r->to->poison;
     strata_tensor *x = operand_of(r, node);
-    return strata_tensor_is_poison(x) ? x : clone(r, node, &x, &attrs);
+    return strata_tensor_set_name(strata_node(r->to, node->op, 1, &x, &attrs), node->name);
 }
 
 static int first_member(const strata_cores *cores, strata_channel channel) {
@@ -135,18 +126,11 @@ static strata_tensor *rewrite_collective(rewriter *r, const strata_tensor *node)
 }
 
 static strata_status rewrite(rewriter *r, const strata_graph *from, strata_error *err) {
-    int most = 1;
-    for (int id = 0; id < from->n_nodes; id++)
-        if (from->nodes[id]->n_inputs > most) most = from->nodes[id]->n_inputs;
-    strata_tensor **inputs = calloc((size_t)most, sizeof *inputs);
-    if (!inputs) return strata_fail(err, STRATA_OUT_OF_MEMORY, "collectives: no host memory for %d inputs", most);
     for (int id = 0; id < from->n_nodes && !r->to->status; id++) {
         const strata_tensor *node = from->nodes[id];
-        for (int i = 0; i < node->n_inputs; i++) inputs[i] = r->mapped[node->inputs[i]->id];
-        r->mapped[id] =
-            cores_can_perform(r->place->cores, node) ? rewrite_collective(r, node) : clone(r, node, inputs, node->attrs);
+        const bool performed = cores_can_perform(r->place->cores, node);
+        r->mapped[id] = performed ? rewrite_collective(r, node) : strata_copy_mapped(r->to, node, r->mapped);
     }
-    free(inputs);
     return strata_graph_check(r->to, err);
 }
 
@@ -156,17 +140,14 @@ strata_status strata_collectives_prepare(const strata_core_place *place, strata_
     for (int id = 0; place && place->cores && id < (*graph)->n_nodes && !any; id++)
         any = cores_can_perform(place->cores, (*graph)->nodes[id]);
     if (!any) return STRATA_OK;
-    rewriter r = {.place = place, .mapped = calloc((size_t)(*graph)->n_nodes, sizeof(*r.mapped))};
-    if (!r.mapped) return strata_fail(err, STRATA_OUT_OF_MEMORY, "collectives: no host memory for %d nodes", (*graph)->n_nodes);
-    strata_status status = strata_graph_create(&r.to, err);
-    if (!status) {
-        strata_graph_retain(r.to, *graph);
-        status = rewrite(&r, *graph, err);
-        for (int i = 0; i < n_outputs && !status; i++) outputs[i] = r.mapped[outputs[i]->id];
-        for (int i = 0; i < n_updates && !status; i++) updates[i] = r.mapped[updates[i]->id];
-        strata_graph_destroy(status ? r.to : *graph);
-        if (!status) *graph = r.to;
-    }
-    free(r.mapped);
+    rewriter r = {.place = place};
+    STRATA_TRY(strata_graph_create(&r.to, err));
+    strata_graph_retain(r.to, *graph);
+    r.mapped = strata_graph_alloc(r.to, (size_t)(*graph)->n_nodes * sizeof(*r.mapped));
+    const strata_status status = rewrite(&r, *graph, err);
+    for (int i = 0; i < n_outputs && !status; i++) outputs[i] = r.mapped[outputs[i]->id];
+    for (int i = 0; i < n_updates && !status; i++) updates[i] = r.mapped[updates[i]->id];
+    strata_graph_destroy(status ? r.to : *graph);
+    if (!status) *graph = r.to;
     return status;
 }

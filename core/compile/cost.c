@@ -6,10 +6,6 @@
 
 #include "core/graph/graph.h"
 
-static double bytes_of(const strata_tensor *tensor) {
-    return (double)strata_shape_elements(tensor->shape) * (double)strata_dtype_bytes(tensor->dtype);
-}
-
 double strata_node_flops(const strata_tensor *node) {
     if (node->op->flops) return node->op->flops(node);
     return node->op->flags & STRATA_OP_ELEMENTWISE ? (double)strata_shape_elements(node->shape) : 0;
@@ -17,8 +13,9 @@ double strata_node_flops(const strata_tensor *node) {
 
 double strata_node_moved_bytes(const strata_tensor *node) {
     if (node->op->flags & (STRATA_OP_LEAF | STRATA_OP_VIEW | STRATA_OP_SLICES)) return 0;
-    double bytes = bytes_of(node);
-    for (int i = 0; i < node->n_inputs; i++) bytes += bytes_of(node->inputs[i]) * (node->op->also_writes >> i & 1 ? 2 : 1);
+    double bytes = (double)strata_tensor_bytes(node);
+    for (int i = 0; i < node->n_inputs; i++)
+        bytes += (double)strata_tensor_bytes(node->inputs[i]) * (node->op->also_writes >> i & 1 ? 2 : 1);
     return bytes;
 }
 

@@ -8,17 +8,11 @@
  *
  * This pass runs before all others, so that they merge equal parts of different compositions, remove unused parts, and copy
  * values of variables that are read after an update. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/compile/collectives.h"
 #include "core/compile/passes.h"
 #include "core/compile/segments.h"
 #include "core/compile/walk.h"
 #include "core/op/ops.h"
-#include "core/op/slice.h"
-#include "core/op/update.h"
 #include "strata/ops.h"
 
 /* The deepest nesting of compositions; a deeper one means that the compositions are cyclic. */
@@ -38,9 +32,7 @@ static strata_tensor *expressed(splitter *s, strata_tensor *node, int depth);
 
 /* Nodes that need no device: they compute nothing, or the group of replicas performs them. */
 static bool needs_no_device(const strata_tensor *node) {
-    int64_t first = 0;
-    return (node->op->flags & (STRATA_OP_LEAF | STRATA_OP_VIEW)) || strata_is_communication(node) ||
-           (node->op == &strata_op_slice && strata_slice_is_view(node, &first));
+    return (node->op->flags & STRATA_OP_LEAF) || strata_is_communication(node) || strata_is_view(node, NULL);
 }
 
 static bool is_narrow(const strata_tensor *x) {
@@ -57,26 +49,16 @@ static strata_tensor *built(strata_graph *graph, strata_tensor *tensor) {
     return NULL;
 }
 
-static strata_tensor *clone(strata_graph *to, const strata_tensor *node, strata_tensor *const *inputs) {
-    strata_tensor *copy = strata_node(to, node->op, node->n_inputs, inputs, node->attrs);
-    if (strata_tensor_is_poison(copy)) return copy;
-    copy->dtype = node->dtype;
-    copy->shape = node->shape;
-    return strata_tensor_set_name(copy, node->name);
-}
-
 /* Builds the node with f32 operands and rounds its result; NULL if no operand is f16 or bf16, and for casts and updates. */
 static strata_tensor *widened(const strata_tensor *node) {
     bool narrow = false;
     if (node->op == &strata_op_cast || (node->op->flags & STRATA_OP_UPDATE)) return NULL;
-    strata_tensor **inputs = calloc((size_t)node->n_inputs + 1, sizeof *inputs);
-    if (!inputs) return strata_graph_poison(node->graph, node->op, STRATA_OUT_OF_MEMORY, "no host memory for its inputs");
-    for (int i = 0; i < node->n_inputs; i++) {
+    strata_tensor **inputs = strata_graph_alloc(node->graph, ((size_t)node->n_inputs + 1) * sizeof *inputs);
+    for (int i = 0; i < node->n_inputs && inputs; i++) {
         inputs[i] = is_narrow(node->inputs[i]) ? strata_cast(node->inputs[i], STRATA_DTYPE_F32) : node->inputs[i];
         narrow = narrow || is_narrow(node->inputs[i]);
     }
     strata_tensor *wide = narrow ? strata_node(node->graph, node->op, node->n_inputs, inputs, node->attrs) : NULL;
-    free(inputs);
     if (!wide || strata_tensor_is_poison(wide)) return wide;
     return wide->dtype == node->dtype ? wide : strata_cast(wide, node->dtype);
 }
@@ -85,39 +67,25 @@ static strata_tensor *widened(const strata_tensor *node) {
  * if one of the nodes cannot be replaced. */
 static strata_tensor *expressed_since(splitter *s, int first, strata_tensor *result, int depth) {
     if (result->id < first) return result;
-    const size_t n = (size_t)(s->to->n_nodes - first);
-    bool *needed = calloc(n, sizeof *needed);
-    strata_tensor **stands_for = calloc(n, sizeof *stands_for), **inputs = NULL;
-    int most_inputs = 1;
+    const int n = result->id + 1 - first;
+    const bool *needed = strata_find_needed(s->to, first, result->id);
+    strata_tensor **stands_for = strata_graph_alloc(s->to, (size_t)n * sizeof *stands_for);
     bool whole = needed && stands_for;
-    for (size_t i = n; whole && i-- > 0;) {
-        const strata_tensor *node = s->to->nodes[(size_t)first + i];
-        if (node == result) needed[i] = true;
-        if (needed[i] && node->n_inputs > most_inputs) most_inputs = node->n_inputs;
-        for (int k = 0; needed[i] && k < node->n_inputs; k++)
-            if (node->inputs[k]->id >= first) needed[node->inputs[k]->id - first] = true;
-    }
-    if (whole) inputs = calloc((size_t)most_inputs, sizeof *inputs);
-    if (!inputs) strata_graph_poison(s->to, NULL, STRATA_OUT_OF_MEMORY, "decompose: no host memory for %zu nodes", n);
-    whole = inputs != NULL;
-    for (size_t i = 0; whole && i < n; i++) {
-        strata_tensor *node = s->to->nodes[(size_t)first + i];
-        bool changed = false;
+    for (int i = 0; whole && i < n; i++) {
+        strata_tensor *node = s->to->nodes[first + i];
         if (!needed[i]) continue;
-        for (int k = 0; k < node->n_inputs; k++) {
+        strata_tensor **inputs = strata_graph_alloc(s->to, ((size_t)node->n_inputs + 1) * sizeof *inputs);
+        bool changed = false;
+        for (int k = 0; k < node->n_inputs && inputs; k++) {
             const int id = node->inputs[k]->id;
             inputs[k] = id >= first ? stands_for[id - first] : node->inputs[k];
             changed = changed || inputs[k] != node->inputs[k];
         }
-        if (changed) node = built(s->to, clone(s->to, node, inputs));
+        if (changed) node = built(s->to, strata_copy_node(s->to, node, inputs));
         stands_for[i] = node ? expressed(s, node, depth) : NULL;
         whole = stands_for[i] != NULL;
     }
-    if (whole) result = stands_for[result->id - first];
-    free(needed);
-    free(stands_for);
-    free(inputs);
-    return whole ? result : NULL;
+    return whole ? stands_for[result->id - first] : NULL;
 }
 
 /* The node as a composition of supported ops, or NULL. A composition with f16 or bf16 intermediate values is less accurate, so
@@ -160,38 +128,28 @@ static strata_tensor *expressed(splitter *s, strata_tensor *node, int depth) {
 /* Marks the nodes that outputs and updates need; returns whether some of them must be replaced. */
 static bool find_work(splitter *s, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates, int n_updates) {
     bool found = false;
-    for (int i = 0; i < n_outputs; i++) s->live[outputs[i]->id] = true;
-    for (int i = 0; i < n_updates; i++) s->live[updates[i]->id] = true;
     /* All cores must run a collective, also a core that does not need its result. */
-    for (int id = 0; id < s->from->n_nodes; id++) s->live[id] = s->live[id] || strata_is_collective(s->from->nodes[id]);
+    for (int id = 0; id < s->from->n_nodes; id++) s->live[id] = strata_is_collective(s->from->nodes[id]);
+    strata_mark_live(s->from, outputs, n_outputs, updates, n_updates, s->live, NULL);
     for (int id = s->from->n_nodes - 1; id >= 0; id--) {
         const strata_tensor *node = s->from->nodes[id];
         if (!s->live[id]) continue;
-        for (int i = 0; i < node->n_inputs; i++) {
-            s->live[node->inputs[i]->id] = true;
+        for (int i = 0; i < node->n_inputs; i++)
             if (strata_is_written(node, i)) s->changed[node->inputs[i]->id] = !(node->inputs[i]->op->flags & STRATA_OP_UPDATE);
-        }
         if (!found && !needs_no_device(node)) found = s->query->supports(s->query->user, node) != STRATA_SUPPORT_YES;
     }
     return found;
 }
 
 static strata_status copy_nodes(splitter *s, strata_error *err) {
-    int most = 1;
-    for (int id = 0; id < s->from->n_nodes; id++)
-        if (s->from->nodes[id]->n_inputs > most) most = s->from->nodes[id]->n_inputs;
-    strata_tensor **inputs = calloc((size_t)most, sizeof *inputs);
-    if (!inputs) return strata_fail(err, STRATA_OUT_OF_MEMORY, "decompose: no host memory for %d inputs", most);
     for (int id = 0; id < s->from->n_nodes && !s->to->status; id++) {
         const strata_tensor *node = s->from->nodes[id];
         if (!s->live[id]) continue;
-        for (int i = 0; i < node->n_inputs; i++) inputs[i] = s->mapped[node->inputs[i]->id];
-        strata_tensor *copy = clone(s->to, node, inputs);
+        strata_tensor *copy = strata_copy_mapped(s->to, node, s->mapped);
         if (strata_tensor_is_poison(copy)) break;
         strata_tensor *instead = s->changed[id] ? NULL : expressed(s, copy, 0);
         s->mapped[id] = instead ? instead : copy;
     }
-    free(inputs);
     return strata_graph_check(s->to, err);
 }
 
@@ -199,65 +157,37 @@ strata_status strata_decompose(strata_graph *graph, strata_tensor *const *output
                                int n_updates, const strata_device_query *query, strata_graph **out_graph,
                                strata_tensor **new_outputs, strata_tensor **new_updates, strata_error *err) {
     const size_t n = (size_t)graph->n_nodes + 1;
-    splitter s = {.query = query, .from = graph, .live = calloc(2 * n, sizeof *s.live)};
-    strata_status status = STRATA_OK;
-    bool work = false;
+    splitter s = {.query = query, .from = graph};
     *out_graph = NULL;
-    s.mapped = calloc(n, sizeof(*s.mapped));
-    if (s.live && s.mapped) {
-        s.changed = s.live + n;
-        work = find_work(&s, outputs, n_outputs, updates, n_updates);
-    } else {
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "decompose: no host memory for %zu nodes", n);
-    }
-    if (work) {
-        status = strata_graph_create(&s.to, err);
-        if (!status) {
-            strata_graph_retain(s.to, graph);
-            status = copy_nodes(&s, err);
-        }
-    }
+    STRATA_TRY(strata_graph_create(&s.to, err));
+    strata_graph_retain(s.to, graph);
+    s.live = strata_graph_alloc(s.to, n * sizeof *s.live);
+    s.changed = strata_graph_alloc(s.to, n * sizeof *s.changed);
+    s.mapped = strata_graph_alloc(s.to, n * sizeof(*s.mapped));
+    strata_status status = strata_graph_check(s.to, err);
+    const bool work = !status && find_work(&s, outputs, n_outputs, updates, n_updates);
+    if (work) status = copy_nodes(&s, err);
     for (int i = 0; i < n_outputs && !status; i++) new_outputs[i] = work ? s.mapped[outputs[i]->id] : outputs[i];
     for (int i = 0; i < n_updates && !status; i++) new_updates[i] = work ? s.mapped[updates[i]->id] : updates[i];
-    if (status)
-        strata_graph_destroy(s.to);
-    else
+    if (!status && work)
         *out_graph = s.to;
-    free(s.live);
-    free(s.mapped);
+    else
+        strata_graph_destroy(s.to);
     return status;
-}
-
-/* A leaf that replaces an operand: a read of the variable that an update changes, or else an input. */
-static strata_tensor *stand_in(strata_graph *graph, const strata_tensor *operand, int index) {
-    const strata_variable *variable = strata_variable_behind(operand);
-    char name[16];
-    snprintf(name, sizeof name, "x%d", index);
-    if (!variable) return strata_input(graph, name, operand->dtype, operand->shape);
-    strata_tensor *read =
-        strata_node(graph, &strata_op_read, 0, NULL, &(strata_read_attrs){.variable = (strata_variable *)variable});
-    if (strata_tensor_is_poison(read)) return read;
-    read->dtype = operand->dtype;
-    read->shape = operand->shape;
-    return read;
 }
 
 const char *strata_decompose_obstacle(const strata_tensor *node, const strata_device_query *query) {
     splitter s = {.query = query};
-    strata_tensor **inputs = calloc((size_t)node->n_inputs + 1, sizeof *inputs);
-    if (!inputs || !node->op->compose || strata_graph_create(&s.to, NULL)) {
-        free(inputs);
-        return NULL;
-    }
-    for (int i = 0; i < node->n_inputs; i++) {
+    if (!node->op->compose || strata_graph_create(&s.to, NULL)) return NULL;
+    strata_tensor **inputs = strata_graph_alloc(s.to, ((size_t)node->n_inputs + 1) * sizeof *inputs);
+    for (int i = 0; i < node->n_inputs && inputs; i++) {
         for (int k = 0; k < i && !inputs[i]; k++)
             if (node->inputs[k] == node->inputs[i]) inputs[i] = inputs[k];
-        if (!inputs[i]) inputs[i] = stand_in(s.to, node->inputs[i], i);
+        if (!inputs[i]) inputs[i] = strata_stand_in(s.to, node->inputs[i]);
     }
-    strata_tensor *copy = built(s.to, strata_node(s.to, node->op, node->n_inputs, inputs, node->attrs));
+    strata_tensor *copy = inputs ? built(s.to, strata_node(s.to, node->op, node->n_inputs, inputs, node->attrs)) : NULL;
     if (copy) expressed(&s, copy, 0);
     const char *name = s.obstacle && s.obstacle != node->op ? s.obstacle->name : NULL;
     strata_graph_destroy(s.to);
-    free(inputs);
     return name;
 }

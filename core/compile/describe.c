@@ -8,10 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/compile/walk.h"
+#include "core/op/attrs.h"
 #include "core/op/ops.h"
-#include "core/op/pack.h"
-#include "core/op/slice.h"
-#include "core/op/update.h"
 
 enum { NONE = -1 };
 
@@ -43,10 +42,6 @@ static void *take(writer *w, size_t n, size_t bytes) {
     void *memory = w->failed ? NULL : strata_graph_alloc(w->memory, (n ? n : 1) * bytes);
     if (!memory) w->failed = true;
     return memory;
-}
-
-static int64_t bytes_of(const strata_tensor *tensor) {
-    return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
 }
 
 /* ---- attributes ---- */
@@ -153,10 +148,7 @@ static const strata_tensor *shared_with(const writer *w, const strata_tensor *te
     *out_offset = 0;
     if (!tensor->n_inputs) return NULL;
     const strata_tensor *input = tensor->inputs[0];
-    int64_t first = 0;
-    bool view = tensor->op->flags & STRATA_OP_VIEW;
-    if (!view && tensor->op == &strata_op_slice && strata_slice_is_view(tensor, &first)) view = true;
-    *out_offset = first * (int64_t)strata_dtype_bytes(tensor->dtype);
+    const bool view = strata_is_view(tensor, out_offset);
     if (tensor->op->flags & STRATA_OP_UPDATE) return input;
     const strata_place *own = place_of(w, tensor), *other = place_of(w, input);
     if (!view) return NULL;
@@ -188,7 +180,7 @@ static int add_value(writer *w, const strata_tensor *tensor) {
                                    .role = STRATA_PLUGIN_TEMPORARY,
                                    .rank = tensor->shape.rank,
                                    .dims = dims,
-                                   .bytes = bytes_of(tensor),
+                                   .bytes = strata_tensor_bytes(tensor),
                                    .name = tensor->name,
                                    .alias_of = NONE,
                                    .first_node = NONE,
@@ -225,20 +217,12 @@ static void find_parts_of_pack(writer *w, const strata_tensor *pack) {
 
 static strata_plugin_role role_of(const strata_tensor *tensor, const strata_plugin_value *value, const strata_arena *arena) {
     if (!value->bytes) return tensor->op == &strata_op_input ? STRATA_PLUGIN_INPUT : STRATA_PLUGIN_TEMPORARY;
-    switch (arena->kind) {
-        case STRATA_ARENA_INPUT:
-            return STRATA_PLUGIN_INPUT;
-        case STRATA_ARENA_OUTPUT:
-            return STRATA_PLUGIN_OUTPUT;
-        case STRATA_ARENA_CONSTANT:
-            return STRATA_PLUGIN_CONSTANT;
-        case STRATA_ARENA_VARIABLE:
-            return STRATA_PLUGIN_VARIABLE;
-        case STRATA_ARENA_CARRIED:
-            return STRATA_PLUGIN_CARRIED;
-        case STRATA_ARENA_WORK:
-            break;
-    }
+    static const strata_plugin_role roles[] = {[STRATA_ARENA_INPUT] = STRATA_PLUGIN_INPUT,
+                                               [STRATA_ARENA_OUTPUT] = STRATA_PLUGIN_OUTPUT,
+                                               [STRATA_ARENA_CARRIED] = STRATA_PLUGIN_CARRIED,
+                                               [STRATA_ARENA_CONSTANT] = STRATA_PLUGIN_CONSTANT,
+                                               [STRATA_ARENA_VARIABLE] = STRATA_PLUGIN_VARIABLE};
+    if (arena->kind != STRATA_ARENA_WORK) return roles[arena->kind];
     if (tensor->op == &strata_op_read) return STRATA_PLUGIN_VARIABLE;
     /* If one node is timed alone, its arenas have buffers: its operands are not computed in the piece, and its result
      * is not read there. In a piece of a step, a value that nothing reads is a temporary too. */
@@ -288,7 +272,7 @@ static void describe_node(writer *w, const strata_tensor *node, strata_plugin_no
     *out = (strata_plugin_node){.size = sizeof *out, .op = node->op->name, .n_inputs = node->n_inputs, .name = node->name};
     for (int i = 0; i < node->n_inputs && inputs && writes; i++) {
         inputs[i] = add_value(w, node->inputs[i]);
-        if ((node->op->flags & STRATA_OP_UPDATE) && (i == 0 || node->op->also_writes >> i & 1)) writes[out->n_writes++] = i;
+        if (strata_is_written(node, i)) writes[out->n_writes++] = i;
     }
     out->output = add_value(w, node);
     out->inputs = inputs;
@@ -311,27 +295,6 @@ static bool reserve_scratch(writer *w) {
     return true;
 }
 
-/* Returns, for each of the scratch graph's nodes first .. last, whether node `last` depends on it. */
-static bool *find_needed(writer *w, int first, int last) {
-    bool *needed = take(w, (size_t)(last + 1 - first), sizeof *needed);
-    if (needed) needed[last - first] = true;
-    for (int id = last; id >= first && needed; id--)
-        for (int i = 0; needed[id - first] && i < w->memory->nodes[id]->n_inputs; i++)
-            if (w->memory->nodes[id]->inputs[i]->id >= first) needed[w->memory->nodes[id]->inputs[i]->id - first] = true;
-    return needed;
-}
-
-/* Returns a leaf of the scratch graph that represents a tensor. If an update writes the tensor, the leaf is a read of
- * the variable, because the shape rule of the update's op requires one. */
-static strata_tensor *stand_in(writer *w, const strata_tensor *tensor) {
-    strata_read_attrs read = {.variable = (strata_variable *)strata_variable_behind(tensor)};
-    strata_tensor *leaf = strata_node(w->memory, read.variable ? &strata_op_read : &strata_op_input, 0, NULL, &read);
-    if (strata_tensor_is_poison(leaf)) return NULL;
-    leaf->dtype = tensor->dtype;
-    leaf->shape = tensor->shape;
-    return leaf;
-}
-
 /* Describes the node's parts. They are built in the scratch graph, from a copy of the node whose inputs are leaves that
  * represent the node's inputs. */
 static void describe_parts(writer *w, const strata_tensor *node, strata_plugin_node *out) {
@@ -339,9 +302,9 @@ static void describe_parts(writer *w, const strata_tensor *node, strata_plugin_n
     const int first = w->memory->n_nodes;
     strata_tensor **x = take(w, (size_t)node->n_inputs, sizeof(*x));
     for (int i = 0; i < node->n_inputs && x; i++)
-        if (!(x[i] = stand_in(w, node->inputs[i]))) return;
-    strata_tensor *whole = stand_in(w, node);
-    if (!x || !whole) return;
+        if (strata_tensor_is_poison(x[i] = strata_stand_in(w->memory, node->inputs[i]))) return;
+    strata_tensor *whole = strata_stand_in(w->memory, node);
+    if (!x || strata_tensor_is_poison(whole)) return;
     whole->op = node->op;
     whole->inputs = x;
     whole->n_inputs = node->n_inputs;
@@ -351,7 +314,7 @@ static void describe_parts(writer *w, const strata_tensor *node, strata_plugin_n
     if (!last || strata_tensor_is_poison(last) || last->id < first_part || !reserve_scratch(w)) return;
     for (int i = 0; i < node->n_inputs; i++) w->scratch_value_of[first + i] = out->inputs[i];
     w->scratch_value_of[last->id] = out->output;
-    const bool *needed = find_needed(w, first_part, last->id);
+    const bool *needed = strata_find_needed(w->memory, first_part, last->id);
     strata_plugin_node **parts = take(w, (size_t)(last->id + 1 - first_part), sizeof(*parts));
     for (int id = first_part; id <= last->id && parts && needed; id++) {
         const strata_tensor *part = w->memory->nodes[id];

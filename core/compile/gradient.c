@@ -2,8 +2,6 @@
  *
  * Reverse-mode differentiation: one loop over the nodes from y back to the leaves, which calls the gradient function of each
  * node's op. */
-#include <stdlib.h>
-
 #include "core/graph/graph.h"
 #include "strata/ops.h"
 
@@ -18,14 +16,14 @@ static void mark_needed(const strata_graph *graph, strata_tensor *const *x, int 
 }
 
 /* Adds the gradients that `node` passes to its needed inputs, given dy = grads[node->id]. */
-static void propagate(strata_tensor *node, const bool *needed, strata_tensor **grads, strata_tensor **dx) {
+static void propagate(strata_tensor *node, const bool *needed, strata_tensor **grads) {
+    strata_tensor **dx = strata_graph_alloc(node->graph, (size_t)node->n_inputs * sizeof *dx);
     if (node->op->no_gradient) {
         strata_graph_poison(node->graph, node->op, STRATA_UNSUPPORTED, "it cannot be differentiated: %s",
                             node->op->no_gradient);
         return;
     }
-    if (!node->op->gradient) return;
-    for (int i = 0; i < node->n_inputs; i++) dx[i] = NULL;
+    if (!node->op->gradient || !dx) return;
     node->op->gradient(node, grads[node->id], dx);
     for (int i = 0; i < node->n_inputs; i++) {
         int input = node->inputs[i]->id;
@@ -41,12 +39,12 @@ static strata_tensor *zeros_like(strata_tensor *x) {
 /* The loop; the caller provides scratch memory. Gradient functions add nodes after y, so the ids of nodes up to y do not
  * change. */
 static void walk(strata_tensor *y, strata_tensor *dy, strata_tensor *const *x, int n_x, bool *needed, strata_tensor **grads,
-                 strata_tensor **dx, strata_tensor **out_dx) {
+                 strata_tensor **out_dx) {
     strata_graph *graph = y->graph;
     mark_needed(graph, x, n_x, y->id, needed);
     grads[y->id] = dy ? dy : strata_broadcast_to(strata_scalar(graph, y->dtype, 1), y->shape);
     for (int id = y->id; id >= 0 && !graph->status; id--)
-        if (needed[id] && grads[id] && graph->nodes[id]->n_inputs) propagate(graph->nodes[id], needed, grads, dx);
+        if (needed[id] && grads[id] && graph->nodes[id]->n_inputs) propagate(graph->nodes[id], needed, grads);
     for (int i = 0; i < n_x; i++) {
         strata_tensor *found = x[i]->id <= y->id ? grads[x[i]->id] : NULL;
         out_dx[i] = graph->status ? &graph->poison : found ? found : zeros_like(x[i]);
@@ -73,19 +71,7 @@ void strata_gradients(strata_tensor *y, strata_tensor *dy, strata_tensor *const 
             strata_graph_poison(graph, NULL, STRATA_INVALID, "gradients: x[%d] is not a float tensor of y's graph", i);
             return;
         }
-    int max_inputs = 1;
-    for (int id = 0; id <= y->id; id++)
-        if (graph->nodes[id]->n_inputs > max_inputs) max_inputs = graph->nodes[id]->n_inputs;
-
-    size_t n = (size_t)y->id + 1;
-    bool *needed = calloc(n, sizeof *needed);
-    strata_tensor **grads = calloc(n, sizeof *grads);
-    strata_tensor **dx = calloc((size_t)max_inputs, sizeof *dx);
-    if (needed && grads && dx)
-        walk(y, dy, x, n_x, needed, grads, dx, out_dx);
-    else
-        strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "gradients: no memory for %zu nodes", n);
-    free(needed);
-    free(grads);
-    free(dx);
+    bool *needed = strata_graph_alloc(graph, (size_t)y->id + 1);
+    strata_tensor **grads = strata_graph_alloc(graph, ((size_t)y->id + 1) * sizeof *grads);
+    if (needed && grads) walk(y, dy, x, n_x, needed, grads, out_dx);
 }

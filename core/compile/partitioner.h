@@ -43,10 +43,6 @@ static inline strata_status strata_partition_no_memory(strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "partition: no host memory");
 }
 
-static inline int64_t strata_partition_bytes(const strata_tensor *tensor) {
-    return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
-}
-
 /* The shape of device d's part of a node that has this placement. */
 static inline strata_shape strata_partition_shape(const strata_partitioner *p, const strata_tensor *node,
                                                   const strata_placement *placement, int d, int64_t *out_begin) {
@@ -156,25 +152,14 @@ bool strata_partition_is_joint(const strata_node_division *v, int i);
 /* Chooses how the node is divided: v->best. */
 STRATA_MUST_USE strata_status strata_partition_divide(strata_partitioner *p, strata_node_division *v, strata_error *err);
 
-/* ---- updates.c: updates of variables ---- */
+/* ---- partition.c: updates of variables ---- */
 
 /* For an update: the variables that it writes keep their placements, and all other operands follow them. The first variable
  * (which may take the place of others) may be one of which the devices have copies: each then updates the part that the others'
  * placements say. */
 STRATA_MUST_USE strata_status strata_partition_follow(strata_partitioner *p, strata_node_division *v, strata_error *err);
-/* The parts of a variable of which the devices have copies, from the variables that hold them. */
-STRATA_MUST_USE strata_status strata_partition_read_parts(strata_partitioner *p, const strata_tensor *read,
-                                                          const strata_placement *placement, strata_form **out_form,
-                                                          strata_error *err);
-/* Gathers the updated parts of a variable, and assigns them to the devices' copies. Readers of the update get the copies. */
-STRATA_MUST_USE strata_status strata_partition_copy_back(strata_partitioner *p, const strata_tensor *node, strata_form *parts,
-                                                         strata_error *err);
-/* Makes all copies of an updated variable equal. */
-STRATA_MUST_USE strata_status strata_partition_spread(strata_partitioner *p, const strata_tensor *update, strata_error *err);
 /* How an update is divided: as the first of its variables that is. NULL: none is. */
 const strata_placement *strata_partition_place_update(const strata_partitioner *p, const strata_tensor *node);
-
-/* ---- wanted.c: how readers want values ---- */
 
 /* The split of the n elements from `begin` on of a dimension that is divided by `split`: each device keeps what it has of
  * them. */
@@ -184,11 +169,5 @@ STRATA_MUST_USE strata_status strata_partition_split_range(strata_partitioner *p
 int strata_partition_concat_axis(const strata_tensor *node);
 /* Goes back from outputs and updates, and finds out how values are wanted. */
 STRATA_MUST_USE strata_status strata_partition_ask(strata_partitioner *p, const strata_graph *graph, strata_error *err);
-
-/* ---- partition.c ---- */
-
-/* Adds an update to what device d computes. */
-STRATA_MUST_USE strata_status strata_partition_add_update(strata_partitioner *p, int d, strata_tensor *update,
-                                                          strata_error *err);
 
 #endif

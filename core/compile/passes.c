@@ -6,7 +6,6 @@
  * fused (fusion.c, chains.c). */
 #include "core/compile/passes.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/compile/walk.h"
@@ -127,16 +126,17 @@ static strata_tensor *deduplicate(rewriter *r, strata_tensor *node) {
 /* ---- the copy ---- */
 
 /* Adds a copy of `node` whose inputs are nodes of the new graph. A duplicate stays in the new graph as a dead node. */
-static strata_tensor *clone(rewriter *r, const strata_tensor *node, strata_tensor **inputs) {
-    for (int i = 0; i < node->n_inputs; i++) {
-        int id = node->inputs[i]->id;
+static strata_tensor *clone(rewriter *r, const strata_tensor *node) {
+    strata_tensor **inputs = strata_graph_alloc(r->to, ((size_t)node->n_inputs + 1) * sizeof *inputs);
+    for (int i = 0; i < node->n_inputs && inputs; i++) {
+        const int id = node->inputs[i]->id;
         inputs[i] = strata_is_written(node, i) && r->raw[id] ? r->raw[id] : r->mapped[id];
     }
-    return strata_copy_node(r->to, node, inputs);
+    return inputs ? strata_copy_node(r->to, node, inputs) : &r->to->poison;
 }
 
-static void rewrite_node(rewriter *r, strata_tensor *node, strata_tensor **inputs) {
-    strata_tensor *copy = is_dropped(r, node) ? r->mapped[node->inputs[0]->id] : clone(r, node, inputs);
+static void rewrite_node(rewriter *r, strata_tensor *node) {
+    strata_tensor *copy = is_dropped(r, node) ? r->mapped[node->inputs[0]->id] : clone(r, node);
     if (strata_tensor_is_poison(copy)) return;
     const strata_variable *variable = strata_variable_behind(node);
     bool is_update = node->op->flags & STRATA_OP_UPDATE;
@@ -157,17 +157,11 @@ static void rewrite_node(rewriter *r, strata_tensor *node, strata_tensor **input
 
 static strata_status rewrite(rewriter *r, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
                              int n_updates, strata_tensor **new_outputs, strata_tensor **new_updates, strata_error *err) {
-    int max_inputs = 1;
     for (int i = 0; i < n_outputs; i++) r->output[outputs[i]->id] = true;
     strata_mark_live(r->from, outputs, n_outputs, updates, n_updates, r->live, NULL);
     find_last_uses(r);
-    for (int id = 0; id < r->from->n_nodes; id++)
-        if (r->from->nodes[id]->n_inputs > max_inputs) max_inputs = r->from->nodes[id]->n_inputs;
-    strata_tensor **inputs = calloc((size_t)max_inputs, sizeof *inputs);
-    if (!inputs) return strata_fail(err, STRATA_OUT_OF_MEMORY, "passes: no host memory for %d inputs", max_inputs);
     for (int id = 0; id < r->from->n_nodes && !r->to->status; id++)
-        if (r->live[id]) rewrite_node(r, r->from->nodes[id], inputs);
-    free(inputs);
+        if (r->live[id]) rewrite_node(r, r->from->nodes[id]);
     STRATA_TRY(strata_graph_check(r->to, err));
     for (int i = 0; i < n_updates; i++) {
         int id = updates[i]->id;
@@ -197,7 +191,7 @@ strata_status strata_passes_run(strata_tensor *const *outputs, int n_outputs, st
                                 const strata_device_query *query, bool alone, strata_graph **out_graph,
                                 strata_tensor **new_outputs, strata_tensor **new_updates, strata_error *err) {
     rewriter r = {.alone = alone};
-    strata_graph *decomposed = NULL;
+    strata_graph *decomposed = NULL, *scratch = NULL;
     STRATA_TRY(check_roots(outputs, n_outputs, "output", &r.from, err));
     STRATA_TRY(check_roots(updates, n_updates, "update", &r.from, err));
     if (!r.from) return strata_fail(err, STRATA_INVALID, "executable: nothing is asked for: give an output or an update");
@@ -213,27 +207,20 @@ strata_status strata_passes_run(strata_tensor *const *outputs, int n_outputs, st
     strata_status status = strata_graph_create(&r.to, err);
     if (!status) strata_graph_retain(r.to, r.from);
     strata_graph_destroy(decomposed); /* lives on as the parent of the new graph */
-    if (status) return status;
-    r.live = calloc(n, sizeof *r.live);
-    r.output = calloc(n, sizeof *r.output);
-    r.changed = calloc(n, sizeof *r.changed);
-    r.last_use = calloc(n, sizeof *r.last_use);
-    r.mapped = calloc(n, sizeof(*r.mapped));
-    r.raw = calloc(n, sizeof(*r.raw));
-    r.computed = calloc(n, sizeof(*r.computed));
-    r.table = calloc(r.table_size, sizeof *r.table);
-    if (r.live && r.output && r.changed && r.last_use && r.mapped && r.raw && r.computed && r.table)
-        status = rewrite(&r, outputs, n_outputs, updates, n_updates, new_outputs, new_updates, err);
-    else
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "passes: no host memory for %zu nodes", n);
-    free(r.live);
-    free(r.output);
-    free(r.changed);
-    free(r.last_use);
-    free(r.mapped);
-    free(r.raw);
-    free(r.computed);
-    free(r.table);
+    if (!status) status = strata_graph_create(&scratch, err);
+    if (!status) {
+        r.live = strata_graph_alloc(scratch, n * sizeof *r.live);
+        r.output = strata_graph_alloc(scratch, n * sizeof *r.output);
+        r.changed = strata_graph_alloc(scratch, n * sizeof *r.changed);
+        r.last_use = strata_graph_alloc(scratch, n * sizeof *r.last_use);
+        r.mapped = strata_graph_alloc(scratch, n * sizeof(*r.mapped));
+        r.raw = strata_graph_alloc(scratch, n * sizeof(*r.raw));
+        r.computed = strata_graph_alloc(scratch, n * sizeof(*r.computed));
+        r.table = strata_graph_alloc(scratch, r.table_size * sizeof *r.table);
+        status = strata_graph_check(scratch, err);
+    }
+    if (!status) status = rewrite(&r, outputs, n_outputs, updates, n_updates, new_outputs, new_updates, err);
+    strata_graph_destroy(scratch);
     if (!status && query && !query->no_fusion) {
         strata_fuse_epilogues(r.to, new_outputs, n_outputs, new_updates, n_updates, query);
         if (!r.to->status) strata_fuse_chains(r.to, new_outputs, n_outputs, new_updates, n_updates, query);

@@ -32,10 +32,6 @@ STRATA_MUST_USE strata_status strata_passes_run(strata_tensor *const *outputs, i
 void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
                            int n_updates, const strata_device_query *query);
 
-/* Changes an `adam` node so that it computes the largest matrix product among its gradients itself, if that is possible and the
- * device supports it (core/compile/product_updates.c). uses: how often each value is read, by id. */
-void strata_fuse_product_update(strata_tensor *adam, const int *uses, const strata_device_query *query);
-
 /* Fuses element-wise nodes with the element-wise nodes that use them into chains, where the device supports it
  * (core/compile/chains.c). */
 void strata_fuse_chains(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,

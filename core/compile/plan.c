@@ -5,14 +5,13 @@
  * temporaries by best fit over their lives. */
 #include "core/compile/plan.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/compile/collectives.h"
 #include "core/compile/segments.h"
 #include "core/compile/walk.h"
+#include "core/op/attrs.h"
 #include "core/op/ops.h"
-#include "core/op/pack.h"
 
 enum { NONE = -1 };
 
@@ -36,13 +35,13 @@ typedef struct free_list {
 typedef struct planner {
     const strata_graph *graph;
     strata_plan *plan;
+    /* Owns the memory of the arrays below. */
+    strata_graph *scratch;
     int64_t max_arena_bytes;
     bool *live;              /* by id */
     bool *output;            /* by id */
     owner *owners;           /* by id */
-    int *position;           /* by id: place in the schedule; NONE for leaves and views */
     int *storage_of;         /* by id of an owner: its storage; NONE: not in a work arena */
-    int *last_use;           /* by id of an owner: last schedule position that reads or writes it */
     free_list *lists;        /* by arena */
     int *owner_id;           /* by storage */
     int *segment_of_storage; /* the segment of the newest node that uses it */
@@ -50,10 +49,6 @@ typedef struct planner {
 
 static int64_t align_up(int64_t bytes) {
     return (bytes + STRATA_PLACE_ALIGNMENT - 1) / STRATA_PLACE_ALIGNMENT * STRATA_PLACE_ALIGNMENT;
-}
-
-static int64_t tensor_bytes(const strata_tensor *tensor) {
-    return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
 }
 
 /* Views and updates use the storage of their input; every other tensor owns a storage, at first. */
@@ -93,7 +88,7 @@ static void place_pack_slices(planner *p, const strata_tensor *pack) {
         owner source = p->owners[pack->inputs[i]->id];
         const strata_tensor *node = p->graph->nodes[source.id];
         if (source.offset || !computed(p, source.id) || (node->op->flags & STRATA_OP_SLICES)) continue;
-        if (tensor_bytes(node) != tensor_bytes(pack->inputs[i])) continue;
+        if (strata_tensor_bytes(node) != strata_tensor_bytes(pack->inputs[i])) continue;
         if (p->output[pack->id] && used_outside(p, source.id, p->plan->segment_of[pack->id])) continue;
         owner target = {pack->id, attrs->offsets[i] * (int64_t)sizeof(float)};
         for (int id = 0; id < p->graph->n_nodes; id++)
@@ -101,7 +96,7 @@ static void place_pack_slices(planner *p, const strata_tensor *pack) {
     }
 }
 
-/* Computes schedule[] and position[]: the needed nodes that compute, in program order, divided into segments at the
+/* Computes schedule[]: the needed nodes that compute, in program order, divided into segments at the
  * communication nodes. */
 static void make_schedule(planner *p) {
     strata_plan *plan = p->plan;
@@ -110,7 +105,6 @@ static void make_schedule(planner *p) {
     for (int id = 0; id < p->graph->n_nodes; id++) {
         strata_tensor *node = p->graph->nodes[id];
         int64_t inside;
-        p->position[id] = NONE;
         if (!p->live[id] || (node->op->flags & STRATA_OP_LEAF)) continue;
         if (strata_is_view(node, &inside) && !p->output[id]) continue;
         if (strata_is_communication(node)) {
@@ -124,7 +118,6 @@ static void make_schedule(planner *p) {
         int segment = plan->segment_of[id] = strata_segment_of_next(&counter, true);
         if (segment == plan->n_segments) plan->segments[plan->n_segments++].first = plan->n_schedule;
         plan->segments[segment].n++;
-        p->position[id] = plan->n_schedule;
         plan->schedule[plan->n_schedule++] = node;
     }
 }
@@ -146,24 +139,12 @@ static void find_homes(planner *p) {
     }
 }
 
-static strata_status add_arena(planner *p, strata_arena_kind kind, int64_t bytes, strata_variable *variable, int *out_index,
-                               strata_error *err) {
-    strata_plan *plan = p->plan;
-    int n = plan->n_arenas;
-    strata_arena *arenas = realloc(plan->arenas, (size_t)(n + 1) * sizeof *arenas);
-    if (arenas) plan->arenas = arenas;
-    strata_variable **variables = realloc(plan->arena_variables, (size_t)(n + 1) * sizeof(*variables));
-    if (variables) plan->arena_variables = variables;
-    free_list *lists = realloc(p->lists, (size_t)(n + 1) * sizeof *lists);
-    if (lists) p->lists = lists;
-    if (!arenas || !variables || !lists)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "plan: no host memory for %d arenas", n + 1);
-    arenas[n] = (strata_arena){.kind = kind, .bytes = bytes};
-    variables[n] = variable;
-    lists[n] = (free_list){0};
-    plan->n_arenas = n + 1;
-    *out_index = n;
-    return STRATA_OK;
+/* Returns the index of the new arena. */
+static int add_arena(planner *p, strata_arena_kind kind, int64_t bytes, strata_variable *variable) {
+    const int n = p->plan->n_arenas++;
+    p->plan->arenas[n] = (strata_arena){.kind = kind, .bytes = bytes};
+    p->plan->arena_variables[n] = variable;
+    return n;
 }
 
 static strata_status too_large(const planner *p, const strata_tensor *node, int64_t bytes, strata_error *err) {
@@ -174,14 +155,14 @@ static strata_status too_large(const planner *p, const strata_tensor *node, int6
 
 /* Places a constant at the end of the last constant arena, or in a new arena if that has not enough space. */
 static strata_status place_constant(planner *p, const strata_tensor *node, strata_error *err) {
-    int64_t bytes = align_up(tensor_bytes(node));
+    int64_t bytes = align_up(strata_tensor_bytes(node));
     int arena = NONE;
     for (int i = 0; i < p->plan->n_arenas; i++)
         if (p->plan->arenas[i].kind == STRATA_ARENA_CONSTANT) arena = i;
     if (bytes > p->max_arena_bytes) return too_large(p, node, bytes, err);
     if (arena == NONE || bytes > p->max_arena_bytes - p->plan->arenas[arena].bytes)
-        STRATA_TRY(add_arena(p, STRATA_ARENA_CONSTANT, 0, NULL, &arena, err));
-    p->plan->places[node->id] = (strata_place){arena, p->plan->arenas[arena].bytes, tensor_bytes(node)};
+        arena = add_arena(p, STRATA_ARENA_CONSTANT, 0, NULL);
+    p->plan->places[node->id] = (strata_place){arena, p->plan->arenas[arena].bytes, strata_tensor_bytes(node)};
     p->plan->arenas[arena].bytes += bytes;
     return STRATA_OK;
 }
@@ -190,14 +171,14 @@ static strata_status place_constant(planner *p, const strata_tensor *node, strat
 static strata_status place_port(planner *p, const strata_tensor *node, int index, strata_error *err) {
     strata_segment *segment = &p->plan->segments[p->plan->segment_of[node->id]];
     int64_t *used = index == STRATA_ARENA_INDEX_INPUT ? &segment->input_bytes : &segment->output_bytes;
-    int64_t bytes = align_up(tensor_bytes(node));
+    int64_t bytes = align_up(strata_tensor_bytes(node));
     if (bytes > p->max_arena_bytes) return too_large(p, node, bytes, err);
     if (bytes > p->max_arena_bytes - *used)
         return strata_fail(err, STRATA_UNSUPPORTED,
                            "%s %s needs %lld bytes beside %lld of other %s in one buffer; this device's limit is %lld",
                            strata_tensor_name(node), strata_shape_text(node->shape).text, (long long)bytes, (long long)*used,
                            index == STRATA_ARENA_INDEX_INPUT ? "inputs" : "outputs", (long long)p->max_arena_bytes);
-    p->plan->places[node->id] = (strata_place){index, *used, tensor_bytes(node)};
+    p->plan->places[node->id] = (strata_place){index, *used, strata_tensor_bytes(node)};
     p->plan->arenas[index].bytes += bytes;
     *used += bytes;
     return STRATA_OK;
@@ -208,9 +189,9 @@ static strata_status place_variable(planner *p, const strata_tensor *node, strat
     int arena = NONE;
     for (int i = 0; i < p->plan->n_arenas; i++)
         if (p->plan->arena_variables[i] == variable) arena = i;
-    int64_t bytes = tensor_bytes(node);
+    int64_t bytes = strata_tensor_bytes(node);
     if (bytes > p->max_arena_bytes) return too_large(p, node, bytes, err);
-    if (arena == NONE) STRATA_TRY(add_arena(p, STRATA_ARENA_VARIABLE, bytes, variable, &arena, err));
+    if (arena == NONE) arena = add_arena(p, STRATA_ARENA_VARIABLE, bytes, variable);
     p->plan->places[node->id] = (strata_place){arena, 0, bytes};
     return STRATA_OK;
 }
@@ -244,16 +225,17 @@ static void find_lives(planner *p) {
     for (int s = 0; s < plan->n_schedule; s++) {
         const strata_tensor *node = plan->schedule[s];
         int owner_id = p->owners[node->id].id;
-        if (p->storage_of[owner_id] == NONE && computed(p, owner_id) && tensor_bytes(p->graph->nodes[owner_id]) > 0) {
+        if (p->storage_of[owner_id] == NONE && computed(p, owner_id) && strata_tensor_bytes(p->graph->nodes[owner_id]) > 0) {
             bool pinned = p->graph->nodes[owner_id]->op->flags & STRATA_OP_SLICES;
             p->storage_of[owner_id] = plan->n_storages;
             p->owner_id[plan->n_storages] = owner_id;
             p->segment_of_storage[plan->n_storages] = NONE;
-            plan->storages[plan->n_storages++] = (strata_storage){.arena = NONE,
-                                                                  .bytes = align_up(tensor_bytes(p->graph->nodes[owner_id])),
-                                                                  .first = pinned ? 0 : s,
-                                                                  .last = pinned ? plan->n_schedule - 1 : s,
-                                                                  .in_place_of = NONE};
+            plan->storages[plan->n_storages++] =
+                (strata_storage){.arena = NONE,
+                                 .bytes = align_up(strata_tensor_bytes(p->graph->nodes[owner_id])),
+                                 .first = pinned ? 0 : s,
+                                 .last = pinned ? plan->n_schedule - 1 : s,
+                                 .in_place_of = NONE};
         }
         for (int i = -1; i < node->n_inputs; i++) {
             int touched = p->storage_of[p->owners[i < 0 ? node->id : node->inputs[i]->id].id];
@@ -333,7 +315,7 @@ static int in_place_candidate(const planner *p, const strata_tensor *node, int s
         const strata_tensor *input = node->inputs[i];
         int candidate = p->storage_of[p->owners[input->id].id];
         if (candidate == NONE || plan->storages[candidate].last != s || plan->storages[candidate].first >= s) continue;
-        if (plan->storages[candidate].bytes != align_up(tensor_bytes(node))) continue;
+        if (plan->storages[candidate].bytes != align_up(strata_tensor_bytes(node))) continue;
         if (plan->storages[candidate].carried != plan->storages[p->storage_of[node->id]].carried) continue;
         if (strata_dtype_bytes(input->dtype) == strata_dtype_bytes(node->dtype) && read_elementwise_only(p, node, candidate))
             return candidate;
@@ -353,13 +335,12 @@ static strata_status lay_out(planner *p, int storage, strata_error *err) {
         own->offset = offset;
         return STRATA_OK;
     }
-    int arena;
-    STRATA_TRY(add_arena(p, kind, 0, NULL, &arena, err));
+    own->arena = add_arena(p, kind, 0, NULL);
+    free_list *list = &p->lists[own->arena];
     /* A free range arises only when a storage is freed, so there are never more free ranges than storages. */
-    p->lists[arena].holes = malloc((size_t)(p->plan->n_storages + 1) * sizeof(hole));
-    if (!p->lists[arena].holes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "plan: no host memory for an arena's free list");
-    own->arena = arena;
-    own->offset = allocate_range(&p->lists[arena], own->bytes, p->max_arena_bytes);
+    list->holes = strata_graph_alloc(p->scratch, (size_t)(p->plan->n_storages + 1) * sizeof(hole));
+    if (!list->holes) return strata_graph_check(p->scratch, err);
+    own->offset = allocate_range(list, own->bytes, p->max_arena_bytes);
     return STRATA_OK;
 }
 
@@ -402,9 +383,9 @@ static void resolve_places(planner *p) {
             const strata_storage *storage = &p->plan->storages[p->storage_of[at.id]];
             base = (strata_place){storage->arena, storage->offset, storage->bytes};
         }
-        if (base.arena == NONE && tensor_bytes(node) == 0) base.arena = STRATA_ARENA_INDEX_INPUT;
+        if (base.arena == NONE && strata_tensor_bytes(node) == 0) base.arena = STRATA_ARENA_INDEX_INPUT;
         if (at.id != id || p->storage_of[at.id] != NONE)
-            p->plan->places[id] = (strata_place){base.arena, base.offset + at.offset, tensor_bytes(node)};
+            p->plan->places[id] = (strata_place){base.arena, base.offset + at.offset, strata_tensor_bytes(node)};
         else
             p->plan->places[id].arena = base.arena;
     }
@@ -412,18 +393,15 @@ static void resolve_places(planner *p) {
 
 static strata_status plan_all(planner *p, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
                               int n_updates, strata_error *err) {
-    int index;
-    strata_mark_live(p->graph, outputs, n_outputs, updates, n_updates, p->live, NULL);
     /* All cores must run a collective, also a core that does not need its result. */
-    for (int id = 0; id < p->graph->n_nodes; id++)
-        if (strata_is_collective(p->graph->nodes[id]))
-            strata_mark_live(p->graph, &p->graph->nodes[id], 1, NULL, 0, p->live, NULL);
+    for (int id = 0; id < p->graph->n_nodes; id++) p->live[id] = strata_is_collective(p->graph->nodes[id]);
+    strata_mark_live(p->graph, outputs, n_outputs, updates, n_updates, p->live, NULL);
     for (int i = 0; i < n_outputs; i++) p->output[outputs[i]->id] = true;
     for (int id = 0; id < p->graph->n_nodes; id++)
         if (p->live[id] && strata_is_communication(p->graph->nodes[id]) && p->graph->nodes[id]->n_inputs)
             p->output[p->graph->nodes[id]->inputs[0]->id] = true;
-    STRATA_TRY(add_arena(p, STRATA_ARENA_INPUT, 0, NULL, &index, err));
-    STRATA_TRY(add_arena(p, STRATA_ARENA_OUTPUT, 0, NULL, &index, err));
+    add_arena(p, STRATA_ARENA_INPUT, 0, NULL);
+    add_arena(p, STRATA_ARENA_OUTPUT, 0, NULL);
     make_schedule(p);
     find_owners(p);
     for (int id = 0; id < p->graph->n_nodes; id++)
@@ -439,56 +417,42 @@ static strata_status plan_all(planner *p, strata_tensor *const *outputs, int n_o
 strata_status strata_plan_create(const strata_graph *graph, strata_tensor *const *outputs, int n_outputs,
                                  strata_tensor *const *updates, int n_updates, int64_t max_arena_bytes, strata_plan *out_plan,
                                  strata_error *err) {
-    size_t n = (size_t)graph->n_nodes + 1;
+    const size_t n = (size_t)graph->n_nodes + 1;
     *out_plan = (strata_plan){.n_places = graph->n_nodes};
     planner p = {
         .graph = graph, .plan = out_plan, .max_arena_bytes = max_arena_bytes / STRATA_PLACE_ALIGNMENT * STRATA_PLACE_ALIGNMENT};
-    out_plan->places = calloc(n, sizeof *out_plan->places);
-    out_plan->schedule = calloc(n, sizeof *out_plan->schedule);
-    out_plan->storages = calloc(n, sizeof *out_plan->storages);
-    out_plan->inputs = calloc(n, sizeof *out_plan->inputs);
-    out_plan->segment_of = calloc(n, sizeof *out_plan->segment_of);
-    out_plan->segments = calloc(n, sizeof *out_plan->segments);
-    out_plan->communications = calloc(n, sizeof *out_plan->communications);
-    p.live = calloc(n, sizeof *p.live);
-    p.output = calloc(n, sizeof *p.output);
-    p.owners = calloc(n, sizeof *p.owners);
-    p.position = calloc(n, sizeof *p.position);
-    p.storage_of = calloc(n, sizeof *p.storage_of);
-    p.owner_id = calloc(n, sizeof *p.owner_id);
-    p.segment_of_storage = calloc(n, sizeof *p.segment_of_storage);
-    strata_status status = STRATA_OK;
-    if (out_plan->places && out_plan->schedule && out_plan->storages && out_plan->inputs && out_plan->segment_of &&
-        out_plan->segments && out_plan->communications && p.live && p.output && p.owners && p.position && p.storage_of &&
-        p.owner_id && p.segment_of_storage) {
-        for (int id = 0; id < graph->n_nodes; id++) out_plan->places[id].arena = NONE;
-        status = plan_all(&p, outputs, n_outputs, updates, n_updates, err);
-    } else {
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "plan: no host memory for %d nodes", graph->n_nodes);
+    strata_status status = strata_graph_create(&out_plan->memory, err);
+    if (!status) status = strata_graph_create(&p.scratch, err);
+    if (!status) {
+        out_plan->places = strata_graph_alloc(out_plan->memory, n * sizeof *out_plan->places);
+        out_plan->schedule = strata_graph_alloc(out_plan->memory, n * sizeof *out_plan->schedule);
+        out_plan->storages = strata_graph_alloc(out_plan->memory, n * sizeof *out_plan->storages);
+        out_plan->inputs = strata_graph_alloc(out_plan->memory, n * sizeof *out_plan->inputs);
+        out_plan->segment_of = strata_graph_alloc(out_plan->memory, n * sizeof *out_plan->segment_of);
+        out_plan->segments = strata_graph_alloc(out_plan->memory, n * sizeof *out_plan->segments);
+        out_plan->communications = strata_graph_alloc(out_plan->memory, n * sizeof *out_plan->communications);
+        /* Each node needs at most one arena. */
+        out_plan->arenas = strata_graph_alloc(out_plan->memory, (n + 2) * sizeof *out_plan->arenas);
+        out_plan->arena_variables = strata_graph_alloc(out_plan->memory, (n + 2) * sizeof(*out_plan->arena_variables));
+        p.lists = strata_graph_alloc(p.scratch, (n + 2) * sizeof *p.lists);
+        p.live = strata_graph_alloc(p.scratch, n * sizeof *p.live);
+        p.output = strata_graph_alloc(p.scratch, n * sizeof *p.output);
+        p.owners = strata_graph_alloc(p.scratch, n * sizeof *p.owners);
+        p.storage_of = strata_graph_alloc(p.scratch, n * sizeof *p.storage_of);
+        p.owner_id = strata_graph_alloc(p.scratch, n * sizeof *p.owner_id);
+        p.segment_of_storage = strata_graph_alloc(p.scratch, n * sizeof *p.segment_of_storage);
+        status = strata_graph_check(out_plan->memory, err);
+        if (!status) status = strata_graph_check(p.scratch, err);
     }
-    for (int i = 0; i < out_plan->n_arenas && p.lists; i++) free(p.lists[i].holes);
-    free(p.lists);
-    free(p.live);
-    free(p.output);
-    free(p.owners);
-    free(p.position);
-    free(p.storage_of);
-    free(p.owner_id);
-    free(p.segment_of_storage);
+    for (int id = 0; id < graph->n_nodes && !status; id++) out_plan->places[id].arena = NONE;
+    if (!status) status = plan_all(&p, outputs, n_outputs, updates, n_updates, err);
+    strata_graph_destroy(p.scratch);
     if (status) strata_plan_finish(out_plan);
     return status;
 }
 
 void strata_plan_finish(strata_plan *plan) {
-    free(plan->places);
-    free(plan->schedule);
-    free(plan->storages);
-    free(plan->inputs);
-    free(plan->segment_of);
-    free(plan->segments);
-    free(plan->communications);
-    free(plan->arenas);
-    free(plan->arena_variables);
+    strata_graph_destroy(plan->memory);
     *plan = (strata_plan){0};
 }
 

@@ -65,6 +65,8 @@ typedef struct strata_plan {
     /* The graph's inputs that are needed, in the order of their creation. */
     strata_tensor **inputs;
     int n_inputs;
+    /* The graph that owns the memory of the arrays. */
+    strata_graph *memory;
 } strata_plan;
 
 /* Plans the nodes that outputs and updates need. Outputs must be different computed nodes, no views or leaves (passes.c ensures

@@ -8,8 +8,6 @@
  * the tensor of which it is a view; for most values it is the value itself. */
 #include "core/compile/segments.h"
 
-#include <stdlib.h>
-
 #include "core/compile/collectives.h"
 #include "core/compile/walk.h"
 #include "core/op/ops.h"
@@ -22,6 +20,7 @@ typedef struct cutter {
     int *first_use, *last_use; /* by old id of a root: segments */
     strata_tensor **mapped;    /* by old id */
     strata_tensor **carried;   /* by old id of a port: its copy for later segments */
+    strata_tensor **read;      /* by old id of an output: what the host reads */
 } cutter;
 
 bool strata_is_communication(const strata_tensor *node) {
@@ -95,8 +94,10 @@ static strata_tensor *value_in(cutter *c, const strata_tensor *value, int segmen
     return strata_copy_node(c->to, value, &input);
 }
 
-static void rewrite_node(cutter *c, const strata_tensor *node, strata_tensor **inputs) {
+static void rewrite_node(cutter *c, const strata_tensor *node) {
     const bool communicates = strata_is_communication(node);
+    strata_tensor **inputs = strata_graph_alloc(c->to, ((size_t)node->n_inputs + 1) * sizeof *inputs);
+    if (!inputs) return;
     for (int i = 0; i < node->n_inputs; i++)
         inputs[i] = is_view(c, node) ? c->mapped[node->inputs[i]->id] : value_in(c, node->inputs[i], c->segment[node->id]);
     if (communicates && node->n_inputs && needs_copy(c, node->inputs[0])) inputs[0] = strata_copy_value(inputs[0]);
@@ -110,27 +111,15 @@ static strata_status rewrite(cutter *c, strata_tensor **outputs, int n_outputs, 
     for (int i = 0; i < n_outputs; i++) c->output[outputs[i]->id] = true;
     strata_mark_live(c->from, outputs, n_outputs, updates, n_updates, c->live, c->uses);
     find_segments(c);
-    int most = 1;
-    for (int id = 0; id < c->from->n_nodes; id++)
-        if (c->from->nodes[id]->n_inputs > most) most = c->from->nodes[id]->n_inputs;
-    strata_tensor **inputs = calloc((size_t)most, sizeof *inputs);
-    strata_tensor **read = calloc((size_t)c->from->n_nodes + 1, sizeof *read); /* by old id of an output: what the host reads */
-    if (!inputs || !read) {
-        free(inputs);
-        free(read);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "segments: no host memory for %d inputs", most);
-    }
     for (int id = 0; id < c->from->n_nodes && !c->to->status; id++) {
         if (!c->live[id]) continue;
-        rewrite_node(c, c->from->nodes[id], inputs);
+        rewrite_node(c, c->from->nodes[id]);
         if (!c->output[id] || strata_tensor_is_poison(c->mapped[id])) continue;
-        read[id] = c->last_use[id] > c->segment[id] ? strata_copy_value(c->mapped[id]) : c->mapped[id];
+        c->read[id] = c->last_use[id] > c->segment[id] ? strata_copy_value(c->mapped[id]) : c->mapped[id];
     }
     strata_status status = strata_graph_check(c->to, err);
-    for (int i = 0; i < n_outputs && !status; i++) outputs[i] = read[outputs[i]->id];
+    for (int i = 0; i < n_outputs && !status; i++) outputs[i] = c->read[outputs[i]->id];
     for (int i = 0; i < n_updates && !status; i++) updates[i] = c->mapped[updates[i]->id];
-    free(inputs);
-    free(read);
     return status;
 }
 
@@ -144,23 +133,17 @@ strata_status strata_segments_prepare(strata_graph **graph, strata_tensor **outp
     cutter c = {.from = *graph};
     STRATA_TRY(strata_graph_create(&c.to, err));
     strata_graph_retain(c.to, c.from);
-    c.live = calloc(2 * n, sizeof *c.live);
-    c.uses = calloc(4 * n, sizeof *c.uses);
-    c.mapped = calloc(2 * n, sizeof(*c.mapped));
-    strata_status status;
-    if (c.live && c.uses && c.mapped) {
-        c.output = c.live + n;
-        c.segment = c.uses + n;
-        c.first_use = c.uses + 2 * n;
-        c.last_use = c.uses + 3 * n;
-        c.carried = c.mapped + n;
-        status = rewrite(&c, outputs, n_outputs, updates, n_updates, err);
-    } else {
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "segments: no host memory for %zu nodes", n);
-    }
-    free(c.live);
-    free(c.uses);
-    free(c.mapped);
+    c.live = strata_graph_alloc(c.to, n * sizeof *c.live);
+    c.output = strata_graph_alloc(c.to, n * sizeof *c.output);
+    c.uses = strata_graph_alloc(c.to, n * sizeof *c.uses);
+    c.segment = strata_graph_alloc(c.to, n * sizeof *c.segment);
+    c.first_use = strata_graph_alloc(c.to, n * sizeof *c.first_use);
+    c.last_use = strata_graph_alloc(c.to, n * sizeof *c.last_use);
+    c.mapped = strata_graph_alloc(c.to, n * sizeof(*c.mapped));
+    c.carried = strata_graph_alloc(c.to, n * sizeof(*c.carried));
+    c.read = strata_graph_alloc(c.to, n * sizeof(*c.read));
+    strata_status status = strata_graph_check(c.to, err);
+    if (!status) status = rewrite(&c, outputs, n_outputs, updates, n_updates, err);
     strata_graph_destroy(status ? c.to : c.from);
     if (!status) *graph = c.to;
     return status;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/compile/walk.h"
 
-#include "core/op/broadcast.h"
+#include "core/op/attrs.h"
+#include "core/op/compose.h"
 #include "core/op/ops.h"
-#include "core/op/slice.h"
 #include "core/op/update.h"
 
 bool strata_is_view(const strata_tensor *node, int64_t *out_first_byte) {
@@ -25,6 +25,15 @@ void strata_mark_live(const strata_graph *graph, strata_tensor *const *outputs, 
             if (uses) uses[node->inputs[i]->id]++;
         }
     }
+}
+
+bool *strata_find_needed(strata_graph *graph, int first, int last) {
+    bool *needed = strata_graph_alloc(graph, (size_t)(last + 1 - first));
+    if (needed) needed[last - first] = true;
+    for (int id = last; id >= first && needed; id--)
+        for (int i = 0; needed[id - first] && i < graph->nodes[id]->n_inputs; i++)
+            if (graph->nodes[id]->inputs[i]->id >= first) needed[graph->nodes[id]->inputs[i]->id - first] = true;
+    return needed;
 }
 
 bool strata_is_written(const strata_tensor *node, int i) {
@@ -60,6 +69,21 @@ strata_tensor *strata_copy_node(strata_graph *to, const strata_tensor *node, str
     copy->dtype = node->dtype;
     copy->shape = node->shape;
     return strata_tensor_set_name(copy, node->name);
+}
+
+strata_tensor *strata_copy_mapped(strata_graph *to, const strata_tensor *node, strata_tensor *const *mapped) {
+    strata_tensor **inputs = strata_graph_alloc(to, ((size_t)node->n_inputs + 1) * sizeof *inputs);
+    for (int i = 0; i < node->n_inputs && inputs; i++) inputs[i] = mapped[node->inputs[i]->id];
+    return inputs ? strata_copy_node(to, node, inputs) : &to->poison;
+}
+
+strata_tensor *strata_stand_in(strata_graph *graph, const strata_tensor *tensor) {
+    const strata_read_attrs read = {.variable = (strata_variable *)strata_variable_behind(tensor)};
+    strata_tensor *leaf = strata_node(graph, read.variable ? &strata_op_read : &strata_op_input, 0, NULL, &read);
+    if (strata_tensor_is_poison(leaf)) return leaf;
+    leaf->dtype = tensor->dtype;
+    leaf->shape = tensor->shape;
+    return leaf;
 }
 
 strata_tensor *strata_copy_value(strata_tensor *value) {

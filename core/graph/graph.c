@@ -141,13 +141,19 @@ static strata_graph *inputs_graph(strata_graph *graph, const strata_op *op, int 
     return graph;
 }
 
+strata_status strata_infer(strata_tensor *node, strata_error *err) {
+    if (node->n_inputs) node->dtype = node->inputs[0]->dtype;
+    if (node->n_inputs) node->shape = node->inputs[0]->shape;
+    return node->op->shape ? node->op->shape(node, err) : STRATA_OK;
+}
+
 strata_tensor *strata_node(strata_graph *graph, const strata_op *op, int n_inputs, strata_tensor *const *inputs,
                            const void *attrs) {
     graph = inputs_graph(graph, op, n_inputs, inputs);
     if (!graph) return NULL;
     if (graph->status) return &graph->poison;
-    if (n_inputs < op->min_inputs || (op->max_inputs >= 0 && n_inputs > op->max_inputs))
-        return strata_graph_poison(graph, op, STRATA_INVALID, "takes at least %d operand(s), was given %d", op->min_inputs,
+    if (n_inputs < op->n_inputs || (op->optional_inputs >= 0 && n_inputs > op->n_inputs + op->optional_inputs))
+        return strata_graph_poison(graph, op, STRATA_INVALID, "takes at least %d operand(s), was given %d", op->n_inputs,
                                    n_inputs);
     if (!reserve_node(graph)) return &graph->poison;
     strata_tensor *node = strata_graph_alloc(graph, sizeof *node);
@@ -160,11 +166,24 @@ strata_tensor *strata_node(strata_graph *graph, const strata_op *op, int n_input
         .graph = graph, .op = op, .id = graph->n_nodes, .n_inputs = n_inputs, .inputs = own_inputs, .attrs = own_attrs};
 
     strata_error err = {0};
-    strata_status status = op->shape(node, &err);
+    strata_status status = strata_infer(node, &err);
     if (!status) status = strata_shape_check(node->shape, &err);
     if (status) return strata_graph_poison(graph, op, status, "%s", err.message);
     graph->nodes[graph->n_nodes++] = node;
     return node;
+}
+
+strata_status strata_reference(strata_op_call call, strata_error *err) {
+    call.status = STRATA_OK;
+    call.err = err;
+    call.node->op->reference(&call);
+    return call.status;
+}
+
+void *strata_call_alloc(strata_op_call *call, int64_t n, size_t bytes) {
+    void *memory = calloc((size_t)n + 1, bytes);
+    if (!memory) call->status = strata_fail(call->err, STRATA_OUT_OF_MEMORY, "no host memory for %lld numbers", (long long)n);
+    return memory;
 }
 
 strata_shape strata_tensor_shape(const strata_tensor *tensor) {

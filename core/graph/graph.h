@@ -57,10 +57,16 @@ void strata_graph_retain(strata_graph *graph, strata_graph *parent);
  * if n_inputs > 0. */
 strata_tensor *strata_node(strata_graph *graph, const strata_op *op, int n_inputs, strata_tensor *const *inputs,
                            const void *attrs);
+/* Sets the node's dtype and shape by the shape rule of its op, or fails with the wrong values. */
+STRATA_MUST_USE strata_status strata_infer(strata_tensor *node, strata_error *err);
 /* Records a building error of `op` (NULL: none) unless there is one already, and returns the graph's poison. */
 strata_tensor *strata_graph_poison(strata_graph *graph, const strata_op *op, strata_status status, const char *format, ...)
     STRATA_PRINTF(4, 5);
 bool strata_tensor_is_poison(const strata_tensor *tensor);
+
+static inline int64_t strata_tensor_bytes(const strata_tensor *tensor) {
+    return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
+}
 
 /* Attributes of the three leaves (core/op/leaf.c). */
 typedef struct strata_input_attrs {

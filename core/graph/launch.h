@@ -78,7 +78,7 @@ struct strata_lowering {
     int64_t scratch_bytes;
 };
 
-/* Appends a copy of the launch. */
+/* Appends a copy of the launch, unless it has no work-items. */
 strata_status strata_lowering_add(strata_lowering *lowering, const strata_launch *launch, strata_error *err);
 /* Reserves a scratch buffer of at least `bytes` for the launches of this node. Its elements have 4 bytes; its initial contents
  * are undefined. */
@@ -103,6 +103,10 @@ typedef struct strata_strided {
 void strata_broadcast_strides(strata_shape from, strata_shape shape, int64_t *out_strides);
 /* Merges axes in place. */
 void strata_strided_merge(strata_strided *space);
+/* For references: calls `visit` for each row along the last axis, with the offset of its first element in each tensor, in
+ * elements. */
+void strata_strided_rows(const strata_strided *space,
+                         void (*visit)(const strata_strided *space, const int64_t *offsets, void *user), void *user);
 /* Calls `visit` once for each combination of the axes outside of the innermost 4, with the offset of each tensor there,
  * in elements, and `inner`, a space of exactly 4 axes (with axes of size 1 in front if there are fewer). Stops at the
  * first failure. */

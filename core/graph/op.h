@@ -58,7 +58,15 @@ typedef struct strata_op_call {
      * STRATA_OP_SAMPLES may leave out the others. */
     const int64_t *elements;
     int64_t n_elements;
+    /* Set by a reference that fails; err may be NULL. */
+    strata_status status;
+    strata_error *err;
 } strata_op_call;
+
+/* Runs the reference of the node's op. */
+STRATA_MUST_USE strata_status strata_reference(strata_op_call call, strata_error *err);
+/* For references: n zeroed elements of this size, which the caller frees. NULL: there is no memory, and the call has failed. */
+void *strata_call_alloc(strata_op_call *call, int64_t n, size_t bytes);
 
 /* For references of ops with STRATA_OP_SAMPLES: the number of elements to compute, of n in all, and the index of the i-th. */
 static inline int64_t strata_call_count(const strata_op_call *call, int64_t n) {
@@ -81,8 +89,8 @@ enum {
 struct strata_op {
     /* The op's name, and the stem of its files in core/op, shaders and tests. */
     const char *name;
-    /* max_inputs -1: any number. */
-    int min_inputs, max_inputs;
+    /* optional_inputs: how many more it may have; -1: any number. */
+    int n_inputs, optional_inputs;
     unsigned flags;
     /* The size of the attribute struct; 0: the op has no attributes. */
     size_t attrs_bytes;
@@ -102,7 +110,8 @@ struct strata_op {
     unsigned also_writes;
 
     /* The shape rule: sets node->dtype and node->shape from node->inputs and node->attrs, or fails with a message that has the
-     * wrong values (the caller puts the op's name before it). Must not allocate. */
+     * wrong values (the caller puts the op's name before it). At first they are those of input 0. Must not allocate. NULL: they
+     * stay so; a leaf's are set by its builder. */
     strata_status (*shape)(strata_tensor *node, strata_error *err);
 
     /* Sets dx[i] to the gradient with respect to input i, built from other ops, with the shape and dtype of input i; a dx[i]
@@ -115,7 +124,7 @@ struct strata_op {
 
     /* Computes the op on the host: plain C with double accumulators, for every dtype that the shape rule accepts. Every
      * device is compared with it. */
-    strata_status (*reference)(const strata_op_call *call, strata_error *err);
+    void (*reference)(strata_op_call *call);
 
     /* Builds the same value from simpler ops, in the node's graph and from its inputs, for devices that lack the op
      * (core/compile/decompose.c) and for plugins, which see it as the node's parts. The composition of a fused node is the

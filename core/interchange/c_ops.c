@@ -9,6 +9,7 @@
 #include "core/base/locale.h"
 #include "core/graph/launch.h"
 #include "core/interchange/c_export.h"
+#include "core/op/attrs.h"
 #include "core/op/axes.h"
 #include "core/op/conv2d.h"
 #include "core/op/copy.h"
@@ -17,7 +18,6 @@
 #include "core/op/pool2d.h"
 #include "core/op/recurrent.h"
 #include "core/op/reduce.h"
-#include "core/op/slice.h"
 #include "core/op/softmax.h"
 
 typedef long long wide;
@@ -498,10 +498,10 @@ static bool argmax(strata_c_export *c, const strata_tensor *node) {
 }
 
 static bool softmax(strata_c_export *c, const strata_tensor *node) {
-    const strata_rows rows = strata_rows_of(node->shape);
-    const wide n = (wide)rows.c;
+    const strata_channels sizes = strata_channels_of(node->shape);
+    const wide n = (wide)sizes.channels;
     const bool logs = !strcmp(node->op->name, "log_softmax");
-    line(c, "for (int r = 0; r < %lld; r++) {", (wide)rows.n);
+    line(c, "for (int r = 0; r < %lld; r++) {", (wide)sizes.rows);
     line(c, "    const float *x = in0 + r * %lld;", n);
     line(c, "    float *y = out + r * %lld, most = x[0], sum = 0;", n);
     line(c, "    for (int k = 1; k < %lld; k++) if (x[k] > most) most = x[k];", n);
@@ -531,9 +531,9 @@ static bool batch_norm(strata_c_export *c, const strata_tensor *node) {
 }
 
 static bool layer_norm(strata_c_export *c, const strata_tensor *node) {
-    const strata_rows rows = strata_rows_of(node->shape);
-    const wide n = (wide)rows.c;
-    line(c, "for (int r = 0; r < %lld; r++) {", (wide)rows.n);
+    const strata_channels sizes = strata_channels_of(node->shape);
+    const wide n = (wide)sizes.channels;
+    line(c, "for (int r = 0; r < %lld; r++) {", (wide)sizes.rows);
     line(c, "    const float *x = in0 + r * %lld;", n);
     line(c, "    float mean = 0, squares = 0;");
     line(c, "    for (int k = 0; k < %lld; k++) mean += x[k] / %lld;", n, n);

@@ -50,7 +50,7 @@ static strata_status evaluate(strata_onnx_import *im, strata_graph *graph, strat
             memcpy(y->data, ((const strata_constant_attrs *)node->attrs)->data, strata_array_bytes(y));
             continue;
         }
-        STRATA_TRY(node->op->reference(&(strata_op_call){.node = node, .inputs = inputs, .output = y->data}, im->err));
+        STRATA_TRY(strata_reference((strata_op_call){.node = node, .inputs = inputs, .output = y->data}, im->err));
     }
     return STRATA_OK;
 }

@@ -2,11 +2,9 @@
  *
  * One step of Adagrad over flat ranges, in place: formulas in strata/ops.h. */
 #include <math.h>
-#include <stddef.h>
 
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/update.h"
-#include "strata/ops.h"
 
 enum { PARAMETERS, SQUARES, GRADIENTS, STEP };
 
@@ -22,16 +20,14 @@ static void element(const void *attrs, const float *step, double g, double *p, d
     *p -= (double)step[STRATA_STEP_LEARNING_RATE] * g / sqrt(slots[0] + ((const strata_adagrad_attrs *)attrs)->epsilon);
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     strata_update_reference(call, 1, element);
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     strata_launch launch;
     STRATA_TRY(strata_update_launch(node, "adagrad", 1, &launch, err));
-    strata_launch_word(&launch)->f32 = (float)((const strata_adagrad_attrs *)node->attrs)->epsilon;
+    STRATA_LAUNCH_FLOATS(&launch, ((const strata_adagrad_attrs *)node->attrs)->epsilon);
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -47,20 +43,10 @@ static strata_tensor *compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_adagrad = {
-    .name = "adagrad",
-    .min_inputs = 4,
-    .max_inputs = 5,
-    .flags = STRATA_OP_UPDATE,
-    .attrs_bytes = sizeof(strata_adagrad_attrs),
+    STRATA_UPDATE_OP(adagrad, 1, strata_adagrad_attrs),
     .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(strata_adagrad_attrs, epsilon)},
               {"has_gate", STRATA_ATTR_INT, offsetof(strata_adagrad_attrs, has_gate)}},
     .also_writes = 1u << SQUARES,
-    .factors = strata_update_factors,
-    .shape = shape,
-    .no_gradient = "it changes variables",
-    .reference = reference,
-    .compose = compose,
-    .lower = lower,
 };
 
 strata_tensor *strata_adagrad(strata_tensor *parameters, strata_tensor *squares, strata_tensor *gradients, strata_tensor *step,

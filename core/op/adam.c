@@ -3,11 +3,9 @@
  * One step of Adam or AdamW over flat ranges, in place: formulas in strata/ops.h. The bias corrections are included in the
  * step's learning rate, so nothing here depends on the number of the step. */
 #include <math.h>
-#include <stddef.h>
 
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/update.h"
-#include "strata/ops.h"
 
 enum { PARAMETERS, M, V, GRADIENTS, STEP };
 
@@ -34,10 +32,8 @@ void strata_adam_element(const void *attributes, const float *step, double g, do
     *p -= (double)step[STRATA_STEP_LEARNING_RATE] * slots[0] / (sqrt(slots[1]) + attrs->epsilon);
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     strata_update_reference(call, 2, strata_adam_element);
-    return STRATA_OK;
 }
 
 strata_status strata_adam_lower(const strata_tensor *node, int64_t first, int64_t n, strata_lowering *lowering,
@@ -53,10 +49,7 @@ strata_status strata_adam_lower(const strata_tensor *node, int64_t first, int64_
         launch.extents[i] = n;
     }
     strata_launch_constant_add(&launch, "DECAY", attrs->decay != 0);
-    strata_launch_word(&launch)->f32 = (float)(1 - attrs->beta1);
-    strata_launch_word(&launch)->f32 = (float)(1 - attrs->beta2);
-    strata_launch_word(&launch)->f32 = (float)attrs->epsilon;
-    strata_launch_word(&launch)->f32 = (float)attrs->decay;
+    STRATA_LAUNCH_FLOATS(&launch, 1 - attrs->beta1, 1 - attrs->beta2, attrs->epsilon, attrs->decay);
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -69,10 +62,8 @@ static strata_tensor *compose(strata_tensor *node) {
     strata_update_parts u;
     if (!strata_update_parts_init(&u, node, GRADIENTS)) return NULL;
     strata_tensor *g = node->inputs[GRADIENTS], *p = strata_update_part(&u, PARAMETERS), *m, *v;
-    m = strata_update_towards(&u, strata_update_part(&u, M), g, 1 - attrs->beta1);
-    v = strata_update_towards(&u, strata_update_part(&u, V), strata_square(g), 1 - attrs->beta2);
-    strata_update_assign(&u, M, m, &m);
-    strata_update_assign(&u, V, v, &v);
+    m = strata_update_average(&u, M, g, 1 - attrs->beta1);
+    v = strata_update_average(&u, V, strata_square(g), 1 - attrs->beta2);
     if (attrs->decay != 0) {
         strata_tensor *rate =
             strata_mul(strata_update_word(&u, STRATA_STEP_PLAIN_RATE), strata_update_number(&u, attrs->decay));
@@ -84,23 +75,9 @@ static strata_tensor *compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_adam = {
-    .name = "adam",
-    .min_inputs = 5,
-    .max_inputs = 6,
-    .flags = STRATA_OP_UPDATE,
-    .attrs_bytes = sizeof(strata_adam_attrs),
-    .attrs = {{"beta1", STRATA_ATTR_FLOAT, offsetof(strata_adam_attrs, beta1)},
-              {"beta2", STRATA_ATTR_FLOAT, offsetof(strata_adam_attrs, beta2)},
-              {"epsilon", STRATA_ATTR_FLOAT, offsetof(strata_adam_attrs, epsilon)},
-              {"decay", STRATA_ATTR_FLOAT, offsetof(strata_adam_attrs, decay)},
-              {"has_gate", STRATA_ATTR_INT, offsetof(strata_adam_attrs, has_gate)}},
+    STRATA_UPDATE_OP(adam, 2, strata_adam_attrs),
+    .attrs = {STRATA_ADAM_ATTRS(strata_adam_attrs, )},
     .also_writes = 1u << M | 1u << V,
-    .factors = strata_update_factors,
-    .shape = shape,
-    .no_gradient = "it changes variables",
-    .reference = reference,
-    .compose = compose,
-    .lower = lower,
 };
 
 strata_tensor *strata_adamw(strata_tensor *parameters, strata_tensor *m, strata_tensor *v, strata_tensor *gradients,

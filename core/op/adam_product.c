@@ -6,24 +6,23 @@
  * and then Adam. */
 #include "core/op/adam_product.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 enum { PARAMETERS, M, V };
 static const int GRADIENTS = STRATA_ADAM_PRODUCT_GRADIENTS, A = STRATA_ADAM_PRODUCT_A, B = STRATA_ADAM_PRODUCT_B;
 
-extern const strata_op strata_op_adam_product;
+extern const strata_op strata_op_adam_product, strata_op_adam_gather, strata_op_gather_grad;
 
 strata_adam_product_sizes strata_adam_product_sizes_of(const strata_tensor *node) {
     const strata_shape a = node->inputs[A]->shape, b = node->inputs[B]->shape;
     return (strata_adam_product_sizes){.m = a.dims[1], .n = b.dims[1], .k = a.dims[0]};
 }
 
-strata_status strata_adam_part_check(strata_tensor *node, const char *what, int64_t m, int64_t n, strata_error *err) {
+/* Checks all inputs except for A and B. The part has m n elements; `what` names it in messages. */
+static strata_status check(strata_tensor *node, const char *what, int64_t m, int64_t n, strata_error *err) {
     static const char *const names[] = {"parameters", "m", "v", "gradients"};
     const strata_adam_product_attrs *attrs = node->attrs;
     const strata_tensor *gradients = node->inputs[GRADIENTS];
@@ -37,26 +36,29 @@ strata_status strata_adam_part_check(strata_tensor *node, const char *what, int6
                        what, m, n, attrs->offset, strata_shape_text(gradients->shape).text);
 }
 
-strata_status strata_adam_part_reference(const strata_op_call *call, strata_adam_part_compute *compute, strata_error *err) {
+/* Computes all elements of the part, and writes them to `part`. */
+typedef void part_compute(strata_op_call *call, float *part);
+
+/* The reference: computes the part, inserts it into the gradients, and runs Adam. */
+static void part_reference(strata_op_call *call, part_compute *compute) {
     const strata_adam_product_attrs *attrs = call->node->attrs;
     const int64_t n = strata_shape_elements(call->node->inputs[GRADIENTS]->shape);
-    float *gradients = malloc(((size_t)n + 1) * sizeof *gradients);
-    if (!gradients) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " gradients", n);
+    float *gradients = strata_call_alloc(call, n, sizeof *gradients);
+    const void *inputs[STRATA_ADAM_PRODUCT_INPUTS];
+    if (!gradients) return;
     if (n) memcpy(gradients, call->inputs[GRADIENTS], (size_t)n * sizeof *gradients);
-    const strata_status status = compute(call, gradients + attrs->offset, err);
-    if (!status) {
-        const void *inputs[STRATA_ADAM_PRODUCT_INPUTS];
-        memcpy(inputs, call->inputs, sizeof inputs);
-        inputs[GRADIENTS] = gradients;
-        strata_op_call update = *call;
-        update.inputs = inputs;
-        strata_update_reference(&update, 2, strata_adam_element);
-    }
+    compute(call, gradients + attrs->offset);
+    memcpy(inputs, call->inputs, sizeof inputs);
+    inputs[GRADIENTS] = gradients;
+    strata_op_call update = *call;
+    update.inputs = inputs;
+    if (!call->status) strata_update_reference(&update, 2, strata_adam_element);
     free(gradients);
-    return status;
 }
 
-strata_tensor *strata_adam_part_compose(strata_tensor *node, strata_tensor *part) {
+/* The composition: an Adam node in whose gradients the elements from attrs->offset on are replaced by `part`, which is flat and
+ * not empty. */
+static strata_tensor *part_compose(strata_tensor *node, strata_tensor *part) {
     const strata_adam_product_attrs *attrs = node->attrs;
     const strata_adam_attrs *adam = &attrs->adam;
     strata_tensor *const *x = node->inputs, *parts[3];
@@ -78,33 +80,31 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
         return strata_fail(err, STRATA_INVALID, "a is %s, b is %s; they must have 2 axes, and the same number of rows",
                            strata_shape_text(a->shape).text, strata_shape_text(b->shape).text);
     const strata_adam_product_sizes s = strata_adam_product_sizes_of(node);
-    return strata_adam_part_check(node, "product", s.m, s.n, err);
+    return check(node, "product", s.m, s.n, err);
 }
 
 /* Accumulates in double, one row of the product at a time. */
-static strata_status compute_product(const strata_op_call *call, float *part, strata_error *err) {
+static void compute_product(strata_op_call *call, float *part) {
     const strata_adam_product_sizes s = strata_adam_product_sizes_of(call->node);
     const float *a = call->inputs[A], *b = call->inputs[B];
-    double *row = malloc(((size_t)s.n + 1) * sizeof *row);
-    if (!row) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " sums", s.n);
-    for (int64_t i = 0; i < s.m; i++) {
+    double *row = strata_call_alloc(call, s.n, sizeof *row);
+    for (int64_t i = 0; row && i < s.m; i++) {
         for (int64_t j = 0; j < s.n; j++) row[j] = 0;
         for (int64_t k = 0; k < s.k; k++)
             for (int64_t j = 0; j < s.n; j++) row[j] += (double)a[k * s.m + i] * (double)b[k * s.n + j];
         for (int64_t j = 0; j < s.n; j++) part[i * s.n + j] = (float)row[j];
     }
     free(row);
-    return STRATA_OK;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    return strata_adam_part_reference(call, compute_product, err);
+static void reference(strata_op_call *call) {
+    part_reference(call, compute_product);
 }
 
 static strata_tensor *compose(strata_tensor *node) {
     const strata_adam_product_sizes s = strata_adam_product_sizes_of(node);
     strata_tensor *product = strata_matmul(node->inputs[A], node->inputs[B], true, false);
-    return strata_adam_part_compose(node, strata_reshape(product, STRATA_SHAPE(s.m * s.n)));
+    return part_compose(node, strata_reshape(product, STRATA_SHAPE(s.m * s.n)));
 }
 
 static double flops(const strata_tensor *node) {
@@ -114,15 +114,10 @@ static double flops(const strata_tensor *node) {
 
 const strata_op strata_op_adam_product = {
     .name = "adam_product",
-    .min_inputs = STRATA_ADAM_PRODUCT_INPUTS,
-    .max_inputs = STRATA_ADAM_PRODUCT_INPUTS,
+    .n_inputs = STRATA_ADAM_PRODUCT_INPUTS,
     .flags = STRATA_OP_UPDATE,
     .attrs_bytes = sizeof(strata_adam_product_attrs),
-    .attrs = {{"beta1", STRATA_ATTR_FLOAT, offsetof(strata_adam_product_attrs, adam.beta1)},
-              {"beta2", STRATA_ATTR_FLOAT, offsetof(strata_adam_product_attrs, adam.beta2)},
-              {"epsilon", STRATA_ATTR_FLOAT, offsetof(strata_adam_product_attrs, adam.epsilon)},
-              {"decay", STRATA_ATTR_FLOAT, offsetof(strata_adam_product_attrs, adam.decay)},
-              {"has_gate", STRATA_ATTR_INT, offsetof(strata_adam_product_attrs, adam.has_gate)},
+    .attrs = {STRATA_ADAM_ATTRS(strata_adam_product_attrs, adam.),
               {"offset", STRATA_ATTR_INT, offsetof(strata_adam_product_attrs, offset)}},
     .also_writes = 1u << M | 1u << V,
     .shape = shape,
@@ -132,11 +127,88 @@ const strata_op strata_op_adam_product = {
     .flops = flops,
 };
 
-strata_tensor *strata_adam_product(const strata_tensor *adam, strata_tensor *a, strata_tensor *b, int64_t offset) {
+/* A node with the inputs of Adam, and a and b. */
+static strata_tensor *fused(const strata_op *op, const strata_tensor *adam, strata_tensor *a, strata_tensor *b,
+                            const void *attrs) {
     strata_tensor *inputs[STRATA_ADAM_PRODUCT_INPUTS];
-    for (int i = 0; i < STRATA_ADAM_PRODUCT_A; i++) inputs[i] = adam->inputs[i];
+    memcpy(inputs, adam->inputs, STRATA_ADAM_PRODUCT_A * sizeof *inputs);
     inputs[A] = a;
     inputs[B] = b;
-    strata_adam_product_attrs attrs = {.adam = *(const strata_adam_attrs *)adam->attrs, .offset = offset};
-    return strata_node(NULL, &strata_op_adam_product, STRATA_ADAM_PRODUCT_INPUTS, inputs, &attrs);
+    return strata_node(NULL, op, STRATA_ADAM_PRODUCT_INPUTS, inputs, attrs);
+}
+
+strata_tensor *strata_adam_product(const strata_tensor *adam, strata_tensor *a, strata_tensor *b, int64_t offset) {
+    const strata_adam_product_attrs attrs = {.adam = *(const strata_adam_attrs *)adam->attrs, .offset = offset};
+    return fused(&strata_op_adam_product, adam, a, b, &attrs);
+}
+
+/* ---- adam_gather. A batch uses only some rows of a large table, so most of its rows have the gradient 0. This op computes the
+ * gradient of each row when it updates the row, so that the gradient of the whole table is neither written to memory nor read
+ * back ---- */
+
+enum { DY = STRATA_ADAM_GATHER_DY, INDICES = STRATA_ADAM_GATHER_INDICES };
+
+/* Returns the gather_grad node that computes the table's gradient. The result points to `attrs` and to the inputs of
+ * `node`, which must both outlive it. */
+static strata_tensor grad_of(const strata_tensor *node, strata_gather_grad_attrs *attrs) {
+    *attrs = (strata_gather_grad_attrs){.axis = 0, .size = ((const strata_adam_gather_attrs *)node->attrs)->rows};
+    return (strata_tensor){
+        .graph = node->graph, .op = &strata_op_gather_grad, .n_inputs = 2, .inputs = node->inputs + DY, .attrs = attrs};
+}
+
+strata_gather_grad_sizes strata_adam_gather_sizes_of(const strata_tensor *node) {
+    strata_gather_grad_attrs attrs;
+    strata_tensor grad = grad_of(node, &attrs);
+    const bool fits = !strata_infer(&grad, NULL); /* the shape rule accepted it when the node was made */
+    return fits ? strata_gather_grad_sizes_of(&grad) : (strata_gather_grad_sizes){0};
+}
+
+static strata_status gather_shape(strata_tensor *node, strata_error *err) {
+    strata_gather_grad_attrs attrs;
+    strata_tensor grad = grad_of(node, &attrs);
+    STRATA_TRY(strata_check_dtype(node->inputs[DY], "dy", 1u << STRATA_DTYPE_F32, err));
+    STRATA_TRY(strata_infer(&grad, err));
+    const strata_gather_grad_sizes s = strata_gather_grad_sizes_of(&grad);
+    return check(node, "table", s.axis, s.inner, err);
+}
+
+static void compute_grad(strata_op_call *call, float *part) {
+    strata_gather_grad_attrs attrs;
+    strata_tensor grad = grad_of(call->node, &attrs);
+    call->status = strata_infer(&grad, call->err);
+    const strata_op_call inner = {.node = &grad, .inputs = call->inputs + DY, .output = part};
+    if (!call->status) call->status = strata_reference(inner, call->err);
+}
+
+static void gather_reference(strata_op_call *call) {
+    part_reference(call, compute_grad);
+}
+
+static strata_tensor *gather_compose(strata_tensor *node) {
+    strata_gather_grad_attrs attrs;
+    const strata_tensor grad = grad_of(node, &attrs);
+    const strata_gather_grad_sizes s = strata_adam_gather_sizes_of(node);
+    strata_tensor *table = strata_node(NULL, grad.op, 2, node->inputs + DY, &attrs);
+    return part_compose(node, strata_reshape(table, STRATA_SHAPE(s.axis * s.inner)));
+}
+
+const strata_op strata_op_adam_gather = {
+    .name = "adam_gather",
+    .n_inputs = STRATA_ADAM_PRODUCT_INPUTS,
+    .flags = STRATA_OP_UPDATE,
+    .attrs_bytes = sizeof(strata_adam_gather_attrs),
+    .attrs = {STRATA_ADAM_ATTRS(strata_adam_gather_attrs, update.adam.),
+              {"offset", STRATA_ATTR_INT, offsetof(strata_adam_gather_attrs, update.offset)},
+              {"rows", STRATA_ATTR_INT, offsetof(strata_adam_gather_attrs, rows)}},
+    .also_writes = 1u << 1 | 1u << 2, /* m and v */
+    .shape = gather_shape,
+    .no_gradient = "it changes variables",
+    .reference = gather_reference,
+    .compose = gather_compose,
+};
+
+strata_tensor *strata_adam_gather(const strata_tensor *adam, const strata_tensor *grad, int64_t offset) {
+    const strata_adam_gather_attrs attrs = {.update = {.adam = *(const strata_adam_attrs *)adam->attrs, .offset = offset},
+                                            .rows = ((const strata_gather_grad_attrs *)grad->attrs)->size};
+    return fused(&strata_op_adam_gather, adam, grad->inputs[0], grad->inputs[1], &attrs);
 }

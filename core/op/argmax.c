@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Index of the first maximum along one axis. */
-#include <inttypes.h>
-#include <stddef.h>
-
-#include "core/graph/placement.h"
-#include "core/op/axes.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct argmax_attrs {
     int64_t axis;
@@ -35,8 +27,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     strata_axes axes = axes_of(call->node);
     strata_dtype dtype = call->node->inputs[0]->dtype;
     for (int64_t at = 0; at < axes.outer * axes.inner; at++) {
@@ -45,7 +36,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
             if (strata_element_above(dtype, call->inputs[0], first + i * axes.inner, first + best * axes.inner)) best = i;
         ((int32_t *)call->output)[at] = (int32_t)best;
     }
-    return STRATA_OK;
 }
 
 /* The smallest index whose element is the maximum; if the maximum is NaN, the smallest index of a NaN. */
@@ -66,11 +56,7 @@ static strata_tensor *compose(strata_tensor *node) {
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     strata_axes axes = axes_of(node);
-    strata_launch launch = {.kernel = "argmax",
-                            .variant = strata_dtype_name(node->inputs[0]->dtype),
-                            .n_buffers = 2,
-                            .buffers = {node->inputs[0], node},
-                            .writes = 1u << 1};
+    strata_launch launch = strata_launch_of(node, "argmax", strata_dtype_name(node->inputs[0]->dtype));
     STRATA_TRY(strata_launch_rows(&launch, axes.outer * axes.inner, axes.n, axes.inner, 1, err));
     strata_launch_word(&launch)->u32 = (uint32_t)axes.inner;
     return strata_lowering_add(lowering, &launch, err);
@@ -88,8 +74,7 @@ static void factors(const strata_tensor *node, strata_factors *factors) {
 
 const strata_op strata_op_argmax = {
     .name = "argmax",
-    .min_inputs = 1,
-    .max_inputs = 1,
+    .n_inputs = 1,
     .attrs_bytes = sizeof(argmax_attrs),
     .attrs = {{"axis", STRATA_ATTR_INT, offsetof(argmax_attrs, axis)}},
     .factors = factors,

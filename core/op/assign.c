@@ -4,13 +4,8 @@
  * the node is the variable's new value. No gradient passes through a variable that changes. */
 #include <string.h>
 
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
-
-extern const strata_op strata_op_read;
+#include "core/op/define.h"
+#include "core/op/update.h"
 
 /* The code by which a kernel selects each op: add_code, for example. */
 enum {
@@ -18,15 +13,9 @@ enum {
 #include "core/op/elementwise.def"
 };
 
-/* Whether the tensor is the value of a variable: a read, or the result of an update of the variable. */
-static bool is_variable(const strata_tensor *tensor) {
-    while (tensor->op->flags & STRATA_OP_UPDATE) tensor = tensor->inputs[0];
-    return tensor->op == &strata_op_read;
-}
-
 static strata_status update_shape(strata_tensor *node, unsigned allowed, strata_error *err) {
     const strata_tensor *variable = node->inputs[0], *value = node->inputs[1];
-    if (!is_variable(variable))
+    if (!strata_variable_behind(variable))
         return strata_fail(err, STRATA_INVALID, "its first operand is %s; it must come from strata_variable_read",
                            strata_tensor_name(variable));
     STRATA_TRY(strata_check_dtype(variable, "the variable", allowed, err));
@@ -34,8 +23,6 @@ static strata_status update_shape(strata_tensor *node, unsigned allowed, strata_
     if (!strata_shape_equal(variable->shape, value->shape))
         return strata_fail(err, STRATA_INVALID, "%s is %s, the value is %s; they must be equal", strata_tensor_name(variable),
                            strata_shape_text(variable->shape).text, strata_shape_text(value->shape).text);
-    node->dtype = variable->dtype;
-    node->shape = variable->shape;
     return STRATA_OK;
 }
 
@@ -43,11 +30,9 @@ static strata_status assign_shape(strata_tensor *node, strata_error *err) {
     return update_shape(node, STRATA_ANY_DTYPE, err);
 }
 
-static strata_status assign_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
-    size_t bytes = (size_t)strata_shape_elements(call->node->shape) * strata_dtype_bytes(call->node->dtype);
+static void assign_reference(strata_op_call *call) {
+    size_t bytes = (size_t)strata_tensor_bytes(call->node);
     if (bytes) memmove(call->output, call->inputs[1], bytes);
-    return STRATA_OK;
 }
 
 static strata_status assign_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -59,8 +44,7 @@ static strata_status assign_add_shape(strata_tensor *node, strata_error *err) {
     return update_shape(node, 1 << STRATA_DTYPE_F32 | STRATA_INDICES, err);
 }
 
-static strata_status assign_add_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void assign_add_reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const int64_t n = strata_shape_elements(call->node->shape);
     const void *value = call->inputs[1];
@@ -73,59 +57,40 @@ static strata_status assign_add_reference(const strata_op_call *call, strata_err
             strata_integer_set(dtype, call->output, i, (int64_t)sum);
         }
     }
-    return STRATA_OK;
 }
 
 /* Uses shaders/binary.kernel with the op add. The variable is both an operand and the result. */
 static strata_status assign_add_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const int64_t n = strata_shape_elements(node->shape);
-    const strata_strided flat = {.rank = 4, .sizes = {1, 1, 1, n}, .n_tensors = 2, .strides = {{0, 0, 0, 1}, {0, 0, 0, 1}}};
+    const strata_strided flat = {.rank = 1, .sizes = {n}, .n_tensors = 3, .strides = {{1}, {1}, {1}}};
     strata_launch launch = {.kernel = "binary",
                             .variant = strata_dtype_name(node->dtype),
                             .n_buffers = 3,
                             .buffers = {node, node->inputs[1], node},
                             .writes = 1 << 2};
-    if (n == 0) return STRATA_OK;
     strata_launch_constant_add(&launch, "OP", add_code);
-    STRATA_TRY(strata_launch_over(&launch, &flat, err));
-    STRATA_TRY(strata_launch_strides(&launch, &flat, 0, err));
-    STRATA_TRY(strata_launch_strides(&launch, &flat, 1, err));
-    return strata_lowering_add(lowering, &launch, err);
+    return strata_strided_lower(&launch, &flat, 2, lowering, err);
 }
-
-static const char changes_variable[] = "it changes a variable; differentiate before updating";
 
 static strata_tensor *assign_add_compose(strata_tensor *node) {
     return strata_assign(node->inputs[0], strata_add(node->inputs[0], node->inputs[1]));
 }
 
-const strata_op strata_op_assign = {.name = "assign",
-                                    .min_inputs = 2,
-                                    .max_inputs = 2,
-                                    .flags = STRATA_OP_UPDATE,
-                                    .dims = "...->...",
-                                    .linearity = STRATA_LINEAR_JOINTLY,
-                                    .shape = assign_shape,
-                                    .no_gradient = changes_variable,
-                                    .reference = assign_reference,
-                                    .lower = assign_lower};
-
-const strata_op strata_op_assign_add = {.name = "assign_add",
-                                        .min_inputs = 2,
-                                        .max_inputs = 2,
-                                        .flags = STRATA_OP_UPDATE,
-                                        .dims = "...->...",
-                                        .linearity = STRATA_LINEAR_JOINTLY,
-                                        .shape = assign_add_shape,
-                                        .no_gradient = changes_variable,
-                                        .reference = assign_add_reference,
-                                        .compose = assign_add_compose,
-                                        .lower = assign_add_lower};
-
-strata_tensor *strata_assign(strata_tensor *variable, strata_tensor *value) {
-    return strata_node(NULL, &strata_op_assign, 2, (strata_tensor *[]){variable, value}, NULL);
-}
-
-strata_tensor *strata_assign_add(strata_tensor *variable, strata_tensor *value) {
-    return strata_node(NULL, &strata_op_assign_add, 2, (strata_tensor *[]){variable, value}, NULL);
-}
+#define ASSIGNMENT(which, composition)                                                               \
+    const strata_op strata_op_##which = {                                                            \
+        .name = #which,                                                                              \
+        .n_inputs = 2,                                                                               \
+        .flags = STRATA_OP_UPDATE,                                                                   \
+        .dims = "...->...",                                                                          \
+        .linearity = STRATA_LINEAR_JOINTLY,                                                          \
+        .shape = which##_shape,                                                                      \
+        .no_gradient = "it changes a variable; differentiate before updating",                       \
+        .reference = which##_reference,                                                              \
+        .compose = composition,                                                                      \
+        .lower = which##_lower,                                                                      \
+    };                                                                                               \
+    strata_tensor *strata_##which(strata_tensor *variable, strata_tensor *value) {                   \
+        return strata_node(NULL, &strata_op_##which, 2, (strata_tensor *[]){variable, value}, NULL); \
+    }
+ASSIGNMENT(assign, NULL)
+ASSIGNMENT(assign_add, assign_add_compose)

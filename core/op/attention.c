@@ -9,8 +9,7 @@
 #include <math.h>
 
 #include "core/base/option.h"
-#include "core/graph/graph.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 static double lowest(strata_dtype dtype) {
     return dtype == STRATA_DTYPE_F16 ? -65504 : -1e30;

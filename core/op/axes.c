@@ -3,10 +3,9 @@
  * Implements axes.h: views of a shape as (outer, n, inner), and launches of the kernels that reduce along axes. */
 #include "core/op/axes.h"
 
-#include <inttypes.h>
 #include <limits.h>
 
-#include "core/op/copy.h"
+#include "core/op/define.h"
 
 strata_axes strata_axes_of(strata_shape shape, int64_t first, int64_t count) {
     strata_axes axes = {1, 1, 1};

@@ -8,14 +8,10 @@
  *   dx = scale r (dy - (s0 + n s1) / rows), dmean and dvariance none.
  * The two ops of the gradient are not differentiated again. */
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 
 #include "core/op/channels.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_batch_norm_sums, strata_op_batch_norm_grad;
 
@@ -25,20 +21,6 @@ typedef struct batch_norm_attrs {
      * independent of x. */
     int64_t own;
 } batch_norm_attrs;
-
-static strata_status check_epsilon(const strata_tensor *node, strata_error *err) {
-    const double epsilon = ((const batch_norm_attrs *)node->attrs)->epsilon;
-    if (epsilon >= 0 && isfinite(epsilon)) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "epsilon is %g; it must be at least 0", epsilon);
-}
-
-/* Checks that dy, the gradient of the normalised x, has x's dtype and shape. */
-static strata_status check_like(const strata_tensor *x, const strata_tensor *dy, strata_error *err) {
-    STRATA_TRY(strata_check_same_dtype(x, "x", dy, "dy", err));
-    if (strata_shape_equal(x->shape, dy->shape)) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "x is %s, dy is %s; they must be equal", strata_shape_text(x->shape).text,
-                       strata_shape_text(dy->shape).text);
-}
 
 static double inverse_deviation(const strata_tensor *node, const void *variance, int64_t k) {
     return 1 / sqrt((double)((const float *)variance)[k] + ((const batch_norm_attrs *)node->attrs)->epsilon);
@@ -50,17 +32,14 @@ enum { X, MEAN, VARIANCE, SCALE, SHIFT };
 
 static strata_status batch_norm_shape(strata_tensor *node, strata_error *err) {
     static const char *const names[] = {"x", "mean", "variance", "scale", "shift"};
-    STRATA_TRY(check_epsilon(node, err));
-    STRATA_TRY(strata_check_channels(node, X, 1 << MEAN | 1 << VARIANCE | 1 << SCALE | 1 << SHIFT, names, err));
-    node->dtype = node->inputs[X]->dtype;
-    node->shape = node->inputs[X]->shape;
-    return STRATA_OK;
+    STRATA_TRY(strata_check_not_negative(((const batch_norm_attrs *)node->attrs)->epsilon, "epsilon", err));
+    return strata_check_channels(node, X, 1 << MEAN | 1 << VARIANCE | 1 << SCALE | 1 << SHIFT, names, err);
 }
 
-static strata_tensor *row(strata_tensor *sums, int64_t index) {
-    const int64_t channels = sums->shape.dims[1];
-    strata_tensor *slice = strata_slice(sums, (int64_t[]){index, 0}, (int64_t[]){1, channels});
-    return strata_reshape(slice, STRATA_SHAPE(channels));
+/* 1 / sqrt(variance + epsilon) */
+static strata_tensor *inverse_deviations(strata_tensor *node) {
+    const double epsilon = ((const batch_norm_attrs *)node->attrs)->epsilon;
+    return strata_rsqrt(strata_add(node->inputs[VARIANCE], strata_scalar(node->graph, STRATA_DTYPE_F32, epsilon)));
 }
 
 static void batch_norm_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
@@ -71,15 +50,13 @@ static void batch_norm_gradient(strata_tensor *node, strata_tensor *dy, strata_t
     if (strata_tensor_is_poison(sums)) return;
     strata_tensor *terms[] = {in[X], in[MEAN], in[VARIANCE], in[SCALE], sums, dy};
     dx[X] = strata_node(NULL, &strata_op_batch_norm_grad, 6, terms, attrs);
-    dx[SHIFT] = row(sums, 0);
-    dx[SCALE] = row(sums, 1);
+    dx[SHIFT] = strata_channels_row(sums, 0);
+    dx[SCALE] = strata_channels_row(sums, 1);
     if (attrs->own) return;
-    strata_graph *graph = node->graph;
-    strata_tensor *r = strata_rsqrt(strata_add(in[VARIANCE], strata_scalar(graph, STRATA_DTYPE_F32, attrs->epsilon)));
-    strata_tensor *factor = strata_mul(in[SCALE], r);
-    dx[MEAN] = strata_neg(strata_mul(factor, row(sums, 0)));
-    strata_tensor *half = strata_mul(strata_mul(factor, r), strata_scalar(graph, STRATA_DTYPE_F32, -0.5));
-    dx[VARIANCE] = strata_mul(half, row(sums, 1));
+    strata_tensor *r = inverse_deviations(node), *factor = strata_mul(in[SCALE], r);
+    dx[MEAN] = strata_neg(strata_mul(factor, strata_channels_row(sums, 0)));
+    strata_tensor *half = strata_mul(strata_mul(factor, r), strata_scalar(node->graph, STRATA_DTYPE_F32, -0.5));
+    dx[VARIANCE] = strata_mul(half, strata_channels_row(sums, 1));
 }
 
 static void normalize_element(const strata_op_call *call, int64_t i, int64_t k, double factor) {
@@ -92,8 +69,7 @@ static double factor_of(const strata_op_call *call, int64_t k) {
     return (double)((const float *)call->inputs[SCALE])[k] * inverse_deviation(call->node, call->inputs[VARIANCE], k);
 }
 
-static strata_status batch_norm_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void batch_norm_reference(strata_op_call *call) {
     const strata_channels c = strata_channels_of(call->node->shape);
     for (int64_t e = 0; call->elements && e < call->n_elements; e++) {
         const int64_t k = call->elements[e] % c.channels;
@@ -103,27 +79,16 @@ static strata_status batch_norm_reference(const strata_op_call *call, strata_err
         const double factor = factor_of(call, k);
         for (int64_t r = 0; r < c.rows; r++) normalize_element(call, r * c.channels + k, k, factor);
     }
-    return STRATA_OK;
 }
 
 static strata_status batch_norm_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    strata_tensor *const *in = node->inputs;
-    strata_launch launch = {.kernel = "batch_norm",
-                            .variant = strata_channels_variant(node->dtype),
-                            .n_buffers = 6,
-                            .buffers = {in[X], in[MEAN], in[VARIANCE], in[SCALE], in[SHIFT], node},
-                            .writes = 1 << 5};
+    strata_launch launch = strata_launch_of(node, "batch_norm", strata_channels_variant(node->dtype));
     STRATA_TRY(strata_launch_blocks(&launch, strata_channels_of(node->shape), err));
-    if (!launch.global[0]) return STRATA_OK;
-    strata_launch_word(&launch)->f32 = (float)((const batch_norm_attrs *)node->attrs)->epsilon;
+    STRATA_LAUNCH_FLOATS(&launch, ((const batch_norm_attrs *)node->attrs)->epsilon);
     return strata_lowering_add(lowering, &launch, err);
 }
 
-/* inverse_deviations returns 1 / sqrt(variance + epsilon); normalized returns n. */
-static strata_tensor *inverse_deviations(strata_tensor *node) {
-    const double epsilon = ((const batch_norm_attrs *)node->attrs)->epsilon;
-    return strata_rsqrt(strata_add(node->inputs[VARIANCE], strata_scalar(node->graph, STRATA_DTYPE_F32, epsilon)));
-}
+/* n */
 static strata_tensor *normalized(strata_tensor *node) {
     return strata_mul(strata_sub(strata_wide(node->inputs[X]), node->inputs[MEAN]), inverse_deviations(node));
 }
@@ -135,8 +100,7 @@ static strata_tensor *batch_norm_compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_batch_norm = {.name = "batch_norm",
-                                        .min_inputs = 5,
-                                        .max_inputs = 5,
+                                        .n_inputs = 5,
                                         .flags = STRATA_OP_ELEMENTWISE | STRATA_OP_SAMPLES,
                                         .attrs_bytes = sizeof(batch_norm_attrs),
                                         .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(batch_norm_attrs, epsilon)},
@@ -159,8 +123,8 @@ strata_tensor *strata_batch_norm_training(strata_tensor *x, strata_tensor *scale
     batch_norm_attrs attrs = {.epsilon = epsilon, .own = 1};
     strata_tensor *moments = strata_moments(x);
     if (!moments || strata_tensor_is_poison(moments)) return *out_mean = *out_variance = moments;
-    *out_mean = row(moments, 0);
-    *out_variance = row(moments, 1);
+    *out_mean = strata_channels_row(moments, 0);
+    *out_variance = strata_channels_row(moments, 1);
     strata_tensor *inputs[] = {x, *out_mean, *out_variance, scale, shift};
     return strata_node(NULL, &strata_op_batch_norm, 5, inputs, &attrs);
 }
@@ -170,20 +134,22 @@ strata_tensor *strata_batch_norm_training(strata_tensor *x, strata_tensor *scale
 static strata_status sums_shape(strata_tensor *node, strata_error *err) {
     static const char *const names[] = {"x", "mean", "variance", "dy"};
     STRATA_TRY(strata_check_channels(node, X, 1 << MEAN | 1 << VARIANCE, names, err));
-    STRATA_TRY(check_like(node->inputs[X], node->inputs[3], err));
+    STRATA_TRY(strata_check_alike(node->inputs[X], "x", node->inputs[3], "dy", err));
     node->dtype = STRATA_DTYPE_F32;
     node->shape = STRATA_SHAPE(2, strata_channels_of(node->inputs[X]->shape).channels);
     return STRATA_OK;
 }
 
-static strata_status sums_reference(const strata_op_call *call, strata_error *err) {
+/* Adds each row to the sums of all wanted channels. A sum after the other would read all of x from memory for each. */
+static void sums_reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->inputs[X]->dtype;
     const strata_channels c = strata_channels_of(call->node->inputs[X]->shape);
     const float *mean = call->inputs[MEAN];
     const int64_t n = strata_call_count(call, c.channels);
     float *y = call->output;
-    double *sums, *products;
-    STRATA_TRY(strata_sums_create(n, &sums, &products, err));
+    double *sums = strata_call_alloc(call, 2 * n, sizeof *sums);
+    if (!sums) return;
+    double *products = sums + n;
     for (int64_t row = 0; row < c.rows; row++)
         for (int64_t e = 0; e < n; e++) {
             const int64_t k = strata_call_element(call, e) % c.channels, i = row * c.channels + k;
@@ -197,7 +163,6 @@ static strata_status sums_reference(const strata_op_call *call, strata_error *er
         y[c.channels + k] = c.rows ? (float)(products[e] * inverse_deviation(call->node, call->inputs[VARIANCE], k)) : 0;
     }
     free(sums);
-    return STRATA_OK;
 }
 
 static strata_status sums_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -217,8 +182,7 @@ static strata_tensor *sums_compose(strata_tensor *node) {
 static const char once[] = "the gradient of batch_norm is not differentiated again";
 
 const strata_op strata_op_batch_norm_sums = {.name = "batch_norm_sums",
-                                             .min_inputs = 4,
-                                             .max_inputs = 4,
+                                             .n_inputs = 4,
                                              .flags = STRATA_OP_SAMPLES,
                                              .attrs_bytes = sizeof(batch_norm_attrs),
                                              .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(batch_norm_attrs, epsilon)}},
@@ -238,13 +202,11 @@ static strata_status grad_shape(strata_tensor *node, strata_error *err) {
     static const char *const names[] = {"x", "mean", "variance", "scale", "sums", "dy"};
     const strata_tensor *x = node->inputs[X], *sums = node->inputs[SUMS];
     STRATA_TRY(strata_check_channels(node, X, 1 << MEAN | 1 << VARIANCE | 1 << SCALE, names, err));
-    STRATA_TRY(check_like(x, node->inputs[DY], err));
+    STRATA_TRY(strata_check_alike(x, "x", node->inputs[DY], "dy", err));
     STRATA_TRY(strata_check_dtype(sums, "sums", 1u << STRATA_DTYPE_F32, err));
     if (!strata_shape_equal(sums->shape, STRATA_SHAPE(2, strata_channels_of(x->shape).channels)))
         return strata_fail(err, STRATA_INVALID, "x is %s, sums are %s; they must be (2, channels)",
                            strata_shape_text(x->shape).text, strata_shape_text(sums->shape).text);
-    node->dtype = x->dtype;
-    node->shape = x->shape;
     return STRATA_OK;
 }
 
@@ -263,8 +225,7 @@ static void grad_element(const strata_op_call *call, const strata_channels *c, d
                        (double)scale[k] * r * (strata_element_get(dtype, call->inputs[DY], i) - common));
 }
 
-static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void grad_reference(strata_op_call *call) {
     const strata_channels c = strata_channels_of(call->node->shape);
     const double inverse = inverse_rows(call->node);
     for (int64_t e = 0; call->elements && e < call->n_elements; e++) {
@@ -275,20 +236,12 @@ static strata_status grad_reference(const strata_op_call *call, strata_error *er
         const double r = inverse_deviation(call->node, call->inputs[VARIANCE], k);
         for (int64_t i = k; i < c.rows * c.channels; i += c.channels) grad_element(call, &c, inverse, i, k, r);
     }
-    return STRATA_OK;
 }
 
 static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    strata_tensor *const *in = node->inputs;
-    strata_launch launch = {.kernel = "batch_norm_grad",
-                            .variant = strata_channels_variant(node->dtype),
-                            .n_buffers = 7,
-                            .buffers = {in[X], in[MEAN], in[VARIANCE], in[SCALE], in[SUMS], in[DY], node},
-                            .writes = 1 << 6};
+    strata_launch launch = strata_launch_of(node, "batch_norm_grad", strata_channels_variant(node->dtype));
     STRATA_TRY(strata_launch_blocks(&launch, strata_channels_of(node->shape), err));
-    if (!launch.global[0]) return STRATA_OK;
-    strata_launch_word(&launch)->f32 = (float)((const batch_norm_attrs *)node->attrs)->epsilon;
-    strata_launch_word(&launch)->f32 = (float)inverse_rows(node);
+    STRATA_LAUNCH_FLOATS(&launch, ((const batch_norm_attrs *)node->attrs)->epsilon, inverse_rows(node));
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -297,15 +250,15 @@ static strata_tensor *grad_compose(strata_tensor *node) {
     strata_tensor *factor = strata_mul(node->inputs[SCALE], inverse_deviations(node));
     const double inverse = inverse_rows(node);
     if (inverse > 0) {
-        strata_tensor *common = strata_add(row(sums, 0), strata_mul(normalized(node), row(sums, 1)));
+        strata_tensor *common =
+            strata_add(strata_channels_row(sums, 0), strata_mul(normalized(node), strata_channels_row(sums, 1)));
         dy = strata_sub(dy, strata_mul(common, strata_scalar(node->graph, STRATA_DTYPE_F32, inverse)));
     }
     return strata_cast(strata_mul(dy, factor), node->dtype);
 }
 
 const strata_op strata_op_batch_norm_grad = {.name = "batch_norm_grad",
-                                             .min_inputs = 6,
-                                             .max_inputs = 6,
+                                             .n_inputs = 6,
                                              .flags = STRATA_OP_ELEMENTWISE | STRATA_OP_SAMPLES,
                                              .whole = 1u << SUMS,
                                              .attrs_bytes = sizeof(batch_norm_attrs),

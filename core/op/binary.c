@@ -5,13 +5,8 @@
  * shaders/binary.kernel and compare.kernel read too. Gradients are summed back over broadcast axes. */
 #include <math.h>
 
-#include "core/graph/placement.h"
-#include "core/op/broadcast.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
+#include "core/op/define.h"
 #include "core/op/ops.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
 
 /* ---- the formulas, in double ---- */
 
@@ -82,11 +77,12 @@ static int64_t max_integer(int64_t a, int64_t b) {
 typedef double real_function(double a, double b);
 typedef int64_t integer_function(int64_t a, int64_t b); /* NULL where the op takes floats only */
 
+/* Comparisons, which take any dtype, give bool. */
 static strata_status binary_shape(strata_tensor *node, unsigned allowed, strata_error *err) {
     const strata_tensor *a = node->inputs[0], *b = node->inputs[1];
     STRATA_TRY(strata_check_dtype(a, "a", allowed, err));
     STRATA_TRY(strata_check_same_dtype(a, "a", b, "b", err));
-    node->dtype = a->dtype;
+    if (allowed == STRATA_ANY_DTYPE) node->dtype = STRATA_DTYPE_BOOL;
     return strata_broadcast_shape(a->shape, "a", b->shape, "b", &node->shape, err);
 }
 
@@ -107,68 +103,34 @@ typedef struct evaluation {
     integer_function *integer;
 } evaluation;
 
-static strata_status evaluate_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
-    (void)err;
+static void evaluate_row(const strata_strided *space, const int64_t *offsets, void *user) {
     const evaluation *e = user;
-    const strata_tensor *node = e->call->node;
-    const strata_dtype from = node->inputs[0]->dtype;
+    const strata_dtype from = e->call->node->inputs[0]->dtype, to = e->call->node->dtype;
     const void *a = e->call->inputs[0], *b = e->call->inputs[1];
-    const int64_t *sizes = inner->sizes;
-    int64_t y = offsets[2]; /* y is contiguous, so only its offset is needed */
-    for (int64_t i = 0; i < sizes[0] * sizes[1] * sizes[2]; i++) {
-        const int64_t c[3] = {i / sizes[2] / sizes[1], i / sizes[2] % sizes[1], i % sizes[2]};
-        int64_t at[2];
-        for (int t = 0; t < 2; t++)
-            at[t] = offsets[t] + c[0] * inner->strides[t][0] + c[1] * inner->strides[t][1] + c[2] * inner->strides[t][2];
-        for (int64_t j = 0; j < sizes[3]; j++, y++, at[0] += inner->strides[0][3], at[1] += inner->strides[1][3]) {
-            if (strata_dtype_is_float(from))
-                strata_element_set(node->dtype, e->call->output, y,
-                                   e->real(strata_element_get(from, a, at[0]), strata_element_get(from, b, at[1])));
-            else
-                strata_integer_set(node->dtype, e->call->output, y,
-                                   e->integer(strata_integer_get(from, a, at[0]), strata_integer_get(from, b, at[1])));
-        }
+    const int last = space->rank - 1;
+    int64_t at_a = offsets[0], at_b = offsets[1], y = offsets[2]; /* y is contiguous */
+    for (int64_t j = 0; j < space->sizes[last]; j++, y++, at_a += space->strides[0][last], at_b += space->strides[1][last]) {
+        if (strata_dtype_is_float(from))
+            strata_element_set(to, e->call->output, y,
+                               e->real(strata_element_get(from, a, at_a), strata_element_get(from, b, at_b)));
+        else
+            strata_integer_set(to, e->call->output, y,
+                               e->integer(strata_integer_get(from, a, at_a), strata_integer_get(from, b, at_b)));
     }
-    return STRATA_OK;
 }
 
-static strata_status binary_reference(const strata_op_call *call, real_function *real, integer_function *integer,
-                                      strata_error *err) {
+static void binary_reference(const strata_op_call *call, real_function *real, integer_function *integer) {
     evaluation e = {call, real, integer};
-    strata_strided space = binary_space(call->node);
-    return strata_strided_split(&space, evaluate_inner, &e, err);
-}
-
-typedef struct emission {
-    const strata_tensor *node;
-    const char *kernel;
-    int code;
-    strata_lowering *lowering;
-} emission;
-
-static strata_status emit_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
-    const emission *e = user;
-    strata_launch launch = {.kernel = e->kernel,
-                            .variant = strata_dtype_name(e->node->inputs[0]->dtype),
-                            .n_buffers = 3,
-                            .buffers = {e->node->inputs[0], e->node->inputs[1], e->node},
-                            .writes = 1 << 2};
-    strata_launch_constant_add(&launch, "OP", e->code);
-    for (int t = 0; t < 3; t++) {
-        launch.offsets[t] = offsets[t];
-        launch.extents[t] = strata_strided_extent(inner, t);
-    }
-    STRATA_TRY(strata_launch_over(&launch, inner, err));
-    STRATA_TRY(strata_launch_strides(&launch, inner, 0, err));
-    STRATA_TRY(strata_launch_strides(&launch, inner, 1, err));
-    return strata_lowering_add(e->lowering, &launch, err);
+    const strata_strided space = binary_space(call->node);
+    strata_strided_rows(&space, evaluate_row, &e);
 }
 
 static strata_status binary_lower(const strata_tensor *node, const char *kernel, int code, strata_lowering *lowering,
                                   strata_error *err) {
-    emission e = {node, kernel, code, lowering};
-    strata_strided space = binary_space(node);
-    return strata_strided_split(&space, emit_inner, &e, err);
+    strata_launch launch = strata_launch_of(node, kernel, strata_dtype_name(node->inputs[0]->dtype));
+    const strata_strided space = binary_space(node);
+    strata_launch_constant_add(&launch, "OP", code);
+    return strata_strided_lower(&launch, &space, 2, lowering, err);
 }
 
 /* ---- gradients: da and db from dy, a and b and y ---- */
@@ -183,23 +145,23 @@ static void pass_back(strata_tensor *y, strata_tensor *da, strata_tensor *db, st
     dx[1] = db ? strata_sum_to(db, y->inputs[1]->shape) : NULL;
 }
 
-static void add_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    pass_back(y, dy, dy, dx);
+static strata_tensor *node_of(const strata_op *op, strata_tensor *a, strata_tensor *b) {
+    return strata_node(NULL, op, 2, (strata_tensor *[]){a, b}, NULL);
 }
 
-static void sub_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    pass_back(y, dy, strata_neg(dy), dx);
-}
+#define GRADIENT(op, da, db)                                                             \
+    static void op##_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) { \
+        strata_tensor *a = y->inputs[0], *b = y->inputs[1];                              \
+        (void)a;                                                                         \
+        (void)b;                                                                         \
+        pass_back(y, da, db, dx);                                                        \
+    }
 
-static void mul_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    pass_back(y, strata_mul(dy, y->inputs[1]), strata_mul(dy, y->inputs[0]), dx);
-}
-
+GRADIENT(add, dy, dy)
+GRADIENT(sub, dy, strata_neg(dy))
+GRADIENT(mul, strata_mul(dy, b), strata_mul(dy, a))
 /* d(a/b)/db = -a / b^2 = -y / b */
-static void div_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    strata_tensor *b = y->inputs[1];
-    pass_back(y, strata_div(dy, b), strata_neg(strata_div(strata_mul(dy, y), b)), dx);
-}
+GRADIENT(div, strata_div(dy, b), strata_neg(strata_div(strata_mul(dy, y), b)))
 
 /* d(a^b)/da = b a^(b-1), 0 where b is 0 (even at a = 0);  d(a^b)/db = y log a, 0 where a <= 0. */
 static void pow_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
@@ -210,107 +172,57 @@ static void pow_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx
     pass_back(y, strata_mul(dy, strata_mul(b, strata_pow(a, exponent))), strata_mul(dy, strata_mul(y, logarithm)), dx);
 }
 
-/* Passes dy to the operand that was chosen: to a where `takes_a` is true, else to b. */
-static void choice_gradient(strata_tensor *y, strata_tensor *takes_a, strata_tensor *dy, strata_tensor **dx) {
-    strata_tensor *zero = scalar_like(dy, 0);
-    pass_back(y, strata_where(takes_a, dy, zero), strata_where(takes_a, zero, dy), dx);
-}
-
-static void min_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    choice_gradient(y, strata_less_equal(y->inputs[0], y->inputs[1]), dy, dx);
-}
-
-static void max_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    choice_gradient(y, strata_greater_equal(y->inputs[0], y->inputs[1]), dy, dx);
-}
-
+/* dy passes to the operand that was chosen. */
+GRADIENT(min, strata_where(strata_less_equal(a, b), dy, scalar_like(dy, 0)),
+         strata_where(strata_less_equal(a, b), scalar_like(dy, 0), dy))
+GRADIENT(max, strata_where(strata_greater_equal(a, b), dy, scalar_like(dy, 0)),
+         strata_where(strata_greater_equal(a, b), scalar_like(dy, 0), dy))
 /* The fused gradients are g(a, b) = a f'(b), with a the gradient that arrived and b the activation's output. */
-static void relu_grad_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    strata_tensor *da = strata_node(NULL, &strata_op_relu_grad, 2, (strata_tensor *[]){dy, y->inputs[1]}, NULL);
-    pass_back(y, da, NULL, dx);
-}
-
+GRADIENT(relu_grad, node_of(&strata_op_relu_grad, dy, b), NULL)
 /* a (1 - b^2): the second factor's derivative is -2 b. */
-static void tanh_grad_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
-    strata_tensor *da = strata_node(NULL, &strata_op_tanh_grad, 2, (strata_tensor *[]){dy, b}, NULL);
-    pass_back(y, da, strata_mul(strata_mul(dy, a), strata_mul(b, scalar_like(b, -2))), dx);
-}
-
+GRADIENT(tanh_grad, node_of(&strata_op_tanh_grad, dy, b), strata_mul(strata_mul(dy, a), strata_mul(b, scalar_like(b, -2))))
 /* a b (1 - b): the derivative of b (1 - b) is 1 - 2 b. */
-static void sigmoid_grad_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
-    strata_tensor *da = strata_node(NULL, &strata_op_sigmoid_grad, 2, (strata_tensor *[]){dy, b}, NULL);
-    strata_tensor *slope = strata_sub(scalar_like(b, 1), strata_add(b, b));
-    pass_back(y, da, strata_mul(strata_mul(dy, a), slope), dx);
-}
+GRADIENT(sigmoid_grad, node_of(&strata_op_sigmoid_grad, dy, b),
+         strata_mul(strata_mul(dy, a), strata_sub(scalar_like(b, 1), strata_add(b, b))))
+/* With the slope b: da = dy where a > 0, else dy b. db = dy a where a < 0, else 0. */
+GRADIENT(leaky_relu, strata_where(strata_less(scalar_like(a, 0), a), dy, strata_mul(dy, b)),
+         strata_where(strata_less(a, scalar_like(a, 0)), strata_mul(dy, a), scalar_like(a, 0)))
+/* With the scale b: da = dy where a > 0, else dy (y + b). db = dy (e^a - 1) where a < 0, else 0. */
+GRADIENT(elu, strata_where(strata_less(scalar_like(a, 0), a), dy, strata_mul(dy, strata_add(y, b))),
+         strata_mul(dy, node_of(&strata_op_elu, strata_where(strata_less(a, scalar_like(a, 0)), a, scalar_like(a, 0)),
+                                scalar_like(a, 1))))
+GRADIENT(sigmoid_cross_entropy, strata_mul(dy, node_of(&strata_op_sigmoid_sub, a, b)), strata_neg(strata_mul(dy, a)))
+GRADIENT(sigmoid_sub, node_of(&strata_op_sigmoid_grad, dy, strata_sigmoid(a)), strata_neg(dy))
 
-/* dx = dy where x > 0, else dy slope. dslope = dy x where x < 0, else 0. */
-static void leaky_relu_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    strata_tensor *x = y->inputs[0], *slope = y->inputs[1], *zero = scalar_like(x, 0);
-    pass_back(y, strata_where(strata_less(zero, x), dy, strata_mul(dy, slope)),
-              strata_where(strata_less(x, zero), strata_mul(dy, x), zero), dx);
-}
+/* ---- compositions: y from a and b ---- */
 
-/* dx = dy where x > 0, else dy (y + scale). dscale = dy (e^x - 1) where x < 0, else 0. */
-static void elu_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    strata_tensor *x = y->inputs[0], *scale = y->inputs[1], *zero = scalar_like(x, 0);
-    strata_tensor *below = strata_less(x, zero), *below_zero = strata_where(below, x, zero);
-    strata_tensor *dscale =
-        strata_mul(dy, strata_node(NULL, &strata_op_elu, 2, (strata_tensor *[]){below_zero, scalar_like(x, 1)}, NULL));
-    pass_back(y, strata_where(strata_less(zero, x), dy, strata_mul(dy, strata_add(y, scale))), dscale, dx);
-}
-
-static void sigmoid_cross_entropy_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
-    strata_tensor *slope = strata_node(NULL, &strata_op_sigmoid_sub, 2, (strata_tensor *[]){a, b}, NULL);
-    pass_back(y, strata_mul(dy, slope), strata_neg(strata_mul(dy, a)), dx);
-}
-
-static void sigmoid_sub_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    strata_tensor *a = y->inputs[0];
-    strata_tensor *da = strata_node(NULL, &strata_op_sigmoid_grad, 2, (strata_tensor *[]){dy, strata_sigmoid(a)}, NULL);
-    pass_back(y, da, strata_neg(dy), dx);
-}
-
-/* ---- compositions ---- */
-
-static strata_tensor *sub_compose(strata_tensor *y) {
-    return strata_add(y->inputs[0], strata_neg(y->inputs[1]));
-}
+#define COMPOSITION(op, expression)                         \
+    static strata_tensor *op##_compose(strata_tensor *y) {  \
+        strata_tensor *a = y->inputs[0], *b = y->inputs[1]; \
+        return expression;                                  \
+    }
 
 /* Chooses a where the comparison holds or a is NaN, else b. */
 static strata_tensor *choice(strata_tensor *a_is_it, strata_tensor *a, strata_tensor *b) {
     return strata_where(a_is_it, a, strata_where(strata_equal(a, a), b, a));
 }
-static strata_tensor *min_compose(strata_tensor *y) {
-    return choice(strata_less_equal(y->inputs[0], y->inputs[1]), y->inputs[0], y->inputs[1]);
-}
-static strata_tensor *max_compose(strata_tensor *y) {
-    return choice(strata_greater_equal(y->inputs[0], y->inputs[1]), y->inputs[0], y->inputs[1]);
-}
 
-static strata_tensor *relu_grad_compose(strata_tensor *y) {
-    strata_tensor *a = y->inputs[0], *b = y->inputs[1], *zero = scalar_like(y, 0);
-    return strata_where(strata_greater(b, zero), a, zero);
-}
-static strata_tensor *tanh_grad_compose(strata_tensor *y) {
-    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
-    return strata_mul(a, strata_sub(scalar_like(y, 1), strata_square(b)));
-}
-static strata_tensor *sigmoid_grad_compose(strata_tensor *y) {
-    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
-    return strata_mul(strata_mul(a, b), strata_sub(scalar_like(y, 1), b));
-}
-static strata_tensor *leaky_relu_compose(strata_tensor *y) {
-    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
-    return strata_where(strata_less(a, scalar_like(y, 0)), strata_mul(a, b), a);
-}
-static strata_tensor *elu_compose(strata_tensor *y) {
-    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
-    strata_tensor *below = strata_mul(b, strata_sub(strata_exp(a), scalar_like(y, 1)));
-    return strata_where(strata_less(a, scalar_like(y, 0)), below, a);
-}
+COMPOSITION(sub, strata_add(a, strata_neg(b)))
+COMPOSITION(min, choice(strata_less_equal(a, b), a, b))
+COMPOSITION(max, choice(strata_greater_equal(a, b), a, b))
+COMPOSITION(relu_grad, strata_where(strata_greater(b, scalar_like(y, 0)), a, scalar_like(y, 0)))
+COMPOSITION(tanh_grad, strata_mul(a, strata_sub(scalar_like(y, 1), strata_square(b))))
+COMPOSITION(sigmoid_grad, strata_mul(strata_mul(a, b), strata_sub(scalar_like(y, 1), b)))
+COMPOSITION(leaky_relu, strata_where(strata_less(a, scalar_like(y, 0)), strata_mul(a, b), a))
+COMPOSITION(elu,
+            strata_where(strata_less(a, scalar_like(y, 0)), strata_mul(b, strata_sub(strata_exp(a), scalar_like(y, 1))), a))
+COMPOSITION(sigmoid_sub, strata_sub(strata_sigmoid(a), b))
+/* All comparisons are composed of less and equal. */
+COMPOSITION(not_equal, strata_equal(strata_equal(a, b), scalar_like(y, 0)))
+COMPOSITION(less_equal, strata_where(strata_less(a, b), scalar_like(y, 1), strata_equal(a, b)))
+COMPOSITION(greater, strata_less(b, a))
+COMPOSITION(greater_equal, strata_less_equal(b, a))
+
 /* a ((1 + erf(b / sqrt 2)) / 2 + b exp(-b^2 / 2) / sqrt(2 pi)) */
 static strata_tensor *gelu_grad_compose(strata_tensor *y) {
     strata_tensor *a = y->inputs[0], *b = y->inputs[1], *half = scalar_like(y, 0.5);
@@ -338,70 +250,32 @@ static strata_tensor *sigmoid_cross_entropy_compose(strata_tensor *y) {
     strata_tensor *tail = strata_log(strata_add(strata_exp(strata_neg(strata_abs(a))), scalar_like(y, 1)));
     return strata_add(strata_sub(strata_max(a, scalar_like(y, 0)), strata_mul(a, b)), tail);
 }
-static strata_tensor *sigmoid_sub_compose(strata_tensor *y) {
-    return strata_sub(strata_sigmoid(y->inputs[0]), y->inputs[1]);
-}
-
-/* All comparisons are composed of less and equal. */
-static strata_tensor *not_equal_compose(strata_tensor *y) {
-    return strata_equal(strata_equal(y->inputs[0], y->inputs[1]), scalar_like(y, 0));
-}
-static strata_tensor *less_equal_compose(strata_tensor *y) {
-    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
-    return strata_where(strata_less(a, b), scalar_like(y, 1), strata_equal(a, b));
-}
-static strata_tensor *greater_compose(strata_tensor *y) {
-    return strata_less(y->inputs[1], y->inputs[0]);
-}
-static strata_tensor *greater_equal_compose(strata_tensor *y) {
-    return strata_less_equal(y->inputs[1], y->inputs[0]);
-}
 
 /* ---- the ops ---- */
 
 #define BINARY(op, allowed, integer, gradient_function, composition) \
-    BINARY_OP(op, STRATA_LINEAR_NOT, allowed, integer, gradient_function, NULL, composition)
+    BINARY_OP(op, "binary", STRATA_LINEAR_NOT, allowed, integer, gradient_function, NULL, composition)
 #define BINARY_LINEAR(op, linear, allowed, integer, gradient_function, composition) \
-    BINARY_OP(op, STRATA_LINEAR_##linear, allowed, integer, gradient_function, NULL, composition)
-#define BINARY_OP(op, linear, allowed, integer, gradient_function, why_not, composition)                       \
+    BINARY_OP(op, "binary", STRATA_LINEAR_##linear, allowed, integer, gradient_function, NULL, composition)
+#define COMPARISON(op, composition) \
+    BINARY_OP(op, "compare", STRATA_LINEAR_NOT, STRATA_ANY_DTYPE, op##_integer, NULL, NULL, composition) BUILDER(op)
+#define BINARY_OP(op, kernel, linear, allowed, integer, gradient_function, why_not, composition)               \
     static strata_status op##_shape(strata_tensor *node, strata_error *err) {                                  \
         return binary_shape(node, allowed, err);                                                               \
     }                                                                                                          \
-    static strata_status op##_reference(const strata_op_call *call, strata_error *err) {                       \
-        return binary_reference(call, op##_value, integer, err);                                               \
+    static void op##_reference(strata_op_call *call) {                                                         \
+        binary_reference(call, op##_value, integer);                                                           \
     }                                                                                                          \
     static strata_status op##_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) { \
-        return binary_lower(node, "binary", op##_code, lowering, err);                                         \
+        return binary_lower(node, kernel, op##_code, lowering, err);                                           \
     }                                                                                                          \
     const strata_op strata_op_##op = {.name = #op,                                                             \
-                                      .min_inputs = 2,                                                         \
-                                      .max_inputs = 2,                                                         \
+                                      .n_inputs = 2,                                                           \
                                       .flags = STRATA_OP_ELEMENTWISE,                                          \
                                       .linearity = linear,                                                     \
                                       .shape = op##_shape,                                                     \
                                       .gradient = gradient_function,                                           \
                                       .no_gradient = why_not,                                                  \
-                                      .reference = op##_reference,                                             \
-                                      .compose = composition,                                                  \
-                                      .lower = op##_lower};
-
-#define COMPARISON(op, composition)                                                                            \
-    static strata_status op##_shape(strata_tensor *node, strata_error *err) {                                  \
-        STRATA_TRY(binary_shape(node, STRATA_ANY_DTYPE, err));                                                 \
-        node->dtype = STRATA_DTYPE_BOOL;                                                                       \
-        return STRATA_OK;                                                                                      \
-    }                                                                                                          \
-    static strata_status op##_reference(const strata_op_call *call, strata_error *err) {                       \
-        return binary_reference(call, op##_value, op##_integer, err);                                          \
-    }                                                                                                          \
-    static strata_status op##_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) { \
-        return binary_lower(node, "compare", op##_code, lowering, err);                                        \
-    }                                                                                                          \
-    const strata_op strata_op_##op = {.name = #op,                                                             \
-                                      .min_inputs = 2,                                                         \
-                                      .max_inputs = 2,                                                         \
-                                      .flags = STRATA_OP_ELEMENTWISE,                                          \
-                                      .shape = op##_shape,                                                     \
                                       .reference = op##_reference,                                             \
                                       .compose = composition,                                                  \
                                       .lower = op##_lower};
@@ -425,18 +299,18 @@ BINARY(leaky_relu, STRATA_FLOATS, NULL, leaky_relu_gradient, leaky_relu_compose)
 BINARY(elu, STRATA_FLOATS, NULL, elu_gradient, elu_compose)
 
 static const char once[] = "the gradient of this activation is not differentiated again";
-BINARY_OP(gelu_grad, STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, gelu_grad_compose)
-BINARY_OP(gelu_tanh_grad, STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, gelu_tanh_grad_compose)
-BINARY_OP(silu_grad, STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, silu_grad_compose)
+BINARY_OP(gelu_grad, "binary", STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, gelu_grad_compose)
+BINARY_OP(gelu_tanh_grad, "binary", STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, gelu_tanh_grad_compose)
+BINARY_OP(silu_grad, "binary", STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, silu_grad_compose)
 
 strata_tensor *strata_leaky_relu(strata_tensor *x, double slope) {
     if (!x || strata_tensor_is_poison(x)) return x;
-    return strata_node(NULL, &strata_op_leaky_relu, 2, (strata_tensor *[]){x, scalar_like(x, slope)}, NULL);
+    return node_of(&strata_op_leaky_relu, x, scalar_like(x, slope));
 }
 
 strata_tensor *strata_elu(strata_tensor *x, double scale) {
     if (!x || strata_tensor_is_poison(x)) return x;
-    return strata_node(NULL, &strata_op_elu, 2, (strata_tensor *[]){x, scalar_like(x, scale)}, NULL);
+    return node_of(&strata_op_elu, x, scalar_like(x, scale));
 }
 BINARY(sigmoid_cross_entropy, STRATA_FLOATS, NULL, sigmoid_cross_entropy_gradient, sigmoid_cross_entropy_compose)
 BINARY(sigmoid_sub, STRATA_FLOATS, NULL, sigmoid_sub_gradient, sigmoid_sub_compose)
@@ -455,9 +329,3 @@ BUILDER(pow)
 BUILDER(min)
 BUILDER(max)
 BUILDER(sigmoid_cross_entropy)
-BUILDER(equal)
-BUILDER(not_equal)
-BUILDER(less)
-BUILDER(less_equal)
-BUILDER(greater)
-BUILDER(greater_equal)

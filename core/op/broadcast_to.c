@@ -4,14 +4,7 @@
  * which x has size 1.   x: any shape that broadcasts to y's.
  * gradient: dy summed over the broadcast axes.
  * The broadcasting rule and this sum, which other ops use too, are also in this file. */
-#include <inttypes.h>
-
-#include "core/graph/placement.h"
-#include "core/op/broadcast.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 strata_status strata_broadcast_shape(strata_shape a, const char *a_name, strata_shape b, const char *b_name,
                                      strata_shape *out_shape, strata_error *err) {
@@ -52,7 +45,6 @@ static strata_status broadcast_to_shape(strata_tensor *node, strata_error *err) 
     if (!strata_shape_equal(together, attrs->shape))
         return strata_fail(err, STRATA_INVALID, "x is %s, the shape wanted is %s; only axes of size 1 can be repeated",
                            strata_shape_text(x->shape).text, strata_shape_text(attrs->shape).text);
-    node->dtype = x->dtype;
     node->shape = attrs->shape;
     return STRATA_OK;
 }
@@ -68,17 +60,7 @@ static strata_copy describe(const strata_tensor *node) {
     return copy;
 }
 
-static strata_status broadcast_to_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
-    strata_copy copy = describe(call->node);
-    strata_copy_reference(&copy, call->inputs[0], call->output);
-    return STRATA_OK;
-}
-
-static strata_status broadcast_to_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    strata_copy copy = describe(node);
-    return strata_copy_lower(&copy, lowering, err);
-}
+STRATA_COPY_FUNCTIONS
 
 /* Adds x to a constant -0 of y's shape; x + -0 is x for every x. */
 static strata_tensor *broadcast_to_compose(strata_tensor *node) {
@@ -90,17 +72,16 @@ static strata_tensor *broadcast_to_compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_broadcast_to = {.name = "broadcast_to",
-                                          .min_inputs = 1,
-                                          .max_inputs = 1,
+                                          .n_inputs = 1,
                                           .attrs_bytes = sizeof(strata_broadcast_to_attrs),
                                           .attrs = {{"shape", STRATA_ATTR_SHAPE, offsetof(strata_broadcast_to_attrs, shape)}},
                                           .dims = "...->...",
                                           .linearity = STRATA_LINEAR_JOINTLY,
                                           .shape = broadcast_to_shape,
                                           .gradient = broadcast_to_gradient,
-                                          .reference = broadcast_to_reference,
+                                          .reference = reference,
                                           .compose = broadcast_to_compose,
-                                          .lower = broadcast_to_lower};
+                                          .lower = lower};
 
 strata_tensor *strata_broadcast_to(strata_tensor *x, strata_shape shape) {
     if (!strata_tensor_is_poison(x) && strata_shape_equal(x->shape, shape)) return x;

@@ -3,11 +3,7 @@
  * cast: x in another dtype. Float to integer truncates toward zero and saturates, NaN gives 0; integer to integer saturates;
  * anything to bool is x != 0; to a float rounds to nearest even (integers by way of f32).
  * gradient: dy cast back, between floats only. */
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct cast_attrs {
     int64_t dtype; /* strata_dtype */
@@ -18,7 +14,6 @@ static strata_status cast_shape(strata_tensor *node, strata_error *err) {
     if (attrs->dtype < 0 || attrs->dtype >= STRATA_DTYPE_COUNT)
         return strata_fail(err, STRATA_INVALID, "dtype %d is not known", (int)attrs->dtype);
     node->dtype = (strata_dtype)attrs->dtype;
-    node->shape = node->inputs[0]->shape;
     return STRATA_OK;
 }
 
@@ -34,8 +29,7 @@ static int64_t saturated(strata_dtype dtype, int64_t value) {
     return value < least ? least : value > most ? most : value;
 }
 
-static strata_status cast_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void cast_reference(strata_op_call *call) {
     const strata_dtype from = call->node->inputs[0]->dtype, to = call->node->dtype;
     const void *x = call->inputs[0];
     const int64_t n = strata_shape_elements(call->node->shape);
@@ -47,7 +41,6 @@ static strata_status cast_reference(const strata_op_call *call, strata_error *er
         else
             strata_integer_set(to, call->output, i, saturated(to, strata_integer_get(from, x, i)));
     }
-    return STRATA_OK;
 }
 
 static strata_status cast_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -61,13 +54,11 @@ static strata_status cast_lower(const strata_tensor *node, strata_lowering *lowe
         {"bool_f32", "bool_f16", "bool_bf16", "bool_i32", "bool_i64", "bool_u8", NULL}};
     const strata_tensor *x = node->inputs[0];
     const int64_t n = strata_shape_elements(node->shape);
-    if (n == 0) return STRATA_OK;
     if (x->dtype == node->dtype) {
         strata_copy copy = strata_copy_flat(x, node, 0);
         return strata_copy_lower(&copy, lowering, err);
     }
-    strata_launch launch = {
-        .kernel = "cast", .variant = variants[x->dtype][node->dtype], .n_buffers = 2, .buffers = {x, node}, .writes = 1 << 1};
+    strata_launch launch = strata_launch_of(node, "cast", variants[x->dtype][node->dtype]);
     STRATA_TRY(strata_launch_flat(&launch, n, err));
     return strata_lowering_add(lowering, &launch, err);
 }
@@ -80,8 +71,7 @@ static void cast_factors(const strata_tensor *node, strata_factors *factors) {
 }
 
 const strata_op strata_op_cast = {.name = "cast",
-                                  .min_inputs = 1,
-                                  .max_inputs = 1,
+                                  .n_inputs = 1,
                                   .flags = STRATA_OP_ELEMENTWISE,
                                   .attrs_bytes = sizeof(cast_attrs),
                                   .attrs = {{"dtype", STRATA_ATTR_INT, offsetof(cast_attrs, dtype)}},

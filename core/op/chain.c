@@ -5,12 +5,10 @@
  * value in memory has dtype T. Chains are built after the gradients, so the op has no gradient. */
 #include "core/op/chain.h"
 
-#include <inttypes.h>
 #include <string.h>
 
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/ops.h"
-#include "core/op/rules.h"
 
 /* ---- codes: those of elementwise.def plus a base for each kind of op, as in shaders/chain.kernel ---- */
 enum { UNARY = 0, BINARY = 32, COMPARISON = 64, WHERE = 96, CODES = 97 };
@@ -48,7 +46,7 @@ static int argument_of(int64_t step, int i) {
 void strata_chain_add(strata_chain_attrs *attrs, const strata_op *op, const int *arguments) {
     int64_t step = strata_chain_code(op);
     /* An unused argument repeats the first one, so that every argument refers to an existing value. */
-    for (int i = 0; i < STRATA_CHAIN_ARGUMENTS; i++) step |= (int64_t)arguments[i < op->min_inputs ? i : 0] << (8 + 8 * i);
+    for (int i = 0; i < STRATA_CHAIN_ARGUMENTS; i++) step |= (int64_t)arguments[i < op->n_inputs ? i : 0] << (8 + 8 * i);
     attrs->steps[attrs->n_steps++] = step;
 }
 
@@ -65,7 +63,7 @@ static strata_status check_step(const strata_tensor *node, int s, strata_tensor 
     strata_tensor *inputs[STRATA_CHAIN_ARGUMENTS];
     if (!op)
         return strata_fail(err, STRATA_INVALID, "step %d has the code %d, which no op has", s, (int)(attrs->steps[s] & 255));
-    for (int i = 0; i < op->min_inputs; i++) {
+    for (int i = 0; i < op->n_inputs; i++) {
         const int value = argument_of(attrs->steps[s], i);
         if (value >= STRATA_CHAIN_OPERANDS + s || (value >= node->n_inputs && value < STRATA_CHAIN_OPERANDS))
             return strata_fail(err, STRATA_INVALID, "step %d (%s) reads value %d, which does not exist yet", s, op->name,
@@ -73,8 +71,8 @@ static strata_status check_step(const strata_tensor *node, int s, strata_tensor 
         inputs[i] = &values[value];
     }
     strata_tensor *step = &values[STRATA_CHAIN_OPERANDS + s];
-    *step = (strata_tensor){.op = op, .n_inputs = op->min_inputs, .inputs = inputs};
-    strata_status status = op->shape(step, err);
+    *step = (strata_tensor){.op = op, .n_inputs = op->n_inputs, .inputs = inputs};
+    strata_status status = strata_infer(step, err);
     step->inputs = NULL;
     return status ? strata_fail_in(err, status, "step %d, %s", s, op->name) : STRATA_OK;
 }
@@ -143,9 +141,9 @@ void strata_chain_run_init(strata_chain_run *run, const strata_tensor *node) {
         run->steps[s] = (strata_tensor){.op = op,
                                         .dtype = compares ? STRATA_DTYPE_BOOL : node->dtype,
                                         .shape = STRATA_SHAPE(run->block),
-                                        .n_inputs = op->min_inputs,
+                                        .n_inputs = op->n_inputs,
                                         .inputs = run->inputs[s]};
-        for (int i = 0; i < op->min_inputs; i++) {
+        for (int i = 0; i < op->n_inputs; i++) {
             const int value = attrs ? argument_of(attrs->steps[s], i) : i;
             run->arguments[s][i] = value;
             run->inputs[s][i] =
@@ -235,13 +233,13 @@ strata_status strata_chain_run_blocks(strata_chain_run *run, const strata_op_cal
 static strata_status reference_step(const void *user, int step, const strata_op_call *call, strata_error *err) {
     (void)user;
     (void)step;
-    return call->node->op->reference(call, err);
+    return strata_reference(*call, err);
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
+static void reference(strata_op_call *call) {
     strata_chain_run run;
     strata_chain_run_init(&run, call->node);
-    return strata_chain_run_blocks(&run, call, reference_step, NULL, err);
+    call->status = strata_chain_run_blocks(&run, call, reference_step, NULL, call->err);
 }
 
 /* ---- launch ---- */
@@ -313,16 +311,16 @@ static strata_tensor *compose(strata_tensor *node) {
     for (int i = 0; i < node->n_inputs; i++) values[i] = node->inputs[i];
     for (int s = 0; s < attrs->n_steps; s++) {
         const strata_op *op = strata_chain_op((int)(attrs->steps[s] & 255));
-        for (int i = 0; i < op->min_inputs; i++) inputs[i] = values[argument_of(attrs->steps[s], i)];
-        values[STRATA_CHAIN_OPERANDS + s] = strata_node(node->graph, op, op->min_inputs, inputs, NULL);
+        for (int i = 0; i < op->n_inputs; i++) inputs[i] = values[argument_of(attrs->steps[s], i)];
+        values[STRATA_CHAIN_OPERANDS + s] = strata_node(node->graph, op, op->n_inputs, inputs, NULL);
     }
     return values[STRATA_CHAIN_OPERANDS + attrs->n_steps - 1];
 }
 
 const strata_op strata_op_chain = {
     .name = "chain",
-    .min_inputs = 1,
-    .max_inputs = STRATA_CHAIN_OPERANDS,
+    .n_inputs = 1,
+    .optional_inputs = STRATA_CHAIN_OPERANDS - 1,
     .flags = STRATA_OP_ELEMENTWISE,
     .attrs_bytes = sizeof(strata_chain_attrs),
     .attrs = {{"n_steps", STRATA_ATTR_INT, offsetof(strata_chain_attrs, n_steps)},

@@ -3,13 +3,10 @@
  * Shape rules and kernel launches of the ops that treat each channel separately (channels.h). */
 #include "core/op/channels.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/op/axes.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
+#include "core/op/define.h"
 
 strata_channels strata_channels_of(strata_shape shape) {
     strata_channels c = {.rows = 1, .channels = shape.dims[shape.rank - 1]};
@@ -35,11 +32,10 @@ strata_status strata_check_channels(const strata_tensor *node, int x, unsigned b
     return STRATA_OK;
 }
 
-strata_status strata_sums_create(int64_t n, double **out_sums, double **out_others, strata_error *err) {
-    *out_sums = calloc(2 * (size_t)n + 1, sizeof **out_sums);
-    if (!*out_sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for 2 x %" PRId64 " sums", n);
-    *out_others = *out_sums + n;
-    return STRATA_OK;
+strata_tensor *strata_channels_row(strata_tensor *sums, int64_t index) {
+    const int64_t channels = sums->shape.dims[1];
+    strata_tensor *slice = strata_slice(sums, (int64_t[]){index, 0}, (int64_t[]){1, channels});
+    return strata_reshape(slice, STRATA_SHAPE(channels));
 }
 
 const char *strata_channels_variant(strata_dtype dtype) {
@@ -61,9 +57,7 @@ strata_status strata_launch_blocks(strata_launch *launch, strata_channels c, str
     STRATA_TRY(check_size(c, err));
     if (c.rows == 0 || c.channels == 0) return STRATA_OK; /* nothing is launched */
     const int64_t block = ELEMENTS / width;
-    strata_launch_word(launch)->u32 = (uint32_t)c.rows;
-    strata_launch_word(launch)->u32 = (uint32_t)c.channels;
-    strata_launch_word(launch)->u32 = (uint32_t)block;
+    STRATA_LAUNCH_INTS(launch, c.rows, c.channels, block);
     launch->global[0] = ((c.rows - 1) / block + 1) * ((c.channels - 1) / WIDTH + 1) * ITEMS;
     launch->grid_stride = true;
     return STRATA_OK;
@@ -96,11 +90,8 @@ strata_status strata_channel_sums_lower(const strata_tensor *node, const strata_
                            .global = {parts * groups * STRATA_RUN_ITEMS},
                            .grid_stride = true};
     strata_launch_constant_add(&first, "GRADIENT", dy != NULL);
-    strata_launch_word(&first)->u32 = (uint32_t)c.rows;
-    strata_launch_word(&first)->u32 = (uint32_t)c.channels;
-    strata_launch_word(&first)->u32 = (uint32_t)part;
-    strata_launch_word(&first)->u32 = (uint32_t)parts;
-    strata_launch_word(&first)->f32 = (float)epsilon;
+    STRATA_LAUNCH_INTS(&first, c.rows, c.channels, part, parts);
+    STRATA_LAUNCH_FLOATS(&first, epsilon);
     STRATA_TRY(strata_lowering_add(lowering, &first, err));
     strata_launch second = {.kernel = "channel_fold",
                             .variant = "f32",
@@ -110,9 +101,6 @@ strata_status strata_channel_sums_lower(const strata_tensor *node, const strata_
                             .global = {groups * STRATA_RUN_ITEMS},
                             .grid_stride = true};
     strata_launch_constant_add(&second, "GRADIENT", dy != NULL);
-    strata_launch_word(&second)->u32 = (uint32_t)c.channels;
-    strata_launch_word(&second)->u32 = (uint32_t)c.rows;
-    strata_launch_word(&second)->u32 = (uint32_t)part;
-    strata_launch_word(&second)->u32 = (uint32_t)parts;
+    STRATA_LAUNCH_INTS(&second, c.channels, c.rows, part, parts);
     return strata_lowering_add(lowering, &second, err);
 }

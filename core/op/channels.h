@@ -16,9 +16,8 @@ strata_channels strata_channels_of(strata_shape shape);
  * in `by_channel` must be f32 of shape (channels). names[i] is the name of input i in messages. */
 STRATA_MUST_USE strata_status strata_check_channels(const strata_tensor *node, int x, unsigned by_channel,
                                                     const char *const *names, strata_error *err);
-/* Allocates n sums of each kind, of value 0. References add each row to the sums of all wanted channels: a sum after the other
- * would read all of x from memory for each. free(*out_sums) frees both. */
-STRATA_MUST_USE strata_status strata_sums_create(int64_t n, double **out_sums, double **out_others, strata_error *err);
+/* Row `index` of sums (2, channels), as (channels). */
+strata_tensor *strata_channels_row(strata_tensor *sums, int64_t index);
 /* The variant of a kernel whose x has this dtype: "f32_f32", "f16_f32" or "bf16_f32". */
 const char *strata_channels_variant(strata_dtype dtype);
 /* Sets the words rows, channels and block, and the grid, of a kernel that processes blocks of rows. */

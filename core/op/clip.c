@@ -3,13 +3,9 @@
  * clip: y = min(max(x, low), high); NaN stays NaN.   gradient: dy where low <= x <= high, that is where y is x.
  * The op takes floats and i32. For i64, the builder makes max and min nodes with constants instead, because kernels
  * receive the bounds as 32-bit words. */
-#include <inttypes.h>
 #include <math.h>
 
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct clip_attrs {
     double low, high;
@@ -26,10 +22,7 @@ static strata_status clip_shape(strata_tensor *node, strata_error *err) {
     const clip_attrs *attrs = node->attrs;
     const strata_tensor *x = node->inputs[0];
     STRATA_TRY(strata_check_dtype(x, "x", STRATA_FLOATS | 1 << STRATA_DTYPE_I32, err));
-    STRATA_TRY(check_bounds(x->dtype, attrs->low, attrs->high, err));
-    node->dtype = x->dtype;
-    node->shape = x->shape;
-    return STRATA_OK;
+    return check_bounds(x->dtype, attrs->low, attrs->high, err);
 }
 
 static void clip_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
@@ -44,8 +37,7 @@ static int32_t whole_bound(double bound) {
     return whole;
 }
 
-static strata_status clip_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void clip_reference(strata_op_call *call) {
     const clip_attrs *attrs = call->node->attrs;
     const strata_dtype dtype = call->node->dtype;
     const int64_t n = strata_shape_elements(call->node->shape);
@@ -53,27 +45,16 @@ static strata_status clip_reference(const strata_op_call *call, strata_error *er
         double x = strata_element_get(dtype, call->inputs[0], i); /* a double represents every i32 exactly */
         strata_element_set(dtype, call->output, i, x < attrs->low ? attrs->low : x > attrs->high ? attrs->high : x);
     }
-    return STRATA_OK;
 }
 
 static strata_status clip_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const clip_attrs *attrs = node->attrs;
-    const int64_t n = strata_shape_elements(node->shape);
-    strata_launch launch = {.kernel = "clip",
-                            .variant = strata_dtype_name(node->dtype),
-                            .n_buffers = 2,
-                            .buffers = {node->inputs[0], node},
-                            .writes = 1 << 1};
-    if (n == 0) return STRATA_OK;
-    STRATA_TRY(strata_launch_flat(&launch, n, err));
-    strata_word *low = strata_launch_word(&launch), *high = strata_launch_word(&launch);
-    if (strata_dtype_is_float(node->dtype)) {
-        low->f32 = (float)attrs->low;
-        high->f32 = (float)attrs->high;
-    } else {
-        low->i32 = whole_bound(attrs->low);
-        high->i32 = whole_bound(attrs->high);
-    }
+    strata_launch launch = strata_launch_of(node, "clip", strata_dtype_name(node->dtype));
+    STRATA_TRY(strata_launch_flat(&launch, strata_shape_elements(node->shape), err));
+    if (strata_dtype_is_float(node->dtype))
+        STRATA_LAUNCH_FLOATS(&launch, attrs->low, attrs->high);
+    else
+        STRATA_LAUNCH_INTS(&launch, whole_bound(attrs->low), whole_bound(attrs->high));
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -88,8 +69,7 @@ static strata_tensor *clip_compose(strata_tensor *node) {
 
 const strata_op strata_op_clip = {
     .name = "clip",
-    .min_inputs = 1,
-    .max_inputs = 1,
+    .n_inputs = 1,
     .flags = STRATA_OP_ELEMENTWISE,
     .attrs_bytes = sizeof(clip_attrs),
     .attrs = {{"low", STRATA_ATTR_FLOAT, offsetof(clip_attrs, low)}, {"high", STRATA_ATTR_FLOAT, offsetof(clip_attrs, high)}},

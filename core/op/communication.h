@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Communication ops: exchanges of values between the devices of a group, between the segments of their graphs. Each op has its
- * own file (all_reduce.c, reduce_to.c, broadcast.c, all_gather.c, reduce_scatter.c, send.c, recv.c, merge.c);
+ * Communication ops: exchanges of values between the devices of a group, between the segments of their graphs.
  * core/run/exchange.c executes them.
  *
  * Every device of a channel has one node for each exchange. The node of a device that contributes no value has no input. The
@@ -120,10 +119,6 @@ strata_tensor *strata_recv(strata_graph *graph, strata_dtype dtype, strata_shape
 strata_tensor *strata_send_to_worker(strata_tensor *x, int64_t channel, int from, int worker);
 strata_tensor *strata_recv_from_worker(strata_graph *graph, strata_dtype dtype, strata_shape shape, int64_t channel, int to,
                                        int worker);
-/* Makes one end of an exchange between two devices. x is NULL at the receiving end. If worker is -1, device and other are
- * devices of the group. */
-strata_tensor *strata_point(strata_graph *graph, const strata_op *op, strata_tensor *x, strata_point_attrs attrs, int device,
-                            int other);
 
 /* ---- merge ---- */
 
@@ -146,24 +141,7 @@ typedef struct strata_merge_attrs {
 /* Applies `merge` to the x of every replica. */
 strata_tensor *strata_merge_values(strata_tensor *x, const strata_merge *merge);
 
-/* ---- for the ops' own files ---- */
-
-/* A copy of the lengths in the graph's memory; NULL: there is no memory. */
+/* A copy of the lengths in the graph's memory; NULL: there is no memory, and the graph is poisoned. */
 const int64_t *strata_parts_copy(strata_graph *graph, const int64_t *lengths, int n);
-/* The shape rule: sets the output's dtype and shape from the common attributes. */
-strata_status strata_communication_shape(strata_tensor *node, strata_error *err);
-/* The reference for a group of one device: the result is the input, or zeros if there is no input. */
-strata_status strata_communication_reference(const strata_op_call *call, strata_error *err);
-/* strata_op.words of the ops that have the attribute "reduction". */
-extern const strata_attr_words strata_reduction_words[];
-/* Rows of the attribute table that every communication op has; `type` has the common attributes first. */
-#define STRATA_COMMUNICATION_ATTRS(type)                                                  \
-    {"channel", STRATA_ATTR_INT, offsetof(type, common.channel.id)},                      \
-        {"channel_members", STRATA_ATTR_LIST, offsetof(type, common.channel.members)},    \
-        {"n_channel_members", STRATA_ATTR_INT, offsetof(type, common.channel.n_members)}, \
-        {"members", STRATA_ATTR_LIST, offsetof(type, common.cores)},                      \
-        {"n_members", STRATA_ATTR_INT, offsetof(type, common.n_cores)}, {                 \
-        "shape", STRATA_ATTR_SHAPE, offsetof(type, common.shape)                          \
-    }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Helpers for compositions of ops (strata_op.compose): constants, and windows that are split into their taps, so that
- * convolutions and pools become slices, products and sums. */
+ * Helpers for gradients and compositions of ops (strata_op.compose): constants, broadcasting, and windows that are split into
+ * their taps, so that convolutions and pools become slices, products and sums. */
 #ifndef STRATA_CORE_OP_COMPOSE_H
 #define STRATA_CORE_OP_COMPOSE_H
 
@@ -20,6 +20,22 @@ enum {
 strata_tensor *strata_filled(strata_graph *graph, strata_dtype dtype, strata_shape shape, double value);
 /* x converted to f32. */
 strata_tensor *strata_wide(strata_tensor *x);
+
+/* ---- NumPy's broadcasting: shapes are aligned at their last axis; sizes must be equal or 1, missing leading axes count as 1
+ * ---- */
+
+typedef struct strata_broadcast_to_attrs {
+    strata_shape shape;
+} strata_broadcast_to_attrs;
+
+/* The shape that a and b broadcast to; INVALID naming both and the axis that does not fit. */
+STRATA_MUST_USE strata_status strata_broadcast_shape(strata_shape a, const char *a_name, strata_shape b, const char *b_name,
+                                                     strata_shape *out_shape, strata_error *err);
+
+/* The gradient of broadcasting: dy, summed over the axes along which `shape` was repeated to dy's shape. */
+strata_tensor *strata_sum_to(strata_tensor *dy, strata_shape shape);
+
+/* ---- taps ---- */
 
 /* A window over an image, divided into its taps. Tap (kh,kw) of all outputs is a tensor (N,OH,OW,C). */
 typedef struct strata_taps {

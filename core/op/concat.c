@@ -2,12 +2,7 @@
  *
  * concat: concatenates tensors along an axis; their shapes may differ only in this axis. gradient: the slices of dy at the
  * positions of the operands. */
-#include <inttypes.h>
-
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct concat_attrs {
     int64_t axis; /* may be negative: it then counts from the last axis */
@@ -31,8 +26,6 @@ static strata_status concat_shape(strata_tensor *node, strata_error *err) {
     const strata_tensor *first = node->inputs[0];
     int axis;
     STRATA_TRY(strata_check_axis(attrs->axis, first->shape.rank, &axis, err));
-    node->dtype = first->dtype;
-    node->shape = first->shape;
     for (int i = 1; i < node->n_inputs; i++) {
         const strata_tensor *x = node->inputs[i];
         if (x->dtype != first->dtype)
@@ -65,15 +58,13 @@ static strata_copy describe(const strata_tensor *node, int i, int64_t position) 
     return copy;
 }
 
-static strata_status concat_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void concat_reference(strata_op_call *call) {
     int64_t position = 0;
     for (int i = 0; i < call->node->n_inputs; i++) {
         strata_copy copy = describe(call->node, i, position);
         strata_copy_reference(&copy, call->inputs[i], call->output);
         position += copy.shape.dims[axis_of(call->node)];
     }
-    return STRATA_OK;
 }
 
 static strata_status concat_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -111,8 +102,8 @@ static void concat_factors(const strata_tensor *node, strata_factors *factors) {
 }
 
 const strata_op strata_op_concat = {.name = "concat",
-                                    .min_inputs = 1,
-                                    .max_inputs = -1,
+                                    .n_inputs = 1,
+                                    .optional_inputs = -1,
                                     .attrs_bytes = sizeof(concat_attrs),
                                     .attrs = {{"axis", STRATA_ATTR_INT, offsetof(concat_attrs, axis)}},
                                     .factors = concat_factors,

@@ -7,18 +7,16 @@
  * copy of the windows. */
 #include "core/op/conv2d.h"
 
-#include <inttypes.h>
-#include <stddef.h>
-
-#include "core/graph/placement.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_conv2d_input_grad, strata_op_conv2d_filter_grad, strata_op_conv2d;
 
 static const strata_conv2d_attrs *attrs_of(const strata_tensor *node) {
     return node->attrs;
+}
+
+static bool is_transposed(const strata_tensor *node) {
+    return node->op == &strata_op_conv2d_input_grad;
 }
 
 /* ---- sizes ---- */
@@ -95,7 +93,6 @@ static strata_status conv2d_shape(strata_tensor *node, strata_error *err) {
                            " a group, which must equal the filter's %" PRId64,
                            strata_shape_text(x).text, strata_shape_text(f).text, x.dims[3], attrs->groups,
                            x.dims[3] / attrs->groups, f.dims[2]);
-    node->dtype = node->inputs[0]->dtype;
     node->shape = STRATA_SHAPE(x.dims[0], out[0], out[1], f.dims[3]);
     return strata_epilogue_check(node, err);
 }
@@ -115,7 +112,6 @@ static strata_status conv2d_input_grad_shape(strata_tensor *node, strata_error *
     if (!strata_shape_equal(dy, y))
         return strata_fail(err, STRATA_INVALID, "dy is %s; the convolution's result is %s", strata_shape_text(dy).text,
                            strata_shape_text(y).text);
-    node->dtype = node->inputs[0]->dtype;
     node->shape = x;
     return strata_epilogue_check(node, err);
 }
@@ -168,49 +164,34 @@ bool strata_conv2d_taps(const strata_tensor *node, strata_taps *out_taps) {
            s.groups <= STRATA_MOST_TAPS / (s.kernel_h * s.kernel_w) && s.n > 0;
 }
 
-static strata_tensor *join(strata_tensor **parts, int64_t n) {
-    return n == 1 ? parts[0] : strata_concat(parts, (int)n, 3);
-}
-
-static strata_tensor *conv2d_compose(strata_tensor *node) {
+static strata_tensor *compose(strata_tensor *node) {
+    const bool transposed = is_transposed(node);
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const int64_t rows = s.n * s.out_h * s.out_w;
-    strata_tensor *groups[STRATA_MOST_TAPS] = {NULL};
+    strata_tensor *groups[STRATA_MOST_TAPS];
     strata_taps taps;
     if (!strata_epilogue_is_plain(strata_epilogue_of(node))) return strata_epilogue_unfolded(node);
     if (!strata_conv2d_taps(node, &taps)) return NULL;
     for (int64_t g = 0; g < s.groups; g++) {
-        strata_tensor *x = strata_taps_pad(&taps, strata_conv2d_group(node->inputs[0], g, s.group_in), 0);
+        strata_tensor *from = strata_conv2d_group(node->inputs[0], g, transposed ? s.group_out : s.group_in), *sum = NULL;
+        from = transposed ? strata_reshape(from, STRATA_SHAPE(rows, s.group_out)) : strata_taps_pad(&taps, from, 0);
         for (int64_t k = 0; k < s.kernel_h * s.kernel_w; k++) {
             const int64_t kh = k / s.kernel_w, kw = k % s.kernel_w;
-            strata_tensor *tap = strata_reshape(strata_tap(&taps, x, kh, kw), STRATA_SHAPE(rows, s.group_in));
-            strata_tensor *product = strata_matmul(tap, filter_at(node->inputs[1], &s, kh, kw, g), false, false);
-            groups[g] = groups[g] ? strata_add(groups[g], product) : product;
+            strata_tensor *matrix = filter_at(node->inputs[1], &s, kh, kw, g), *term;
+            if (transposed) {
+                term =
+                    strata_reshape(strata_matmul(from, matrix, false, true), STRATA_SHAPE(s.n, s.out_h, s.out_w, s.group_in));
+                term = strata_untap(&taps, term, kh, kw);
+            } else {
+                term = strata_reshape(strata_tap(&taps, from, kh, kw), STRATA_SHAPE(rows, s.group_in));
+                term = strata_matmul(term, matrix, false, false);
+            }
+            sum = sum ? strata_add(sum, term) : term;
         }
-        groups[g] = strata_reshape(groups[g], STRATA_SHAPE(s.n, s.out_h, s.out_w, s.group_out));
+        groups[g] =
+            transposed ? strata_taps_crop(&taps, sum) : strata_reshape(sum, STRATA_SHAPE(s.n, s.out_h, s.out_w, s.group_out));
     }
-    return join(groups, s.groups);
-}
-
-static strata_tensor *conv2d_input_grad_compose(strata_tensor *node) {
-    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
-    const int64_t rows = s.n * s.out_h * s.out_w;
-    strata_tensor *groups[STRATA_MOST_TAPS] = {NULL};
-    strata_taps taps;
-    if (!strata_epilogue_is_plain(strata_epilogue_of(node))) return strata_epilogue_unfolded(node);
-    if (!strata_conv2d_taps(node, &taps)) return NULL;
-    for (int64_t g = 0; g < s.groups; g++) {
-        strata_tensor *dy = strata_conv2d_group(node->inputs[0], g, s.group_out);
-        dy = strata_reshape(dy, STRATA_SHAPE(rows, s.group_out));
-        for (int64_t k = 0; k < s.kernel_h * s.kernel_w; k++) {
-            const int64_t kh = k / s.kernel_w, kw = k % s.kernel_w;
-            strata_tensor *tap = strata_matmul(dy, filter_at(node->inputs[1], &s, kh, kw, g), false, true);
-            tap = strata_untap(&taps, strata_reshape(tap, STRATA_SHAPE(s.n, s.out_h, s.out_w, s.group_in)), kh, kw);
-            groups[g] = groups[g] ? strata_add(groups[g], tap) : tap;
-        }
-        groups[g] = strata_taps_crop(&taps, groups[g]);
-    }
-    return join(groups, s.groups);
+    return s.groups == 1 ? groups[0] : strata_concat(groups, (int)s.groups, 3);
 }
 
 /* ---- references ---- */
@@ -234,17 +215,6 @@ static double forward_sum(const strata_op_call *call, const strata_conv2d_sizes 
         }
     }
     return sum;
-}
-
-static strata_status conv2d_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
-    const strata_conv2d_sizes s = strata_conv2d_sizes_of(call->node);
-    for (int64_t i = 0; i < strata_call_count(call, s.n * s.out_h * s.out_w * s.out_c); i++) {
-        const int64_t at = strata_call_element(call, i), f = at % s.out_c, ow = at / s.out_c % s.out_w;
-        const int64_t row = at / s.out_c / s.out_w;
-        strata_epilogue_store(call, at, f, forward_sum(call, &s, row / s.out_h, row % s.out_h, ow, f));
-    }
-    return STRATA_OK;
 }
 
 /* The output whose tap k is at position `at` of the input; -1: there is none. */
@@ -274,14 +244,16 @@ static double backward_sum(const strata_op_call *call, const strata_conv2d_sizes
     return sum;
 }
 
-static strata_status conv2d_input_grad_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
+    const bool transposed = is_transposed(call->node);
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(call->node);
-    for (int64_t i = 0; i < strata_call_count(call, s.n * s.in_h * s.in_w * s.in_c); i++) {
-        const int64_t at = strata_call_element(call, i), c = at % s.in_c, w = at / s.in_c % s.in_w, row = at / s.in_c / s.in_w;
-        strata_epilogue_store(call, at, c, backward_sum(call, &s, row / s.in_h, row % s.in_h, w, c));
+    const int64_t *made = call->node->shape.dims; /* N, H, W, C of the result */
+    for (int64_t i = 0; i < strata_call_count(call, strata_shape_elements(call->node->shape)); i++) {
+        const int64_t at = strata_call_element(call, i), c = at % made[3], w = at / made[3] % made[2],
+                      row = at / made[3] / made[2];
+        const double sum = (transposed ? backward_sum : forward_sum)(call, &s, row / made[1], row % made[1], w, c);
+        strata_epilogue_store(call, at, c, sum);
     }
-    return STRATA_OK;
 }
 
 double strata_conv2d_flops(const strata_tensor *node) {
@@ -297,25 +269,10 @@ static int64_t ceil_div(int64_t a, int64_t b) {
 
 /* Sets the words of the kernel. The kernel computes the elements of `to` from the taps of `from`. */
 strata_status strata_conv2d_launch(const strata_tensor *node, strata_launch *out_launch, strata_error *err) {
-    const bool transposed = node->op == &strata_op_conv2d_input_grad;
+    const bool transposed = is_transposed(node);
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
-    const uint32_t words[] = {(uint32_t)s.n,
-                              (uint32_t)(transposed ? s.in_h : s.out_h),
-                              (uint32_t)(transposed ? s.in_w : s.out_w),
-                              (uint32_t)(transposed ? s.out_h : s.in_h),
-                              (uint32_t)(transposed ? s.out_w : s.in_w),
-                              (uint32_t)s.kernel_h,
-                              (uint32_t)s.kernel_w,
-                              (uint32_t)s.stride[0],
-                              (uint32_t)s.stride[1],
-                              (uint32_t)s.dilation[0],
-                              (uint32_t)s.dilation[1],
-                              (uint32_t)s.top,
-                              (uint32_t)s.left,
-                              (uint32_t)s.groups,
-                              (uint32_t)(transposed ? s.group_in : s.group_out),
-                              (uint32_t)(transposed ? s.group_out : s.group_in)};
-    for (int i = 0; i < 2; i++) STRATA_TRY(strata_check_countable(node->inputs[i], err));
+    const int64_t to[] = {s.out_h, s.out_w, s.group_out}, from[] = {s.in_h, s.in_w, s.group_in};
+    const int64_t *made = transposed ? from : to, *read = transposed ? to : from;
     STRATA_TRY(strata_check_countable(node, err));
     *out_launch = (strata_launch){
         .variant = strata_dtype_name(node->dtype),
@@ -324,14 +281,15 @@ strata_status strata_conv2d_launch(const strata_tensor *node, strata_launch *out
         .writes = 1u << 4,
         .n_constants = 1,
         .constants = {{"TRANSPOSED", transposed}}};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(out_launch)->u32 = words[i];
+    STRATA_LAUNCH_INTS(out_launch, s.n, made[0], made[1], read[0], read[1], s.kernel_h, s.kernel_w, s.stride[0], s.stride[1]);
+    STRATA_LAUNCH_INTS(out_launch, s.dilation[0], s.dilation[1], s.top, s.left, s.groups, made[2], read[2]);
     strata_epilogue_constants(out_launch, node);
     return STRATA_OK;
 }
 
 strata_status strata_conv2d_lower_blocks(const strata_tensor *node, int work_m, int work_n, strata_lowering *lowering,
                                          strata_error *err) {
-    const bool transposed = node->op == &strata_op_conv2d_input_grad;
+    const bool transposed = is_transposed(node);
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const int64_t pixels = transposed ? s.in_h * s.in_w : s.out_h * s.out_w;
     strata_launch launch;
@@ -360,30 +318,24 @@ static strata_status lower_depthwise(const strata_tensor *node, const strata_con
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     if (strata_conv2d_is_depthwise(node, &s)) return lower_depthwise(node, &s, lowering, err);
-    const int64_t columns = node->op == &strata_op_conv2d_input_grad ? s.group_in : s.group_out;
+    const int64_t columns = is_transposed(node) ? s.group_in : s.group_out;
     return strata_conv2d_lower_blocks(node, 4, columns >= 8 ? 8 : columns > 1 ? 4 : 1, lowering, err);
 }
 
 /* A convolution without groups adds up the products of all channels. */
-static void conv2d_factors(const strata_tensor *node, strata_factors *factors) {
+static void factors(const strata_tensor *node, strata_factors *factors) {
+    static const char *const rows[2][2] = {{"nHWC,KLCF->nHWF", "nHWc,KLcf->nHWf"}, {"nHWF,KLCF->nHWC", "nHWf,KLcf->nHWc"}};
     if (node->n_inputs > 2) return;
     factors->linearity = STRATA_LINEAR_EACH;
     factors->filled = strata_factor_bit('c') | strata_factor_bit('f');
-    strata_factors_row(attrs_of(node)->groups == 1 ? "nHWc,KLcf->nHWf" : "nHWC,KLCF->nHWF", node, factors);
-}
-
-static void conv2d_input_grad_factors(const strata_tensor *node, strata_factors *factors) {
-    if (node->n_inputs > 2) return;
-    factors->linearity = STRATA_LINEAR_EACH;
-    factors->filled = strata_factor_bit('c') | strata_factor_bit('f');
-    strata_factors_row(attrs_of(node)->groups == 1 ? "nHWf,KLcf->nHWc" : "nHWF,KLCF->nHWC", node, factors);
+    strata_factors_row(rows[is_transposed(node)][attrs_of(node)->groups == 1], node, factors);
 }
 
 #define PRODUCT(which)                                                                         \
     const strata_op strata_op_##which = {                                                      \
         .name = #which,                                                                        \
-        .min_inputs = 2,                                                                       \
-        .max_inputs = 4,                                                                       \
+        .n_inputs = 2,                                                                         \
+        .optional_inputs = 2,                                                                  \
         .flags = STRATA_OP_SAMPLES,                                                            \
         .attrs_bytes = sizeof(strata_conv2d_attrs),                                            \
         .attrs = {STRATA_WINDOW_ATTRS(strata_conv2d_attrs),                                    \
@@ -392,11 +344,11 @@ static void conv2d_input_grad_factors(const strata_tensor *node, strata_factors 
                   STRATA_EPILOGUE_ATTRS(strata_conv2d_attrs)},                                 \
         .epilogue = offsetof(strata_conv2d_attrs, epilogue),                                   \
         .words = strata_epilogue_words,                                                        \
-        .factors = which##_factors,                                                            \
+        .factors = factors,                                                                    \
         .shape = which##_shape,                                                                \
         .gradient = which##_gradient,                                                          \
-        .reference = which##_reference,                                                        \
-        .compose = which##_compose,                                                            \
+        .reference = reference,                                                                \
+        .compose = compose,                                                                    \
         .flops = strata_conv2d_flops,                                                          \
         .lower = lower,                                                                        \
     }

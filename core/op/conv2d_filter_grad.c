@@ -4,13 +4,10 @@
  *
  * The result is small and the sum is long, so the sum is divided into parts. Their sums are written to scratch memory and added
  * by the reduce kernel. The division depends only on the shape, since it determines the bits. */
-#include <inttypes.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include "core/graph/placement.h"
 #include "core/op/conv2d.h"
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/reduce.h"
 
 extern const strata_op strata_op_conv2d_input_grad, strata_op_conv2d;
@@ -45,7 +42,6 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
                            "x is %s, dy is %s; their %" PRId64 " and %" PRId64 " channels can't be divided among %" PRId64
                            " groups",
                            strata_shape_text(x).text, strata_shape_text(dy).text, x.dims[3], dy.dims[3], attrs->groups);
-    node->dtype = node->inputs[0]->dtype;
     node->shape = STRATA_SHAPE(attrs->window.size[0], attrs->window.size[1], x.dims[3] / attrs->groups, dy.dims[3]);
     return STRATA_OK;
 }
@@ -75,18 +71,17 @@ static void add_row(const strata_op_call *call, const strata_conv2d_sizes *s, in
 }
 
 /* Adds each row to the sums of all wanted elements. A sum after the other would read all of x and dy from memory for each. */
-static strata_status reference(const strata_op_call *call, strata_error *err) {
+static void reference(strata_op_call *call) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(call->node);
     const int64_t n_sums = strata_call_count(call, s.kernel_h * s.kernel_w * s.group_in * s.out_c);
-    double *sums = calloc((size_t)n_sums + 1, sizeof *sums);
-    if (!sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " sums", n_sums);
+    double *sums = strata_call_alloc(call, n_sums, sizeof *sums);
+    if (!sums) return;
     for (int64_t row = 0; row < s.n * s.out_h; row++)
         for (int64_t i = 0; i < n_sums; i++)
             add_row(call, &s, row / s.out_h, row % s.out_h, strata_call_element(call, i), &sums[i]);
     for (int64_t i = 0; i < n_sums; i++)
         strata_element_set(call->node->dtype, call->output, strata_call_element(call, i), sums[i]);
     free(sums);
-    return STRATA_OK;
 }
 
 /* ---- lower ---- */
@@ -112,12 +107,6 @@ strata_status strata_conv2d_filter_grad_launch(const strata_tensor *node, int64_
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const int64_t rows = s.n * s.out_h * s.out_w, parts = rows ? ceil_div(rows, part) : 1;
     const int64_t elements = strata_shape_elements(node->shape);
-    const uint32_t words[] = {(uint32_t)rows,        (uint32_t)s.out_h,       (uint32_t)s.out_w,       (uint32_t)s.in_h,
-                              (uint32_t)s.in_w,      (uint32_t)s.kernel_h,    (uint32_t)s.kernel_w,    (uint32_t)s.stride[0],
-                              (uint32_t)s.stride[1], (uint32_t)s.dilation[0], (uint32_t)s.dilation[1], (uint32_t)s.top,
-                              (uint32_t)s.left,      (uint32_t)s.groups,      (uint32_t)s.group_in,    (uint32_t)s.group_out,
-                              (uint32_t)parts,       (uint32_t)part};
-    for (int i = 0; i < 2; i++) STRATA_TRY(strata_check_countable(node->inputs[i], err));
     STRATA_TRY(strata_check_countable(node, err));
     if (parts * elements > INT64_C(1) << 31)
         return strata_fail(err, STRATA_UNSUPPORTED, "%" PRId64 " partial sums of %" PRId64 " elements; kernels count to 2^31",
@@ -128,7 +117,8 @@ strata_status strata_conv2d_filter_grad_launch(const strata_tensor *node, int64_
     launch->buffers[1] = node->inputs[1];
     launch->buffers[2] = parts > 1 ? NULL : node;
     launch->writes = 1u << 2;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(launch)->u32 = words[i];
+    STRATA_LAUNCH_INTS(launch, rows, s.out_h, s.out_w, s.in_h, s.in_w, s.kernel_h, s.kernel_w, s.stride[0], s.stride[1]);
+    STRATA_LAUNCH_INTS(launch, s.dilation[0], s.dilation[1], s.top, s.left, s.groups, s.group_in, s.group_out, parts, part);
     return STRATA_OK;
 }
 
@@ -204,8 +194,7 @@ static void factors(const strata_tensor *node, strata_factors *factors) {
 
 const strata_op strata_op_conv2d_filter_grad = {
     .name = "conv2d_filter_grad",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .n_inputs = 2,
     .flags = STRATA_OP_SAMPLES,
     .attrs_bytes = sizeof(strata_conv2d_attrs),
     .attrs = {STRATA_WINDOW_ATTRS(strata_conv2d_attrs), {"groups", STRATA_ATTR_INT, offsetof(strata_conv2d_attrs, groups)}},

@@ -19,6 +19,22 @@ strata_word *strata_launch_word(strata_launch *launch) {
     return &launch->words[launch->n_words++];
 }
 
+void strata_launch_ints(strata_launch *launch, const int64_t *values, size_t n) {
+    for (size_t i = 0; i < n; i++) strata_launch_word(launch)->u32 = (uint32_t)values[i];
+}
+
+void strata_launch_floats(strata_launch *launch, const double *values, size_t n) {
+    for (size_t i = 0; i < n; i++) strata_launch_word(launch)->f32 = (float)values[i];
+}
+
+strata_launch strata_launch_of(const strata_tensor *node, const char *kernel, const char *variant) {
+    strata_launch launch = {
+        .kernel = kernel, .variant = variant, .n_buffers = node->n_inputs + 1, .writes = 1u << node->n_inputs};
+    for (int i = 0; i < node->n_inputs; i++) launch.buffers[i] = node->inputs[i];
+    launch.buffers[node->n_inputs] = node;
+    return launch;
+}
+
 void strata_launch_constant_add(strata_launch *launch, const char *name, int32_t value) {
     launch->constants[launch->n_constants++] = (strata_launch_constant){name, value};
 }
@@ -66,6 +82,19 @@ const char *strata_bits_variant(strata_dtype dtype) {
     return variants[strata_dtype_bytes(dtype)];
 }
 
+const char *strata_bits_by_index_variant(strata_dtype dtype, strata_dtype indices) {
+    static const char *const variants[][2] = {
+        [1] = {"b8_i32", "b8_i64"}, [2] = {"b16_i32", "b16_i64"}, [4] = {"b32_i32", "b32_i64"}, [8] = {"b64_i32", "b64_i64"}};
+    return variants[strata_dtype_bytes(dtype)][indices == STRATA_DTYPE_I64];
+}
+
+const char *strata_floats_by_index_variant(strata_dtype dtype, strata_dtype indices) {
+    static const char *const variants[][2] = {[STRATA_DTYPE_F32] = {"f32_i32", "f32_i64"},
+                                              [STRATA_DTYPE_F16] = {"f16_i32", "f16_i64"},
+                                              [STRATA_DTYPE_BF16] = {"bf16_i32", "bf16_i64"}};
+    return variants[dtype][indices == STRATA_DTYPE_I64];
+}
+
 void strata_bits_words(strata_launch *launch, strata_dtype dtype, double value) {
     /* A union, because the element must lie in the first bytes of memory, whatever the byte order of the device's words. */
     union {
@@ -84,10 +113,33 @@ void strata_bits_words(strata_launch *launch, strata_dtype dtype, double value) 
 strata_status strata_fill_lower(const strata_tensor *node, double value, strata_lowering *lowering, strata_error *err) {
     strata_launch launch = {
         .kernel = "fill", .variant = strata_bits_variant(node->dtype), .n_buffers = 1, .buffers = {node}, .writes = 1 << 0};
-    if (strata_shape_elements(node->shape) == 0) return STRATA_OK;
     STRATA_TRY(strata_launch_flat(&launch, strata_shape_elements(node->shape), err));
     strata_bits_words(&launch, node->dtype, value);
     return strata_lowering_add(lowering, &launch, err);
+}
+
+typedef struct emission {
+    const strata_launch *launch;
+    int n_strides;
+    strata_lowering *lowering;
+} emission;
+
+static strata_status emit_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
+    const emission *e = user;
+    strata_launch launch = *e->launch;
+    for (int t = 0; t < inner->n_tensors; t++) {
+        launch.offsets[t] += offsets[t];
+        launch.extents[t] = strata_strided_extent(inner, t);
+    }
+    STRATA_TRY(strata_launch_over(&launch, inner, err));
+    for (int t = 0; t < e->n_strides; t++) STRATA_TRY(strata_launch_strides(&launch, inner, t, err));
+    return strata_lowering_add(e->lowering, &launch, err);
+}
+
+strata_status strata_strided_lower(const strata_launch *launch, const strata_strided *space, int n_strides,
+                                   strata_lowering *lowering, strata_error *err) {
+    emission e = {launch, n_strides, lowering};
+    return strata_strided_split(space, emit_inner, &e, err);
 }
 
 /* ---- the copy ---- */
@@ -126,54 +178,32 @@ typedef struct host_copy {
     char *target;
 } host_copy;
 
-static strata_status copy_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
-    (void)err;
+static void copy_row(const strata_strided *space, const int64_t *offsets, void *user) {
     const host_copy *h = user;
-    const int64_t bytes = (int64_t)strata_dtype_bytes(h->copy->source->dtype);
-    const int64_t *sizes = inner->sizes, *from = inner->strides[0], *to = inner->strides[1];
-    const bool run = from[3] == 1 && to[3] == 1;
-    for (int64_t i = 0; i < sizes[0] * sizes[1] * sizes[2]; i++) {
-        const int64_t c0 = i / sizes[2] / sizes[1], c1 = i / sizes[2] % sizes[1], c2 = i % sizes[2];
-        const char *source =
-            h->source + (h->copy->source_offset + offsets[0] + c0 * from[0] + c1 * from[1] + c2 * from[2]) * bytes;
-        char *target = h->target + (h->copy->target_offset + offsets[1] + c0 * to[0] + c1 * to[1] + c2 * to[2]) * bytes;
-        if (run) {
-            memmove(target, source, (size_t)(sizes[3] * bytes));
-            continue;
-        }
-        for (int64_t j = 0; j < sizes[3]; j++) memcpy(target + j * to[3] * bytes, source + j * from[3] * bytes, (size_t)bytes);
-    }
-    return STRATA_OK;
+    const int last = space->rank - 1;
+    const int64_t bytes = (int64_t)strata_dtype_bytes(h->copy->source->dtype), n = space->sizes[last];
+    const int64_t from = space->strides[0][last], to = space->strides[1][last];
+    const char *source = h->source + (h->copy->source_offset + offsets[0]) * bytes;
+    char *target = h->target + (h->copy->target_offset + offsets[1]) * bytes;
+    if (from == 1 && to == 1)
+        memmove(target, source, (size_t)(n * bytes));
+    else
+        for (int64_t j = 0; j < n; j++) memcpy(target + j * to * bytes, source + j * from * bytes, (size_t)bytes);
 }
 
 void strata_copy_reference(const strata_copy *copy, const void *source, void *target) {
     host_copy h = {copy, source, target};
-    strata_strided space = copy_space(copy);
-    (void)!strata_strided_split(&space, copy_inner, &h, NULL); /* copy_inner never fails */
-}
-
-typedef struct launched_copy {
-    const strata_copy *copy;
-    strata_lowering *lowering;
-} launched_copy;
-
-static strata_status launch_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
-    const launched_copy *l = user;
-    strata_launch launch = {.kernel = "copy_strided",
-                            .variant = strata_bits_variant(l->copy->source->dtype),
-                            .n_buffers = 2,
-                            .buffers = {l->copy->source, l->copy->target},
-                            .offsets = {l->copy->source_offset + offsets[0], l->copy->target_offset + offsets[1]},
-                            .extents = {strata_strided_extent(inner, 0), strata_strided_extent(inner, 1)},
-                            .writes = 1 << 1};
-    STRATA_TRY(strata_launch_over(&launch, inner, err));
-    STRATA_TRY(strata_launch_strides(&launch, inner, 0, err));
-    STRATA_TRY(strata_launch_strides(&launch, inner, 1, err));
-    return strata_lowering_add(l->lowering, &launch, err);
+    const strata_strided space = copy_space(copy);
+    strata_strided_rows(&space, copy_row, &h);
 }
 
 strata_status strata_copy_lower(const strata_copy *copy, strata_lowering *lowering, strata_error *err) {
-    launched_copy l = {copy, lowering};
-    strata_strided space = copy_space(copy);
-    return strata_strided_split(&space, launch_inner, &l, err);
+    const strata_launch launch = {.kernel = "copy_strided",
+                                  .variant = strata_bits_variant(copy->source->dtype),
+                                  .n_buffers = 2,
+                                  .buffers = {copy->source, copy->target},
+                                  .offsets = {copy->source_offset, copy->target_offset},
+                                  .writes = 1 << 1};
+    const strata_strided space = copy_space(copy);
+    return strata_strided_lower(&launch, &space, 2, lowering, err);
 }

@@ -25,15 +25,40 @@ void strata_row_major_strides(strata_shape shape, int64_t *out_strides);
 void strata_copy_reference(const strata_copy *copy, const void *source, void *target);
 STRATA_MUST_USE strata_status strata_copy_lower(const strata_copy *copy, strata_lowering *lowering, strata_error *err);
 
+/* The reference and the lowering of an op that is one copy, which the function `describe` of its file returns. */
+#define STRATA_COPY_FUNCTIONS                                                                             \
+    static void reference(strata_op_call *call) {                                                         \
+        const strata_copy copy = describe(call->node);                                                    \
+        strata_copy_reference(&copy, call->inputs[0], call->output);                                      \
+    }                                                                                                     \
+    static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) { \
+        const strata_copy copy = describe(node);                                                          \
+        return strata_copy_lower(&copy, lowering, err);                                                   \
+    }
+
 /* Sets all elements of node to a value of its dtype. */
 STRATA_MUST_USE strata_status strata_fill_lower(const strata_tensor *node, double value, strata_lowering *lowering,
                                                 strata_error *err);
+
+/* A launch of the kernel whose buffers are the node's inputs, in order, and the node, which it writes. */
+strata_launch strata_launch_of(const strata_tensor *node, const char *kernel, const char *variant);
+/* Append words: integers, which fit in 32 bits, or f32 numbers. */
+void strata_launch_ints(strata_launch *launch, const int64_t *values, size_t n);
+void strata_launch_floats(strata_launch *launch, const double *values, size_t n);
+#define STRATA_LAUNCH_INTS(launch, ...) \
+    strata_launch_ints(launch, (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+#define STRATA_LAUNCH_FLOATS(launch, ...) \
+    strata_launch_floats(launch, (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
 
 /* A launch over an index space: the words that every strided kernel begins with (n, size_0..size_3), RANK, and the grid. */
 STRATA_MUST_USE strata_status strata_launch_over(strata_launch *launch, const strata_strided *inner, strata_error *err);
 /* Appends the 4 stride words of tensor t of the space. */
 STRATA_MUST_USE strata_status strata_launch_strides(strata_launch *launch, const strata_strided *inner, int t,
                                                     strata_error *err);
+/* Adds copies of the launch, whose buffers are the tensors of the space, for all of the space: with the words and constants of
+ * strata_launch_over and the strides of the first n_strides tensors. */
+STRATA_MUST_USE strata_status strata_strided_lower(const strata_launch *launch, const strata_strided *space, int n_strides,
+                                                   strata_lowering *lowering, strata_error *err);
 /* The number of elements in the range of memory that tensor t of the space uses, from the first to the last element. */
 int64_t strata_strided_extent(const strata_strided *inner, int t);
 /* A launch over n elements in order: the word n and the grid. If the kernel has loops for each element, set `turns` to 0
@@ -41,6 +66,9 @@ int64_t strata_strided_extent(const strata_strided *inner, int t);
 STRATA_MUST_USE strata_status strata_launch_flat(strata_launch *launch, int64_t n, strata_error *err);
 /* "b8", "b16", "b32" or "b64": the variant of kernels that only move bits. */
 const char *strata_bits_variant(strata_dtype dtype);
+/* The variants of kernels that move bits, or compute floats, by indices of this dtype: "b32_i64", "f16_i32". */
+const char *strata_bits_by_index_variant(strata_dtype dtype, strata_dtype indices);
+const char *strata_floats_by_index_variant(strata_dtype dtype, strata_dtype indices);
 /* Appends the two words of a constant element: its low and its high 32 bits. */
 void strata_bits_words(strata_launch *launch, strata_dtype dtype, double value);
 void strata_launch_constant_add(strata_launch *launch, const char *name, int32_t value);

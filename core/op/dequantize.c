@@ -2,9 +2,7 @@
  *
  * dequantize: y = float(x) * scale, bytes to f32, rounded once. It does on the device what a dataset otherwise does on the
  * host. No gradient passes, because x is data. */
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct dequantize_attrs {
     double scale;
@@ -13,26 +11,20 @@ typedef struct dequantize_attrs {
 static strata_status dequantize_shape(strata_tensor *node, strata_error *err) {
     STRATA_TRY(strata_check_dtype(node->inputs[0], "x", 1 << STRATA_DTYPE_U8, err));
     node->dtype = STRATA_DTYPE_F32;
-    node->shape = node->inputs[0]->shape;
     return STRATA_OK;
 }
 
-static strata_status dequantize_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void dequantize_reference(strata_op_call *call) {
     const uint8_t *x = call->inputs[0];
     float *y = call->output;
     const float scale = (float)((const dequantize_attrs *)call->node->attrs)->scale;
     for (int64_t i = 0, n = strata_shape_elements(call->node->shape); i < n; i++) y[i] = (float)x[i] * scale;
-    return STRATA_OK;
 }
 
 static strata_status dequantize_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    strata_launch launch = {
-        .kernel = "dequantize", .variant = "u8_f32", .n_buffers = 2, .buffers = {node->inputs[0], node}, .writes = 1 << 1};
-    const int64_t n = strata_shape_elements(node->shape);
-    if (n == 0) return STRATA_OK;
-    STRATA_TRY(strata_launch_flat(&launch, n, err));
-    strata_launch_word(&launch)->f32 = (float)((const dequantize_attrs *)node->attrs)->scale;
+    strata_launch launch = strata_launch_of(node, "dequantize", "u8_f32");
+    STRATA_TRY(strata_launch_flat(&launch, strata_shape_elements(node->shape), err));
+    STRATA_LAUNCH_FLOATS(&launch, ((const dequantize_attrs *)node->attrs)->scale);
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -42,8 +34,7 @@ static strata_tensor *dequantize_compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_dequantize = {.name = "dequantize",
-                                        .min_inputs = 1,
-                                        .max_inputs = 1,
+                                        .n_inputs = 1,
                                         .flags = STRATA_OP_ELEMENTWISE,
                                         .attrs_bytes = sizeof(dequantize_attrs),
                                         .attrs = {{"scale", STRATA_ATTR_FLOAT, offsetof(dequantize_attrs, scale)}},

@@ -2,13 +2,8 @@
  *
  * Dropout: y = u >= rate ? x / (1 - rate) : 0, where u is the result of random_uniform for the same state and stream. The mask
  * is not stored: the gradient is the same op applied to dy. */
-#include <stddef.h>
-
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/random.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
 
 extern const strata_op strata_op_dropout;
 
@@ -20,10 +15,7 @@ typedef struct dropout_attrs {
 static strata_status shape(strata_tensor *node, strata_error *err) {
     const dropout_attrs *attrs = node->attrs;
     STRATA_TRY(strata_check_dtype(node->inputs[0], "x", STRATA_FLOATS, err));
-    if (!(attrs->rate >= 0 && attrs->rate < 1))
-        return strata_fail(err, STRATA_INVALID, "rate is %g; it must be at least 0 and below 1", attrs->rate);
-    node->dtype = node->inputs[0]->dtype;
-    node->shape = node->inputs[0]->shape;
+    STRATA_TRY(strata_check_rate(attrs->rate, "rate", err));
     return strata_check_random(node->inputs[1], attrs->stream, err);
 }
 
@@ -40,8 +32,7 @@ static float scale_of(const strata_tensor *node) {
     return (float)(1 / (1 - ((const dropout_attrs *)node->attrs)->rate));
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const strata_tensor *node = call->node;
     const int64_t stream = ((const dropout_attrs *)node->attrs)->stream;
     strata_random_sequence sequence = strata_random_sequence_of(call->inputs[1], stream, node->shape);
@@ -52,19 +43,13 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
         strata_element_set(node->dtype, call->output, i,
                            kept ? strata_element_get(node->dtype, call->inputs[0], i) * scale : 0);
     }
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const dropout_attrs *attrs = node->attrs;
-    strata_launch launch = {.kernel = "dropout",
-                            .variant = strata_dtype_name(node->dtype),
-                            .n_buffers = 3,
-                            .buffers = {node->inputs[0], node->inputs[1], node},
-                            .writes = 4};
+    strata_launch launch = strata_launch_of(node, "dropout", strata_dtype_name(node->dtype));
     STRATA_TRY(strata_random_grid(&launch, node->shape, attrs->stream, err));
-    strata_launch_word(&launch)->f32 = rate_of(node);
-    strata_launch_word(&launch)->f32 = scale_of(node);
+    STRATA_LAUNCH_FLOATS(&launch, rate_of(node), scale_of(node));
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -91,8 +76,7 @@ static strata_tensor *part_of(const strata_node_part *part) {
 
 const strata_op strata_op_dropout = {
     .name = "dropout",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .n_inputs = 2,
     .attrs_bytes = sizeof(dropout_attrs),
     .attrs = {{"stream", STRATA_ATTR_INT, offsetof(dropout_attrs, stream)},
               {"rate", STRATA_ATTR_FLOAT, offsetof(dropout_attrs, rate)}},

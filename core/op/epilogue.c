@@ -4,15 +4,14 @@
  * into a product. */
 #include "core/op/epilogue.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_relu_grad, strata_op_tanh_grad, strata_op_sigmoid_grad;
 
-enum { OWN_OPERANDS = 2, MOST_ATTRS_BYTES = 1024 };
+enum { OWN_OPERANDS = 2 };
 
 const strata_attr_words strata_epilogue_words[] = {
     {"activation", (const char *const[]){"linear", "relu", "tanh", "sigmoid", NULL}},
@@ -74,7 +73,7 @@ bool strata_epilogue_allows_gradient(strata_tensor *node) {
 
 /* ---- values ---- */
 
-static double activate(int64_t activation, double v) {
+double strata_epilogue_activate(int64_t activation, double v) {
     switch ((strata_epilogue_activation)activation) {
         case STRATA_EPILOGUE_RELU:
             return v < 0 ? 0 : v;
@@ -108,7 +107,7 @@ void strata_epilogue_store(const strata_op_call *call, int64_t at, int64_t n, do
     const strata_epilogue *epilogue = strata_epilogue_of(call->node);
     const strata_dtype dtype = call->node->dtype;
     if (epilogue->has_bias) v += strata_element_get(dtype, call->inputs[OWN_OPERANDS], n);
-    v = activate(epilogue->activation, v);
+    v = strata_epilogue_activate(epilogue->activation, v);
     if (epilogue->aux) v = apply_aux(epilogue->aux, v, strata_element_get(dtype, call->inputs[aux_index(epilogue)], at));
     strata_element_set(dtype, call->output, at, v);
 }
@@ -135,13 +134,20 @@ bool strata_epilogue_can_fuse(const strata_tensor *product, const strata_tensor 
     return !aux || (!has_aux && aux->dtype == product->dtype && strata_shape_equal(aux->shape, product->shape));
 }
 
+/* A copy of the product with this epilogue and these inputs. */
+static strata_tensor *with_epilogue(const strata_tensor *product, const strata_epilogue *epilogue, int n_inputs,
+                                    strata_tensor *const *inputs) {
+    char *attrs = strata_graph_alloc(product->graph, product->op->attrs_bytes);
+    if (!attrs) return &product->graph->poison;
+    memcpy(attrs, product->attrs, product->op->attrs_bytes);
+    memcpy(attrs + product->op->epilogue, epilogue, sizeof *epilogue);
+    return strata_node(product->graph, product->op, n_inputs, inputs, attrs);
+}
+
 strata_tensor *strata_epilogue_fused(strata_tensor *product, strata_tensor *bias, strata_epilogue_activation activation,
                                      strata_epilogue_aux aux_form, strata_tensor *aux) {
-    const size_t bytes = product->op->attrs_bytes;
-    if (!strata_epilogue_can_fuse(product, bias, activation, aux_form, aux) || bytes > MOST_ATTRS_BYTES)
+    if (!strata_epilogue_can_fuse(product, bias, activation, aux_form, aux))
         return strata_graph_poison(product->graph, product->op, STRATA_INTERNAL, "bias, activation or aux cannot be folded in");
-    _Alignas(max_align_t) char attrs[MOST_ATTRS_BYTES];
-    memcpy(attrs, product->attrs, bytes);
     strata_epilogue epilogue = *strata_epilogue_of(product);
     strata_tensor *inputs[OWN_OPERANDS + 2] = {product->inputs[0], product->inputs[1]};
     int n_inputs = OWN_OPERANDS;
@@ -152,8 +158,7 @@ strata_tensor *strata_epilogue_fused(strata_tensor *product, strata_tensor *bias
     epilogue.has_bias = bias != NULL;
     if (activation != STRATA_EPILOGUE_LINEAR) epilogue.activation = activation;
     if (aux_form != STRATA_EPILOGUE_NO_AUX) epilogue.aux = aux_form;
-    memcpy(attrs + product->op->epilogue, &epilogue, sizeof epilogue);
-    return strata_node(product->graph, product->op, n_inputs, inputs, attrs);
+    return with_epilogue(product, &epilogue, n_inputs, inputs);
 }
 
 /* ---- splitting a fused node ---- */
@@ -165,11 +170,8 @@ strata_tensor *strata_epilogue_unfolded(strata_tensor *node) {
                                                  [STRATA_EPILOGUE_TANH_GRAD] = &strata_op_tanh_grad,
                                                  [STRATA_EPILOGUE_SIGMOID_GRAD] = &strata_op_sigmoid_grad};
     const strata_epilogue *epilogue = strata_epilogue_of(node), plain = {0};
-    _Alignas(max_align_t) char attrs[MOST_ATTRS_BYTES];
-    if (strata_epilogue_is_plain(epilogue) || node->op->attrs_bytes > MOST_ATTRS_BYTES) return NULL;
-    memcpy(attrs, node->attrs, node->op->attrs_bytes);
-    memcpy(attrs + node->op->epilogue, &plain, sizeof plain);
-    strata_tensor *v = strata_node(node->graph, node->op, OWN_OPERANDS, node->inputs, attrs);
+    if (strata_epilogue_is_plain(epilogue)) return NULL;
+    strata_tensor *v = with_epilogue(node, &plain, OWN_OPERANDS, node->inputs);
     if (epilogue->has_bias) v = strata_add(v, node->inputs[OWN_OPERANDS]);
     if (epilogue->activation) v = activations[epilogue->activation](v);
     strata_tensor *aux = epilogue->aux ? node->inputs[aux_index(epilogue)] : NULL;

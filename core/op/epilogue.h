@@ -64,6 +64,8 @@ const strata_tensor *strata_epilogue_aux_operand(const strata_tensor *node);
 STRATA_MUST_USE strata_status strata_epilogue_check(const strata_tensor *node, strata_error *err);
 /* For gradients: if the node is fused, records an error in the graph and returns false. */
 bool strata_epilogue_allows_gradient(strata_tensor *node);
+/* The value of an activation, a strata_epilogue_activation, at v. */
+double strata_epilogue_activate(int64_t activation, double v);
 /* For references: applies the epilogue to v and stores the result as element `at` of the output; n is its index along the last
  * axis. */
 void strata_epilogue_store(const strata_op_call *call, int64_t at, int64_t n, double v);

@@ -3,16 +3,9 @@
  * first_index: the first position of each number.   x (...) integers -> y (n) i32: y[r] = 1 + the least j with x[j] = r,
  * in row-major order; 0 if no element of x is r. Elements outside 0 .. n - 1 are ignored. No gradient. It lets
  * strata_unique work without sorting. */
-#include <inttypes.h>
-#include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct first_index_attrs {
     int64_t n;
@@ -30,8 +23,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const int64_t n = call->node->shape.dims[0];
     const strata_tensor *x = call->node->inputs[0];
     int32_t *y = call->output;
@@ -40,7 +32,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
         const int64_t r = strata_integer_get(x->dtype, call->inputs[0], j);
         if (r >= 0 && r < n) y[r] = (int32_t)(j + 1);
     }
-    return STRATA_OK;
 }
 
 enum {
@@ -55,23 +46,15 @@ enum {
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_tensor *x = node->inputs[0];
     const int64_t n = node->shape.dims[0], all = strata_shape_elements(x->shape);
-    if (n == 0) return STRATA_OK;
     STRATA_TRY(strata_fill_lower(node, 0, lowering, err));
     for (int64_t end = all; end > 0; end -= MOST_TURNS) {
         const int64_t first = end > MOST_TURNS ? end - MOST_TURNS : 0;
-        strata_launch launch = {.kernel = "first_index",
-                                .variant = strata_dtype_name(x->dtype),
-                                .n_buffers = 2,
-                                .buffers = {x, node},
-                                .offsets = {first},
-                                .extents = {end - first},
-                                .writes = 1u << 1,
-                                .global = {n < MOST_ITEMS ? n : MOST_ITEMS},
-                                .grid_stride = true,
-                                .few_groups = true};
-        strata_launch_word(&launch)->u32 = (uint32_t)(end - first);
-        strata_launch_word(&launch)->u32 = (uint32_t)n;
-        strata_launch_word(&launch)->u32 = (uint32_t)first;
+        strata_launch launch = strata_launch_of(node, "first_index", strata_dtype_name(x->dtype));
+        launch.offsets[0] = first;
+        launch.extents[0] = end - first;
+        launch.global[0] = n < MOST_ITEMS ? n : MOST_ITEMS;
+        launch.grid_stride = launch.few_groups = true;
+        STRATA_LAUNCH_INTS(&launch, end - first, n, first);
         STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     }
     return STRATA_OK;
@@ -93,8 +76,7 @@ static strata_tensor *compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_first_index = {.name = "first_index",
-                                         .min_inputs = 1,
-                                         .max_inputs = 1,
+                                         .n_inputs = 1,
                                          .attrs_bytes = sizeof(first_index_attrs),
                                          .attrs = {{"n", STRATA_ATTR_INT, offsetof(first_index_attrs, n)}},
                                          .shape = shape,
@@ -107,14 +89,12 @@ strata_tensor *strata_first_index(strata_tensor *x, int64_t n) {
 }
 
 strata_tensor *strata_arange(strata_graph *graph, int64_t n) {
-    int32_t *values = n >= 0 && n <= INT32_MAX ? malloc((size_t)(n ? n : 1) * sizeof *values) : NULL;
+    int32_t *values = n >= 0 && n <= INT32_MAX ? strata_graph_alloc(graph, (size_t)(n ? n : 1) * sizeof *values) : NULL;
     if (!values)
         return strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "arange: no host memory for %" PRId64 " numbers", n);
     for (int64_t i = 0; i < n; i++) values[i] = (int32_t)i;
-    strata_array view = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(n), values);
-    strata_tensor *constant = strata_constant(graph, &view);
-    free(values);
-    return constant;
+    const strata_array view = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(n), values);
+    return strata_constant(graph, &view);
 }
 
 /* For a number out of range gather returns 0, because it has no first position; 0 - 1 is the result -1. */

@@ -3,14 +3,10 @@
  * fma_chain: y[i] = x[i] after `steps` times y = fma(y, 0.999, 0.001).  x is f32 of any shape.
  * Its result is not needed: 2 * elements * steps operations with almost no memory traffic measure the rate of a device's
  * multiply-add units. `strata bench` compares the speed of products with this rate. It has no gradient. */
-#include "core/op/fma_chain.h"
-
-#include <inttypes.h>
 #include <math.h>
 
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/attrs.h"
+#include "core/op/define.h"
 
 enum {
     CHAINS = 8,        /* elements that a work-item of shaders/fma_chain.kernel computes */
@@ -23,13 +19,10 @@ static strata_status fma_chain_shape(strata_tensor *node, strata_error *err) {
     STRATA_TRY(strata_check_dtype(x, "x", 1 << STRATA_DTYPE_F32, err));
     if (attrs->steps < 0 || attrs->steps > MOST_STEPS)
         return strata_fail(err, STRATA_INVALID, "steps is %" PRId64 "; it must be from 0 to %d", attrs->steps, MOST_STEPS);
-    node->dtype = x->dtype;
-    node->shape = x->shape;
     return STRATA_OK;
 }
 
-static strata_status fma_chain_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void fma_chain_reference(strata_op_call *call) {
     const strata_fma_chain_attrs *attrs = call->node->attrs;
     const int64_t n = strata_shape_elements(call->node->shape);
     const float *x = call->inputs[0];
@@ -39,28 +32,21 @@ static strata_status fma_chain_reference(const strata_op_call *call, strata_erro
         for (int64_t s = 0; s < attrs->steps; s++) value = fmaf(value, STRATA_FMA_CHAIN_FACTOR, STRATA_FMA_CHAIN_TERM);
         y[i] = value;
     }
-    return STRATA_OK;
 }
 
 static strata_status fma_chain_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_fma_chain_attrs *attrs = node->attrs;
     const int64_t n = strata_shape_elements(node->shape);
-    if (n == 0) return STRATA_OK;
-    strata_launch launch = {.kernel = "fma_chain",
-                            .variant = strata_dtype_name(node->dtype),
-                            .n_buffers = 2,
-                            .buffers = {node->inputs[0], node},
-                            .writes = 1 << 1};
+    strata_launch launch = strata_launch_of(node, "fma_chain", strata_dtype_name(node->dtype));
     STRATA_TRY(strata_launch_flat(&launch, n, err));
-    strata_launch_word(&launch)->u32 = (uint32_t)attrs->steps;
+    STRATA_LAUNCH_INTS(&launch, attrs->steps);
     launch.global[0] = (n + CHAINS - 1) / CHAINS;
     launch.turns = 0;
     return strata_lowering_add(lowering, &launch, err);
 }
 
 const strata_op strata_op_fma_chain = {.name = "fma_chain",
-                                       .min_inputs = 1,
-                                       .max_inputs = 1,
+                                       .n_inputs = 1,
                                        .flags = STRATA_OP_ELEMENTWISE,
                                        .attrs_bytes = sizeof(strata_fma_chain_attrs),
                                        .attrs = {{"steps", STRATA_ATTR_INT, offsetof(strata_fma_chain_attrs, steps)}},

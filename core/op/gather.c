@@ -8,19 +8,13 @@
  * is. The gradient of gather_grad is gather; in that form it is then summed along this axis. */
 #include "core/op/gather.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/graph/placement.h"
-#include "core/op/axes.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
-extern const strata_op strata_op_gather_grad, strata_op_broadcast_to;
+extern const strata_op strata_op_gather, strata_op_gather_grad, strata_op_gather_mean, strata_op_broadcast_to,
+    strata_op_reduce_mean;
 
 typedef struct gather_attrs {
     int64_t axis; /* of x; may be negative: it then counts from the last axis */
@@ -28,13 +22,11 @@ typedef struct gather_attrs {
 
 typedef strata_gather_grad_attrs gather_grad_attrs;
 
-/* Views x as (outer, axis, inner) and y as (outer, n_indices, inner). */
-typedef struct gather_sizes {
-    int64_t outer, axis, inner, n_indices;
-} gather_sizes;
+typedef strata_gather_grad_sizes gather_sizes;
 
+/* Views x as (outer, axis, inner) and y as (outer, n_indices, inner). */
 static gather_sizes sizes_of(strata_shape x, int axis, strata_shape indices) {
-    gather_sizes sizes = {1, x.dims[axis], 1, strata_shape_elements(indices)};
+    gather_sizes sizes = {1, x.dims[axis], 1, strata_shape_elements(indices), 1};
     for (int d = 0; d < x.rank; d++)
         if (d != axis) *(d < axis ? &sizes.outer : &sizes.inner) *= x.dims[d];
     return sizes;
@@ -66,22 +58,16 @@ static strata_status check_kernel_axis(int64_t size, strata_error *err) {
 }
 
 static strata_status lower_rows(const strata_tensor *node, const char *kernel, const char *variant, gather_sizes sizes,
-                                int64_t repeats, strata_lowering *lowering, strata_error *err) {
+                                strata_lowering *lowering, strata_error *err) {
     const int64_t n = strata_shape_elements(node->shape);
-    strata_launch launch = {.kernel = kernel,
-                            .variant = variant,
-                            .n_buffers = 3,
-                            .buffers = {node->inputs[0], node->inputs[1], node},
-                            .writes = 1 << 2};
+    strata_launch launch = strata_launch_of(node, kernel, variant);
     if (n == 0) return STRATA_OK;
     STRATA_TRY(check_kernel_axis(sizes.axis, err));
     STRATA_TRY(check_kernel_axis(sizes.n_indices, err));
     STRATA_TRY(strata_launch_flat(&launch, n, err));
-    strata_launch_word(&launch)->u32 = (uint32_t)sizes.axis;
-    strata_launch_word(&launch)->u32 = (uint32_t)sizes.inner;
-    strata_launch_word(&launch)->u32 = (uint32_t)sizes.n_indices;
+    STRATA_LAUNCH_INTS(&launch, sizes.axis, sizes.inner, sizes.n_indices);
     if (node->op == &strata_op_gather_grad) {
-        strata_launch_word(&launch)->u32 = (uint32_t)repeats;
+        STRATA_LAUNCH_INTS(&launch, sizes.repeats);
         strata_launch_turns(&launch, (double)sizes.n_indices + 2);
     }
     return strata_lowering_add(lowering, &launch, err);
@@ -94,7 +80,6 @@ static strata_status gather_shape(strata_tensor *node, strata_error *err) {
     int axis;
     STRATA_TRY(strata_check_dtype(indices, "indices", STRATA_INDICES, err));
     STRATA_TRY(strata_check_axis(((const gather_attrs *)node->attrs)->axis, x->shape.rank, &axis, err));
-    node->dtype = x->dtype;
     return replace_axes(x->shape, axis, 1, indices->shape, &node->shape, err);
 }
 
@@ -104,12 +89,11 @@ static void gather_gradient(strata_tensor *node, strata_tensor *dy, strata_tenso
     dx[0] = strata_node(NULL, &strata_op_gather_grad, 2, (strata_tensor *[]){dy, node->inputs[1]}, &attrs);
 }
 
-static strata_status gather_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void gather_reference(strata_op_call *call) {
     const strata_tensor *x = call->node->inputs[0], *indices = call->node->inputs[1];
     const gather_sizes s = sizes_of(x->shape, gather_axis(call->node), indices->shape);
     const size_t row = (size_t)s.inner * strata_dtype_bytes(x->dtype);
-    if (row == 0) return STRATA_OK;
+    if (row == 0) return;
     for (int64_t o = 0; o < s.outer; o++) {
         for (int64_t j = 0, run; j < s.n_indices; j += run) {
             const int64_t index = strata_integer_get(indices->dtype, call->inputs[1], j);
@@ -125,17 +109,14 @@ static strata_status gather_reference(const strata_op_call *call, strata_error *
             memcpy(target, (const char *)call->inputs[0] + (size_t)(o * s.axis + index) * row, (size_t)run * row);
         }
     }
-    return STRATA_OK;
 }
 
 static strata_status gather_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    static const char *const variants[2][9] = {{[1] = "b8_i32", [2] = "b16_i32", [4] = "b32_i32", [8] = "b64_i32"},
-                                               {[1] = "b8_i64", [2] = "b16_i64", [4] = "b32_i64", [8] = "b64_i64"}};
     const strata_tensor *x = node->inputs[0], *indices = node->inputs[1];
     /* x has no rows, so every index is out of range, and x has no memory to bind */
     if (strata_shape_elements(x->shape) == 0) return strata_fill_lower(node, 0, lowering, err);
-    const char *variant = variants[indices->dtype == STRATA_DTYPE_I64][strata_dtype_bytes(x->dtype)];
-    return lower_rows(node, "gather", variant, sizes_of(x->shape, gather_axis(node), indices->shape), 1, lowering, err);
+    const char *variant = strata_bits_by_index_variant(x->dtype, indices->dtype);
+    return lower_rows(node, "gather", variant, sizes_of(x->shape, gather_axis(node), indices->shape), lowering, err);
 }
 
 /* The one-hot matrix of the indices: its row for an index is 1 at the column of the index and 0 elsewhere. */
@@ -167,8 +148,7 @@ static void gather_factors(const strata_tensor *node, strata_factors *factors) {
 }
 
 const strata_op strata_op_gather = {.name = "gather",
-                                    .min_inputs = 2,
-                                    .max_inputs = 2,
+                                    .n_inputs = 2,
                                     .attrs_bytes = sizeof(gather_attrs),
                                     .attrs = {{"axis", STRATA_ATTR_INT, offsetof(gather_attrs, axis)}},
                                     .factors = gather_factors,
@@ -218,7 +198,6 @@ static strata_status gather_grad_shape(strata_tensor *node, strata_error *err) {
     if (!fits)
         return strata_fail(err, STRATA_INVALID, "dy is %s; it does not have the indices' shape %s from axis %" PRId64 " on",
                            strata_shape_text(dy->shape).text, strata_shape_text(indices->shape).text, attrs->axis);
-    node->dtype = dy->dtype;
     return replace_axes(dy->shape, axis, indices->shape.rank, STRATA_SHAPE(attrs->size), &node->shape, err);
 }
 
@@ -229,38 +208,31 @@ static void gather_grad_gradient(strata_tensor *node, strata_tensor *dy, strata_
     if (repeats_of(node) > 1) dx[0] = strata_reduce_sum(dx[0], &last, 1, true);
 }
 
-static gather_sizes gather_grad_sizes(const strata_tensor *node) {
-    const gather_grad_attrs *attrs = node->attrs;
-    return sizes_of(node->shape, (int)attrs->axis, node->inputs[1]->shape);
-}
-
 strata_gather_grad_sizes strata_gather_grad_sizes_of(const strata_tensor *node) {
-    const gather_sizes s = gather_grad_sizes(node);
-    return (strata_gather_grad_sizes){s.outer, s.axis, s.inner, s.n_indices, repeats_of(node)};
+    gather_sizes sizes = sizes_of(node->shape, (int)((const gather_grad_attrs *)node->attrs)->axis, node->inputs[1]->shape);
+    sizes.repeats = repeats_of(node);
+    return sizes;
 }
 
 /* Accumulates in double, one outer index at a time. */
-static strata_status gather_grad_reference(const strata_op_call *call, strata_error *err) {
+static void gather_grad_reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const strata_tensor *indices = call->node->inputs[1];
-    const gather_sizes s = gather_grad_sizes(call->node);
-    const int64_t slab = s.axis * s.inner, repeats = repeats_of(call->node);
-    if (slab == 0 || s.outer == 0) return STRATA_OK;
-    double *sums = malloc((size_t)slab * sizeof *sums);
-    if (!sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " sums", slab);
-    for (int64_t o = 0; o < s.outer; o++) {
+    const gather_sizes s = strata_gather_grad_sizes_of(call->node);
+    const int64_t slab = s.axis * s.inner;
+    double *sums = strata_call_alloc(call, slab, sizeof *sums);
+    for (int64_t o = 0; sums && o < s.outer; o++) {
         for (int64_t i = 0; i < slab; i++) sums[i] = 0;
         for (int64_t j = 0; j < s.n_indices; j++) {
             const int64_t row = strata_integer_get(indices->dtype, call->inputs[1], j);
             if (row < 0 || row >= s.axis) continue;
             for (int64_t c = 0; c < s.inner; c++)
                 sums[row * s.inner + c] +=
-                    strata_element_get(dtype, call->inputs[0], (o * s.n_indices + j) / repeats * s.inner + c);
+                    strata_element_get(dtype, call->inputs[0], (o * s.n_indices + j) / s.repeats * s.inner + c);
         }
         for (int64_t i = 0; i < slab; i++) strata_element_set(dtype, call->output, o * slab + i, sums[i]);
     }
     free(sums);
-    return STRATA_OK;
 }
 
 enum {
@@ -281,42 +253,31 @@ static strata_status lower_ranges(const strata_tensor *node, const char *variant
                                   strata_error *err) {
     const int64_t range = s.inner < RANGE_ELEMENTS ? RANGE_ELEMENTS / s.inner : 1;
     const int64_t turns_a_place = range * s.inner / LEAST_ITEMS + 2;
-    const int64_t run = turns_a_place < MOST_TURNS ? MOST_TURNS / turns_a_place : 1, repeats = repeats_of(node);
+    const int64_t run = turns_a_place < MOST_TURNS ? MOST_TURNS / turns_a_place : 1, repeats = s.repeats;
     for (int64_t first = 0; first < s.n_indices; first += run) {
         const int64_t n = s.n_indices - first < run ? s.n_indices - first : run;
-        strata_launch launch = {.kernel = "scatter_rows",
-                                .variant = variant,
-                                .n_buffers = 3,
-                                .buffers = {node->inputs[0], node->inputs[1], node},
-                                .offsets = {first / repeats * s.inner, first},
-                                .extents = {((first + n - 1) / repeats - first / repeats + 1) * s.inner, n},
-                                .writes = 1 << 2,
-                                .global = {((s.axis - 1) / range + 1) * RANGE_ELEMENTS},
-                                .grid_stride = true,
-                                .few_groups = true};
+        strata_launch launch = strata_launch_of(node, "scatter_rows", variant);
+        launch.offsets[0] = first / repeats * s.inner;
+        launch.offsets[1] = first;
+        launch.extents[0] = ((first + n - 1) / repeats - first / repeats + 1) * s.inner;
+        launch.extents[1] = n;
+        launch.global[0] = ((s.axis - 1) / range + 1) * RANGE_ELEMENTS;
+        launch.grid_stride = launch.few_groups = true;
         strata_launch_constant_add(&launch, "FIRST", first == 0);
-        strata_launch_word(&launch)->u32 = (uint32_t)s.axis;
-        strata_launch_word(&launch)->u32 = (uint32_t)s.inner;
-        strata_launch_word(&launch)->u32 = (uint32_t)n;
-        strata_launch_word(&launch)->u32 = (uint32_t)range;
-        strata_launch_word(&launch)->u32 = (uint32_t)repeats;
-        strata_launch_word(&launch)->u32 = (uint32_t)(first % repeats);
+        STRATA_LAUNCH_INTS(&launch, s.axis, s.inner, n, range, repeats, first % repeats);
         STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     }
     return STRATA_OK;
 }
 
 static strata_status gather_grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    static const char *const variants[2][3] = {
-        {[STRATA_DTYPE_F32] = "f32_i32", [STRATA_DTYPE_F16] = "f16_i32", [STRATA_DTYPE_BF16] = "bf16_i32"},
-        {[STRATA_DTYPE_F32] = "f32_i64", [STRATA_DTYPE_F16] = "f16_i64", [STRATA_DTYPE_BF16] = "bf16_i64"}};
     if (strata_shape_elements(node->inputs[1]->shape) == 0) return strata_fill_lower(node, 0, lowering, err);
-    const char *variant = variants[node->inputs[1]->dtype == STRATA_DTYPE_I64][node->dtype];
-    const gather_sizes s = gather_grad_sizes(node);
+    const char *variant = strata_floats_by_index_variant(node->dtype, node->inputs[1]->dtype);
+    const gather_sizes s = strata_gather_grad_sizes_of(node);
     const bool fits = s.axis * s.inner <= INT32_MAX && s.n_indices <= INT32_MAX / (s.inner ? s.inner : 1);
     if (s.outer == 1 && s.inner > 0 && node->dtype == STRATA_DTYPE_F32 && fits && s.axis > FEW_READS / s.n_indices)
         return lower_ranges(node, variant, s, lowering, err);
-    return lower_rows(node, "scatter_add", variant, s, repeats_of(node), lowering, err);
+    return lower_rows(node, "scatter_add", variant, s, lowering, err);
 }
 
 /* If rows of dy are repeated, a gather_grad of the repeated rows; else the product of the transposed one-hot matrix with
@@ -324,7 +285,7 @@ static strata_status gather_grad_lower(const strata_tensor *node, strata_lowerin
 static strata_tensor *gather_grad_compose(strata_tensor *node) {
     const gather_grad_attrs *attrs = node->attrs;
     strata_tensor *dy = node->inputs[0], *indices = node->inputs[1];
-    const gather_sizes s = gather_grad_sizes(node);
+    const gather_sizes s = strata_gather_grad_sizes_of(node);
     if (repeats_of(node) > 1) {
         strata_shape repeated = dy->shape;
         repeated.dims[attrs->axis + indices->shape.rank - 1] = indices->shape.dims[indices->shape.rank - 1];
@@ -349,8 +310,7 @@ static void gather_grad_factors(const strata_tensor *node, strata_factors *facto
 }
 
 const strata_op strata_op_gather_grad = {.name = "gather_grad",
-                                         .min_inputs = 2,
-                                         .max_inputs = 2,
+                                         .n_inputs = 2,
                                          .attrs_bytes = sizeof(gather_grad_attrs),
                                          .attrs = {{"axis", STRATA_ATTR_INT, offsetof(gather_grad_attrs, axis)},
                                                    {"size", STRATA_ATTR_INT, offsetof(gather_grad_attrs, size)}},
@@ -373,4 +333,70 @@ strata_tensor *strata_gather_grad_unrepeated(strata_tensor *node) {
     wanted.dims[last] = 1;
     if (!strata_shape_equal(once->shape, wanted)) return NULL;
     return strata_node(NULL, &strata_op_gather_grad, 2, (strata_tensor *[]){once, indices}, attrs);
+}
+
+/* ---- gather_mean: the mean of rows of x along the last axis of the indices, y[j] = 1/T sum_t x[indices[j, t]].
+ * x: (A, inner...), indices: (J..., T) -> y: (J..., inner...); an index not in 0..A-1 counts as a row of zeros. Only families
+ * have kernels for this op: other devices run gather and reduce_mean ---- */
+
+strata_gather_mean_sizes strata_gather_mean_sizes_of(const strata_tensor *node) {
+    const strata_shape x = node->inputs[0]->shape, indices = node->inputs[1]->shape;
+    strata_axes axes = {1, indices.dims[indices.rank - 1], 1};
+    for (int d = 0; d < indices.rank - 1; d++) axes.outer *= indices.dims[d];
+    for (int d = 1; d < x.rank; d++) axes.inner *= x.dims[d];
+    return (strata_gather_mean_sizes){x.dims[0], strata_reduce_order_along(axes)};
+}
+
+static strata_status mean_shape(strata_tensor *node, strata_error *err) {
+    const strata_tensor *x = node->inputs[0], *indices = node->inputs[1];
+    STRATA_TRY(strata_check_dtype(x, "x", STRATA_FLOATS, err));
+    STRATA_TRY(strata_check_dtype(indices, "indices", STRATA_INDICES, err));
+    const int rank = indices->shape.rank - 1 + x->shape.rank - 1;
+    if (indices->shape.rank < 1 || x->shape.rank < 1 || rank > STRATA_MAX_RANK || !indices->shape.dims[indices->shape.rank - 1])
+        return strata_fail(err, STRATA_INVALID,
+                           "x is %s, indices are %s; both must have an axis, the indices' last one elements, and the result at "
+                           "most %d axes",
+                           strata_shape_text(x->shape).text, strata_shape_text(indices->shape).text, STRATA_MAX_RANK);
+    strata_shape y = {.rank = rank};
+    for (int d = 0; d < indices->shape.rank - 1; d++) y.dims[d] = indices->shape.dims[d];
+    for (int d = 1; d < x->shape.rank; d++) y.dims[indices->shape.rank - 2 + d] = x->shape.dims[d];
+    node->shape = y;
+    return STRATA_OK;
+}
+
+static void mean_reference(strata_op_call *call) {
+    const strata_tensor *node = call->node, *indices = node->inputs[1];
+    const strata_gather_mean_sizes s = strata_gather_mean_sizes_of(node);
+    const strata_axes a = s.order.axes;
+    for (int64_t o = 0; o < a.outer; o++)
+        for (int64_t c = 0; c < a.inner; c++) {
+            double sum = 0;
+            for (int64_t t = 0; t < a.n; t++) {
+                const int64_t row = strata_integer_get(indices->dtype, call->inputs[1], o * a.n + t);
+                if (row >= 0 && row < s.rows) sum += strata_element_get(node->dtype, call->inputs[0], row * a.inner + c);
+            }
+            strata_element_set(node->dtype, call->output, o * a.inner + c, sum / (double)a.n);
+        }
+}
+
+static strata_tensor *mean_compose(strata_tensor *node) {
+    const int last = node->inputs[1]->shape.rank - 1;
+    return strata_reduce_mean(strata_gather(node->inputs[0], node->inputs[1], 0), &last, 1, false);
+}
+
+const strata_op strata_op_gather_mean = {.name = "gather_mean",
+                                         .n_inputs = 2,
+                                         .shape = mean_shape,
+                                         .no_gradient = "it is made of others when a graph is compiled",
+                                         .reference = mean_reference,
+                                         .compose = mean_compose};
+
+strata_tensor *strata_gather_mean_of(strata_tensor *node) {
+    if (node->op != &strata_op_reduce_mean || node->inputs[0]->op != &strata_op_gather) return NULL;
+    const strata_reduce_attrs *mean = node->attrs;
+    strata_tensor *x = node->inputs[0]->inputs[0], *indices = node->inputs[0]->inputs[1];
+    const bool along_last = mean->n_axes == 1 && mean->axis == indices->shape.rank - 1 && !mean->keep_dims;
+    if (gather_axis(node->inputs[0]) != 0 || indices->shape.rank < 1 || !along_last || !strata_dtype_is_float(x->dtype))
+        return NULL;
+    return strata_node(NULL, &strata_op_gather_mean, 2, (strata_tensor *[]){x, indices}, NULL);
 }

@@ -5,15 +5,9 @@
  * gradient: dshift = sum of dy, dscale = sum of dy n over the rows; dx by layer_norm_grad, with g = dy scale:
  *   dx = r (g - mean of g - n mean of g n), which is not differentiated again. */
 #include <math.h>
-#include <stddef.h>
 
-#include "core/op/axes.h"
-#include "core/op/broadcast.h"
 #include "core/op/channels.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_layer_norm_grad;
 
@@ -24,13 +18,8 @@ typedef struct layer_norm_attrs {
 enum { X, SCALE, SHIFT, DY = SHIFT };
 
 static strata_status shape_rule(strata_tensor *node, unsigned by_channel, const char *const *names, strata_error *err) {
-    const double epsilon = ((const layer_norm_attrs *)node->attrs)->epsilon;
-    if (!(epsilon >= 0 && isfinite(epsilon)))
-        return strata_fail(err, STRATA_INVALID, "epsilon is %g; it must be at least 0", epsilon);
-    STRATA_TRY(strata_check_channels(node, X, by_channel, names, err));
-    node->dtype = node->inputs[X]->dtype;
-    node->shape = node->inputs[X]->shape;
-    return STRATA_OK;
+    STRATA_TRY(strata_check_not_negative(((const layer_norm_attrs *)node->attrs)->epsilon, "epsilon", err));
+    return strata_check_channels(node, X, by_channel, names, err);
 }
 
 /* Computes the mean and r = 1 / sqrt(variance + epsilon) of the row that begins at element `start`. */
@@ -47,7 +36,8 @@ static void row_moments(const strata_op_call *call, int64_t start, int64_t colum
     *out_r = 1 / sqrt(squares / (double)columns + ((const layer_norm_attrs *)call->node->attrs)->epsilon);
 }
 
-static strata_status lower(const strata_tensor *node, bool gradient, strata_lowering *lowering, strata_error *err) {
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const bool gradient = node->op == &strata_op_layer_norm_grad;
     strata_tensor *const *in = node->inputs;
     const strata_channels c = strata_channels_of(node->shape);
     strata_launch launch = {.kernel = "layer_norm",
@@ -55,10 +45,10 @@ static strata_status lower(const strata_tensor *node, bool gradient, strata_lowe
                             .n_buffers = 5,
                             .buffers = {in[X], in[SCALE], gradient ? NULL : in[SHIFT], gradient ? in[DY] : NULL, node},
                             .writes = 1 << 4};
-    if (c.rows == 0 || c.channels == 0) return STRATA_OK;
+    if (!strata_shape_elements(node->shape)) return STRATA_OK;
     strata_launch_constant_add(&launch, "GRADIENT", gradient);
     STRATA_TRY(strata_launch_rows(&launch, c.rows, c.channels, 1, gradient ? 5 : 3, err));
-    strata_launch_word(&launch)->f32 = (float)((const layer_norm_attrs *)node->attrs)->epsilon;
+    STRATA_LAUNCH_FLOATS(&launch, ((const layer_norm_attrs *)node->attrs)->epsilon);
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -74,16 +64,13 @@ static void layer_norm_gradient(strata_tensor *node, strata_tensor *dy, strata_t
     strata_tensor *x = node->inputs[X], *scale = node->inputs[SCALE];
     strata_tensor *one = strata_broadcast_to(strata_scalar(node->graph, STRATA_DTYPE_F32, 1), scale->shape);
     strata_tensor *zero = strata_broadcast_to(strata_scalar(node->graph, STRATA_DTYPE_F32, 0), scale->shape);
-    strata_tensor *wide = x->dtype == STRATA_DTYPE_F32 ? dy : strata_cast(dy, STRATA_DTYPE_F32);
-    strata_tensor *n = strata_layer_norm(x, one, zero, attrs->epsilon);
-    if (x->dtype != STRATA_DTYPE_F32) n = strata_cast(n, STRATA_DTYPE_F32);
+    strata_tensor *wide = strata_wide(dy), *n = strata_wide(strata_layer_norm(x, one, zero, attrs->epsilon));
     dx[X] = strata_node(NULL, &strata_op_layer_norm_grad, 3, (strata_tensor *[]){x, scale, dy}, attrs);
     dx[SCALE] = strata_sum_to(strata_mul(wide, n), scale->shape);
     dx[SHIFT] = strata_sum_to(wide, scale->shape);
 }
 
-static strata_status layer_norm_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void layer_norm_reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const strata_channels c = strata_channels_of(call->node->shape);
     const float *scale = call->inputs[SCALE], *shift = call->inputs[SHIFT];
@@ -96,11 +83,6 @@ static strata_status layer_norm_reference(const strata_op_call *call, strata_err
             strata_element_set(dtype, call->output, i, n * (double)scale[k] + (double)shift[k]);
         }
     }
-    return STRATA_OK;
-}
-
-static strata_status layer_norm_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return lower(node, false, lowering, err);
 }
 
 static strata_tensor *mean_of_rows(strata_tensor *x) {
@@ -123,8 +105,7 @@ static strata_tensor *layer_norm_compose(strata_tensor *node) {
 
 const strata_op strata_op_layer_norm = {
     .name = "layer_norm",
-    .min_inputs = 3,
-    .max_inputs = 3,
+    .n_inputs = 3,
     .attrs_bytes = sizeof(layer_norm_attrs),
     .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(layer_norm_attrs, epsilon)}},
     .dims = "...C,C,C->...C",
@@ -132,7 +113,7 @@ const strata_op strata_op_layer_norm = {
     .gradient = layer_norm_gradient,
     .reference = layer_norm_reference,
     .compose = layer_norm_compose,
-    .lower = layer_norm_lower,
+    .lower = lower,
 };
 
 strata_tensor *strata_layer_norm(strata_tensor *x, strata_tensor *scale, strata_tensor *shift, double epsilon) {
@@ -145,14 +126,10 @@ strata_tensor *strata_layer_norm(strata_tensor *x, strata_tensor *scale, strata_
 static strata_status grad_shape(strata_tensor *node, strata_error *err) {
     static const char *const names[] = {"x", "scale", "dy"};
     STRATA_TRY(shape_rule(node, 1 << SCALE, names, err));
-    STRATA_TRY(strata_check_same_dtype(node->inputs[X], "x", node->inputs[DY], "dy", err));
-    if (strata_shape_equal(node->shape, node->inputs[DY]->shape)) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "x is %s, dy is %s; they must be equal", strata_shape_text(node->shape).text,
-                       strata_shape_text(node->inputs[DY]->shape).text);
+    return strata_check_alike(node->inputs[X], "x", node->inputs[DY], "dy", err);
 }
 
-static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void grad_reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const strata_channels c = strata_channels_of(call->node->shape);
     const float *scale = call->inputs[SCALE];
@@ -171,11 +148,6 @@ static strata_status grad_reference(const strata_op_call *call, strata_error *er
             strata_element_set(dtype, call->output, start + k, r * (g - slopes - n * products));
         }
     }
-    return STRATA_OK;
-}
-
-static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return lower(node, true, lowering, err);
 }
 
 static strata_tensor *grad_compose(strata_tensor *node) {
@@ -186,8 +158,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
 
 const strata_op strata_op_layer_norm_grad = {
     .name = "layer_norm_grad",
-    .min_inputs = 3,
-    .max_inputs = 3,
+    .n_inputs = 3,
     .attrs_bytes = sizeof(layer_norm_attrs),
     .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(layer_norm_attrs, epsilon)}},
     .dims = "...C,C,...C->...C",
@@ -195,5 +166,5 @@ const strata_op strata_op_layer_norm_grad = {
     .no_gradient = "the gradient of layer_norm is not differentiated again",
     .reference = grad_reference,
     .compose = grad_compose,
-    .lower = grad_lower,
+    .lower = lower,
 };

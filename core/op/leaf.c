@@ -4,33 +4,23 @@
  * executable fills it. Their builders set dtype and shape, since there are no operands from which these follow. */
 #include <string.h>
 
-#include "core/graph/graph.h"
 #include "core/graph/variable.h"
-#include "core/op/rules.h"
-
-static strata_status leaf_shape(strata_tensor *node, strata_error *err) {
-    (void)node;
-    (void)err;
-    return STRATA_OK;
-}
+#include "core/op/define.h"
 
 const strata_op strata_op_input = {.name = "input",
                                    .flags = STRATA_OP_LEAF,
                                    .attrs_bytes = sizeof(strata_input_attrs),
-                                   .attrs = {{"name", STRATA_ATTR_POINTER, offsetof(strata_input_attrs, name)}},
-                                   .shape = leaf_shape};
+                                   .attrs = {{"name", STRATA_ATTR_POINTER, offsetof(strata_input_attrs, name)}}};
 
 const strata_op strata_op_constant = {.name = "constant",
                                       .flags = STRATA_OP_LEAF,
                                       .attrs_bytes = sizeof(strata_constant_attrs),
-                                      .attrs = {{"data", STRATA_ATTR_POINTER, offsetof(strata_constant_attrs, data)}},
-                                      .shape = leaf_shape};
+                                      .attrs = {{"data", STRATA_ATTR_POINTER, offsetof(strata_constant_attrs, data)}}};
 
 const strata_op strata_op_read = {.name = "read",
                                   .flags = STRATA_OP_LEAF,
                                   .attrs_bytes = sizeof(strata_read_attrs),
-                                  .attrs = {{"variable", STRATA_ATTR_POINTER, offsetof(strata_read_attrs, variable)}},
-                                  .shape = leaf_shape};
+                                  .attrs = {{"variable", STRATA_ATTR_POINTER, offsetof(strata_read_attrs, variable)}}};
 
 /* A leaf of this dtype and shape. If one of them is not valid, the graph records an error. */
 static strata_tensor *leaf(strata_graph *graph, const strata_op *op, strata_dtype dtype, strata_shape shape,

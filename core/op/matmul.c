@@ -4,12 +4,7 @@
  * kernel, but the order of addition over K is fixed (shaders/matmul.kernel). */
 #include "core/op/matmul.h"
 
-#include <inttypes.h>
-#include <stddef.h>
-
-#include "core/graph/launch.h"
-#include "core/graph/placement.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 static const strata_matmul_attrs *attrs_of(const strata_tensor *node) {
     return node->attrs;
@@ -53,7 +48,6 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
         return strata_fail(err, STRATA_INVALID, "a is %s%s, b is %s%s; a's %" PRId64 " must equal b's %" PRId64,
                            strata_shape_text(a->shape).text, attrs->transpose_a ? " transposed" : "",
                            strata_shape_text(b->shape).text, attrs->transpose_b ? " transposed" : "", a_k, b_k);
-    node->dtype = a->dtype;
     STRATA_TRY(leading_axes(a, b, &node->shape, err));
     node->shape.dims[node->shape.rank - 2] = a_dims[attrs->transpose_a ? 1 : 0];
     node->shape.dims[node->shape.rank - 1] = b_dims[attrs->transpose_b ? 0 : 1];
@@ -157,11 +151,10 @@ static void compute_elements(const strata_op_call *call, const strata_matmul_siz
     }
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     strata_matmul_sizes s = strata_matmul_sizes_of(call->node);
     if (call->elements) compute_elements(call, &s);
-    if (call->elements) return STRATA_OK;
+    if (call->elements) return;
     for (int64_t batch = 0; batch < s.n_batch; batch++) {
         for (int64_t m = 0; m < s.m; m += BLOCK_M) {
             for (int64_t n = 0; n < s.n; n += BLOCK_N) {
@@ -171,7 +164,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
             }
         }
     }
-    return STRATA_OK;
 }
 
 /* ---- lower ---- */
@@ -184,25 +176,13 @@ strata_launch strata_matmul_launch(const strata_tensor *node) {
         .n_buffers = 5,
         .buffers = {node->inputs[0], node->inputs[1], strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node},
         .writes = 1u << 4,
-        .n_words = 13,
-        .words = {{(uint32_t)s.m},
-                  {(uint32_t)s.n},
-                  {(uint32_t)s.k},
-                  {(uint32_t)s.n_batch},
-                  /* inner: */ {1},
-                  {(uint32_t)s.a_row},
-                  {(uint32_t)s.b_row},
-                  /* c_stride: */ {(uint32_t)s.n},
-                  /* a_outer, a_inner, b_outer, b_inner, c_batch_stride: */
-                  {(uint32_t)s.a_batch},
-                  {0},
-                  {(uint32_t)s.b_batch},
-                  {0},
-                  {(uint32_t)(s.m * s.n)}},
         .n_constants = 2,
         .constants = {{"TRANSPOSE_A", (int32_t)attrs->transpose_a}, {"TRANSPOSE_B", (int32_t)attrs->transpose_b}},
         .grid_stride = true,
     };
+    STRATA_LAUNCH_INTS(&launch, s.m, s.n, s.k, s.n_batch, /* inner: */ 1, s.a_row, s.b_row, /* c_stride: */ s.n);
+    /* a_outer, a_inner, b_outer, b_inner, c_batch_stride: */
+    STRATA_LAUNCH_INTS(&launch, s.a_batch, 0, s.b_batch, 0, s.m * s.n);
     strata_epilogue_constants(&launch, node);
     return launch;
 }
@@ -243,8 +223,8 @@ static void factors(const strata_tensor *node, strata_factors *factors) {
 
 const strata_op strata_op_matmul = {
     .name = "matmul",
-    .min_inputs = 2,
-    .max_inputs = 4,
+    .n_inputs = 2,
+    .optional_inputs = 2,
     .flags = STRATA_OP_SAMPLES,
     .attrs_bytes = sizeof(strata_matmul_attrs),
     .attrs = {{"transpose_a", STRATA_ATTR_INT, offsetof(strata_matmul_attrs, transpose_a)},

@@ -7,9 +7,7 @@
 #include <stdlib.h>
 
 #include "core/op/channels.h"
-#include "core/op/compose.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
     static const char *const names[] = {"x"};
@@ -19,32 +17,27 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_tensor *row(strata_tensor *x, int64_t index) {
-    const int64_t channels = x->shape.dims[1];
-    strata_tensor *slice = strata_slice(x, (int64_t[]){index, 0}, (int64_t[]){1, channels});
-    return strata_reshape(slice, STRATA_SHAPE(channels));
-}
-
 static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
     strata_tensor *x = node->inputs[0];
     const double rows = (double)strata_channels_of(x->shape).rows;
-    strata_tensor *wide = x->dtype == STRATA_DTYPE_F32 ? x : strata_cast(x, STRATA_DTYPE_F32);
-    strata_tensor *slope = strata_mul(row(dy, 1), strata_scalar(x->graph, STRATA_DTYPE_F32, 2 / rows));
-    strata_tensor *constant = strata_mul(row(dy, 0), strata_scalar(x->graph, STRATA_DTYPE_F32, 1 / rows));
-    strata_tensor *sum = strata_add(strata_mul(strata_sub(wide, row(node, 0)), slope), constant);
-    dx[0] = x->dtype == STRATA_DTYPE_F32 ? sum : strata_cast(sum, x->dtype);
+    strata_tensor *slope = strata_mul(strata_channels_row(dy, 1), strata_scalar(x->graph, STRATA_DTYPE_F32, 2 / rows));
+    strata_tensor *constant = strata_mul(strata_channels_row(dy, 0), strata_scalar(x->graph, STRATA_DTYPE_F32, 1 / rows));
+    strata_tensor *sum = strata_add(strata_mul(strata_sub(strata_wide(x), strata_channels_row(node, 0)), slope), constant);
+    dx[0] = strata_cast(sum, x->dtype);
 }
 
 static double element(const strata_op_call *call, const strata_channels *c, int64_t row, int64_t channel) {
     return strata_element_get(call->node->inputs[0]->dtype, call->inputs[0], row * c->channels + channel);
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
+/* Adds each row to the sums of all wanted channels, as batch_norm_sums does. */
+static void reference(strata_op_call *call) {
     const strata_channels c = strata_channels_of(call->node->inputs[0]->shape);
     float *y = call->output;
     const int64_t n = strata_call_count(call, c.channels);
-    double *means, *squares;
-    STRATA_TRY(strata_sums_create(n, &means, &squares, err));
+    double *means = strata_call_alloc(call, 2 * n, sizeof *means);
+    if (!means) return;
+    double *squares = means + n;
     for (int64_t r = 0; r < c.rows; r++)
         for (int64_t e = 0; e < n; e++) means[e] += element(call, &c, r, strata_call_element(call, e) % c.channels);
     for (int64_t e = 0; e < n; e++) means[e] = c.rows ? means[e] / (double)c.rows : (double)NAN;
@@ -59,7 +52,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
         y[c.channels + k] = (float)(c.rows ? squares[e] / (double)c.rows : (double)NAN);
     }
     free(means);
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -76,8 +68,7 @@ static strata_tensor *compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_moments = {.name = "moments",
-                                     .min_inputs = 1,
-                                     .max_inputs = 1,
+                                     .n_inputs = 1,
                                      .flags = STRATA_OP_SAMPLES,
                                      .dims = "c->Sc",
                                      .own_dims = "...c->Sc",

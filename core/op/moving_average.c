@@ -3,14 +3,8 @@
  * moving_average: state += rates (value - state), element by element, in place; with a rate of 1 the state becomes exactly the
  * value, and with a rate of 0 it does not change, even if it is infinite. All are f32 of one shape; gate as for the optimizers:
  * an f32 scalar, and nothing is changed unless it is finite. */
-#include <stddef.h>
-
-#include "core/graph/launch.h"
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
+#include "core/op/define.h"
 #include "core/op/update.h"
-#include "strata/ops.h"
 
 enum { STATE, VALUE, RATES, GATE };
 
@@ -30,22 +24,18 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     if (node->n_inputs > GATE && strata_shape_elements(node->inputs[GATE]->shape) != 1)
         return strata_fail(err, STRATA_INVALID, "gate is %s; it must be one number",
                            strata_shape_text(node->inputs[GATE]->shape).text);
-    node->dtype = state->dtype;
-    node->shape = state->shape;
     return STRATA_OK;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const float *value = call->inputs[VALUE], *rates = call->inputs[RATES];
     float *state = call->output;
-    if (!strata_gate_is_open(call->node->n_inputs > GATE ? call->inputs[GATE] : NULL)) return STRATA_OK;
+    if (!strata_gate_is_open(call->node->n_inputs > GATE ? call->inputs[GATE] : NULL)) return;
     int64_t n = strata_shape_elements(call->node->shape);
     for (int64_t i = 0; i < n; i++) {
         const double old = (double)state[i], v = (double)value[i], rate = (double)rates[i];
         if (rate != 0) state[i] = rate == 1 ? value[i] : (float)(old + rate * (v - old));
     }
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -56,7 +46,6 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
                             .n_buffers = 4,
                             .buffers = {node, node->inputs[VALUE], node->inputs[RATES], gated ? node->inputs[GATE] : NULL},
                             .writes = 1};
-    if (n == 0) return STRATA_OK;
     strata_launch_constant_add(&launch, "GATE", gated);
     STRATA_TRY(strata_launch_flat(&launch, n, err));
     return strata_lowering_add(lowering, &launch, err);
@@ -79,8 +68,8 @@ static void factors(const strata_tensor *node, strata_factors *factors) {
 }
 
 const strata_op strata_op_moving_average = {.name = "moving_average",
-                                            .min_inputs = 3,
-                                            .max_inputs = 4,
+                                            .n_inputs = 3,
+                                            .optional_inputs = 1,
                                             .flags = STRATA_OP_UPDATE,
                                             .factors = factors,
                                             .linearity = STRATA_LINEAR_JOINTLY,

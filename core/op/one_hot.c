@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * one_hot: y[..., d] = 1 where indices[...] is d, else 0; an index not in 0..depth-1 gives a row of zeros. No gradient. */
-#include <inttypes.h>
-
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct one_hot_attrs {
     int64_t depth;
@@ -26,36 +20,25 @@ static strata_status one_hot_shape(strata_tensor *node, strata_error *err) {
         return strata_fail(err, STRATA_INVALID, "indices are %s; the result would have rank %d, the limit is %d",
                            strata_shape_text(indices->shape).text, STRATA_MAX_RANK + 1, STRATA_MAX_RANK);
     node->dtype = (strata_dtype)attrs->dtype;
-    node->shape = indices->shape;
     node->shape.dims[node->shape.rank++] = attrs->depth;
     return STRATA_OK;
 }
 
-static strata_status one_hot_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void one_hot_reference(strata_op_call *call) {
     const one_hot_attrs *attrs = call->node->attrs;
     const int64_t n = strata_shape_elements(call->node->shape);
     for (int64_t i = 0; i < n; i++) {
         int64_t index = strata_integer_get(call->node->inputs[0]->dtype, call->inputs[0], i / attrs->depth);
         strata_element_set(call->node->dtype, call->output, i, index == i % attrs->depth);
     }
-    return STRATA_OK;
 }
 
 static strata_status one_hot_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    static const char *const variants[2][9] = {{[1] = "b8_i32", [2] = "b16_i32", [4] = "b32_i32", [8] = "b64_i32"},
-                                               {[1] = "b8_i64", [2] = "b16_i64", [4] = "b32_i64", [8] = "b64_i64"}};
     const one_hot_attrs *attrs = node->attrs;
     const strata_tensor *indices = node->inputs[0];
-    const int64_t n = strata_shape_elements(node->shape);
-    strata_launch launch = {.kernel = "one_hot",
-                            .variant = variants[indices->dtype == STRATA_DTYPE_I64][strata_dtype_bytes(node->dtype)],
-                            .n_buffers = 2,
-                            .buffers = {indices, node},
-                            .writes = 1 << 1};
-    if (n == 0) return STRATA_OK;
-    STRATA_TRY(strata_launch_flat(&launch, n, err));
-    strata_launch_word(&launch)->u32 = (uint32_t)attrs->depth;
+    strata_launch launch = strata_launch_of(node, "one_hot", strata_bits_by_index_variant(node->dtype, indices->dtype));
+    STRATA_TRY(strata_launch_flat(&launch, strata_shape_elements(node->shape), err));
+    STRATA_LAUNCH_INTS(&launch, attrs->depth);
     strata_bits_words(&launch, node->dtype, 1);
     return strata_lowering_add(lowering, &launch, err);
 }
@@ -71,8 +54,7 @@ static strata_tensor *one_hot_compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_one_hot = {.name = "one_hot",
-                                     .min_inputs = 1,
-                                     .max_inputs = 1,
+                                     .n_inputs = 1,
                                      .attrs_bytes = sizeof(one_hot_attrs),
                                      .attrs = {{"depth", STRATA_ATTR_INT, offsetof(one_hot_attrs, depth)},
                                                {"dtype", STRATA_ATTR_INT, offsetof(one_hot_attrs, dtype)}},

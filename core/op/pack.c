@@ -5,17 +5,10 @@
  * they need no copy; the launches copy the other operands. Nothing writes the gaps: they are zero because arenas are
  * zeroed at first.
  * gradient: the slices of dy. */
-#include "core/op/pack.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/graph/placement.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/attrs.h"
+#include "core/op/define.h"
 
 static strata_status pack_shape(strata_tensor *node, strata_error *err) {
     const strata_pack_attrs *attrs = node->attrs;
@@ -47,8 +40,7 @@ static void pack_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor 
     }
 }
 
-static strata_status pack_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void pack_reference(strata_op_call *call) {
     const strata_pack_attrs *attrs = call->node->attrs;
     float *target = call->output;
     int64_t end = 0;
@@ -61,7 +53,6 @@ static strata_status pack_reference(const strata_op_call *call, strata_error *er
         end = first + elements;
     }
     for (; end < attrs->size; end++) target[end] = 0;
-    return STRATA_OK;
 }
 
 static strata_status pack_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -76,11 +67,11 @@ static strata_status pack_lower(const strata_tensor *node, strata_lowering *lowe
 /* Concatenates the tensors, with constants of zeros for the gaps. */
 static strata_tensor *compose(strata_tensor *node) {
     const strata_pack_attrs *attrs = node->attrs;
-    strata_tensor **parts = calloc(2 * (size_t)node->n_inputs + 1, sizeof *parts), *y = NULL;
+    strata_tensor **parts = strata_graph_alloc(node->graph, (2 * (size_t)node->n_inputs + 1) * sizeof *parts);
     int64_t end = 0;
     int n = 0;
     bool whole = true;
-    if (!parts) return strata_graph_poison(node->graph, node->op, STRATA_OUT_OF_MEMORY, "no host memory for its parts");
+    if (!parts) return &node->graph->poison;
     for (int i = 0; whole && i <= node->n_inputs; i++) {
         const int64_t first = i < node->n_inputs ? attrs->offsets[i] : attrs->size;
         if (first > end) parts[n++] = strata_filled(node->graph, node->dtype, STRATA_SHAPE(first - end), 0);
@@ -89,14 +80,12 @@ static strata_tensor *compose(strata_tensor *node) {
         if (elements) parts[n++] = strata_reshape(node->inputs[i], STRATA_SHAPE(elements));
         end = first + elements;
     }
-    if (whole && n) y = strata_concat(parts, n, 0);
-    free(parts);
-    return y;
+    return whole && n ? strata_concat(parts, n, 0) : NULL;
 }
 
 const strata_op strata_op_pack = {.name = "pack",
-                                  .min_inputs = 1,
-                                  .max_inputs = -1,
+                                  .n_inputs = 1,
+                                  .optional_inputs = -1,
                                   .flags = STRATA_OP_SLICES,
                                   .attrs_bytes = sizeof(strata_pack_attrs),
                                   .attrs = {{"offsets", STRATA_ATTR_LIST, offsetof(strata_pack_attrs, offsets)},

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * pad: x with before[i] and after[i] elements of one value around axis i.   gradient: the slice of dy where x lies. */
-#include <inttypes.h>
-
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct pad_attrs {
     int64_t before[STRATA_MAX_RANK], after[STRATA_MAX_RANK];
@@ -15,8 +11,6 @@ typedef struct pad_attrs {
 static strata_status pad_shape(strata_tensor *node, strata_error *err) {
     const pad_attrs *attrs = node->attrs;
     const strata_tensor *x = node->inputs[0];
-    node->dtype = x->dtype;
-    node->shape.rank = x->shape.rank;
     for (int d = 0; d < x->shape.rank; d++) {
         int64_t *size = &node->shape.dims[d];
         if (attrs->before[d] < 0 || attrs->after[d] < 0)
@@ -47,14 +41,12 @@ static strata_copy describe(const strata_tensor *node) {
     return copy;
 }
 
-static strata_status pad_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void pad_reference(strata_op_call *call) {
     const pad_attrs *attrs = call->node->attrs;
     const int64_t n = strata_shape_elements(call->node->shape);
     for (int64_t i = 0; i < n; i++) strata_element_set(call->node->dtype, call->output, i, attrs->value);
     strata_copy copy = describe(call->node);
     strata_copy_reference(&copy, call->inputs[0], call->output);
-    return STRATA_OK;
 }
 
 static strata_status pad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -73,8 +65,7 @@ static void pad_factors(const strata_tensor *node, strata_factors *factors) {
 }
 
 const strata_op strata_op_pad = {.name = "pad",
-                                 .min_inputs = 1,
-                                 .max_inputs = 1,
+                                 .n_inputs = 1,
                                  .attrs_bytes = sizeof(pad_attrs),
                                  .attrs = {{"before", STRATA_ATTR_INTS, offsetof(pad_attrs, before)},
                                            {"after", STRATA_ATTR_INTS, offsetof(pad_attrs, after)},

@@ -2,12 +2,12 @@
  *
  * print: y = x, and the host prints x. The passes replace the node by x and make x an additional output of the program
  * (core/run/print.h). So no device runs the node, and other nodes are fused as without it. gradient: dy. */
-#include "core/op/print.h"
-
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/op/attrs.h"
 #include "core/op/ops.h"
+#include "strata/ops.h"
 
 static strata_status print_shape(strata_tensor *node, strata_error *err) {
     const strata_print_attrs *attrs = node->attrs;
@@ -16,8 +16,6 @@ static strata_status print_shape(strata_tensor *node, strata_error *err) {
     if (attrs->first < 0 || attrs->first > STRATA_MAX_PRINTED)
         return strata_fail(err, STRATA_INVALID, "first is %" PRId64 "; it must be 0 to %d elements", attrs->first,
                            STRATA_MAX_PRINTED);
-    node->dtype = node->inputs[0]->dtype;
-    node->shape = node->inputs[0]->shape;
     return STRATA_OK;
 }
 
@@ -26,16 +24,13 @@ static void print_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor
     dx[0] = dy;
 }
 
-static strata_status print_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
-    const size_t bytes = (size_t)strata_shape_elements(call->node->shape) * strata_dtype_bytes(call->node->dtype);
+static void print_reference(strata_op_call *call) {
+    const size_t bytes = (size_t)strata_tensor_bytes(call->node);
     if (bytes && call->output != call->inputs[0]) memcpy(call->output, call->inputs[0], bytes);
-    return STRATA_OK;
 }
 
 const strata_op strata_op_print = {.name = "print",
-                                   .min_inputs = 1,
-                                   .max_inputs = 1,
+                                   .n_inputs = 1,
                                    .flags = STRATA_OP_VIEW,
                                    .attrs_bytes = sizeof(strata_print_attrs),
                                    .attrs = {{"every", STRATA_ATTR_INT, offsetof(strata_print_attrs, every)},

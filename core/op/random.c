@@ -4,14 +4,9 @@
  * shaders/README.md defines which word of which counter an element uses; dropout.c draws from the same sequences. */
 #include "core/op/random.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stddef.h>
 
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_random_uniform, strata_op_random_normal;
 
@@ -59,8 +54,7 @@ double strata_random_uniform_at(const strata_random_sequence *sequence, int64_t 
 strata_status strata_random_grid(strata_launch *launch, strata_shape shape, int64_t stream, strata_error *err) {
     const int64_t n = strata_shape_elements(shape);
     STRATA_TRY(strata_launch_flat(launch, n, err));
-    strata_launch_word(launch)->u32 = (uint32_t)stream;
-    strata_launch_word(launch)->u32 = (uint32_t)row_of(shape); /* at most n, which fits */
+    STRATA_LAUNCH_INTS(launch, stream, (int64_t)row_of(shape)); /* a row has at most n elements, which fits */
     /* At most this many groups of four contain the n elements, wherever the first element lies in its group. */
     launch->global[0] = n ? (n + 6) / 4 : 0;
     return STRATA_OK;
@@ -89,15 +83,6 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return strata_check_random(node->inputs[0], attrs->stream, err);
 }
 
-static strata_status uniform_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
-    const random_attrs *attrs = call->node->attrs;
-    strata_random_sequence sequence = strata_random_sequence_of(call->inputs[0], attrs->stream, attrs->shape);
-    int64_t n = strata_shape_elements(attrs->shape);
-    for (int64_t i = 0; i < n; i++) ((float *)call->output)[i] = (float)strata_random_uniform_at(&sequence, i);
-    return STRATA_OK;
-}
-
 /* Box-Muller method: from each pair of a block's words, (0, 1) and (2, 3), follow a radius and an angle, and from these
  * two normal numbers. */
 static double normal_at(const strata_random_sequence *sequence, int64_t index) {
@@ -110,45 +95,35 @@ static double normal_at(const strata_random_sequence *sequence, int64_t index) {
     return radius * (element % 2 ? sin(angle) : cos(angle));
 }
 
-static strata_status normal_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const random_attrs *attrs = call->node->attrs;
-    strata_random_sequence sequence = strata_random_sequence_of(call->inputs[0], attrs->stream, attrs->shape);
-    int64_t n = strata_shape_elements(attrs->shape);
-    for (int64_t i = 0; i < n; i++) ((float *)call->output)[i] = (float)normal_at(&sequence, i);
-    return STRATA_OK;
+    const strata_random_sequence sequence = strata_random_sequence_of(call->inputs[0], attrs->stream, attrs->shape);
+    const bool uniform = call->node->op == &strata_op_random_uniform;
+    for (int64_t i = 0; i < strata_shape_elements(attrs->shape); i++)
+        ((float *)call->output)[i] = (float)(uniform ? strata_random_uniform_at : normal_at)(&sequence, i);
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const random_attrs *attrs = node->attrs;
-    strata_launch launch = {
-        .kernel = node->op->name, .variant = "f32", .n_buffers = 2, .buffers = {node->inputs[0], node}, .writes = 2};
+    strata_launch launch = strata_launch_of(node, node->op->name, "f32");
     STRATA_TRY(strata_random_grid(&launch, attrs->shape, attrs->stream, err));
     return strata_lowering_add(lowering, &launch, err);
 }
 
-#define RANDOM(which)                                                           \
-    const strata_op strata_op_random_##which = {                                \
-        .name = "random_" #which,                                               \
-        .min_inputs = 1,                                                        \
-        .max_inputs = 1,                                                        \
-        .attrs_bytes = sizeof(random_attrs),                                    \
-        .attrs = {{"stream", STRATA_ATTR_INT, offsetof(random_attrs, stream)},  \
-                  {"shape", STRATA_ATTR_SHAPE, offsetof(random_attrs, shape)}}, \
-        .shape = shape,                                                         \
-        .reference = which##_reference,                                         \
-        .lower = lower,                                                         \
+#define RANDOM(which)                                                                                  \
+    const strata_op strata_op_random_##which = {                                                       \
+        .name = "random_" #which,                                                                      \
+        .n_inputs = 1,                                                                                 \
+        .attrs_bytes = sizeof(random_attrs),                                                           \
+        .attrs = {{"stream", STRATA_ATTR_INT, offsetof(random_attrs, stream)},                         \
+                  {"shape", STRATA_ATTR_SHAPE, offsetof(random_attrs, shape)}},                        \
+        .shape = shape,                                                                                \
+        .reference = reference,                                                                        \
+        .lower = lower,                                                                                \
+    };                                                                                                 \
+    strata_tensor *strata_random_##which(strata_tensor *state, uint32_t stream, strata_shape wanted) { \
+        random_attrs attrs = {.stream = stream, .shape = wanted};                                      \
+        return strata_node(NULL, &strata_op_random_##which, 1, &state, &attrs);                        \
     }
-
-RANDOM(uniform);
-RANDOM(normal);
-
-strata_tensor *strata_random_uniform(strata_tensor *state, uint32_t stream, strata_shape shape) {
-    random_attrs attrs = {.stream = stream, .shape = shape};
-    return strata_node(NULL, &strata_op_random_uniform, 1, &state, &attrs);
-}
-
-strata_tensor *strata_random_normal(strata_tensor *state, uint32_t stream, strata_shape shape) {
-    random_attrs attrs = {.stream = stream, .shape = shape};
-    return strata_node(NULL, &strata_op_random_normal, 1, &state, &attrs);
-}
+RANDOM(uniform)
+RANDOM(normal)

@@ -8,19 +8,11 @@
  * that the gradient does not compute the products a second time. */
 #include "core/op/recurrent.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include "core/graph/placement.h"
-#include "core/op/axes.h"
-#include "core/op/broadcast.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/epilogue.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
 
 extern const strata_op strata_op_recurrent, strata_op_recurrent_grad;
 
@@ -167,13 +159,6 @@ static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx)
 
 /* ---- references ---- */
 
-static double activate(int64_t code, double v) {
-    return code == STRATA_EPILOGUE_RELU      ? (v < 0 ? 0 : v)
-           : code == STRATA_EPILOGUE_TANH    ? tanh(v)
-           : code == STRATA_EPILOGUE_SIGMOID ? 1 / (1 + exp(-v))
-                                             : v;
-}
-
 /* The derivative of the function at the point where its value is y. */
 static double slope(int64_t code, double y) {
     return code == STRATA_EPILOGUE_RELU      ? y > 0
@@ -195,7 +180,7 @@ static void reset_first(const strata_op_call *call, const strata_recurrent_sizes
     for (int64_t u = 0; u < u_n; u++) {
         double sum = (double)bias[u_n + u];
         for (int64_t k = 0; k < u_n; k++) sum += before[k] * (double)matrix[k * width + u_n + u];
-        reset[u] = activate(attrs_of(call->node)->recurrent_activation, (double)z[u_n + u] + sum);
+        reset[u] = strata_epilogue_activate(attrs_of(call->node)->recurrent_activation, (double)z[u_n + u] + sum);
         q[u] = reset[u] * before[u];
     }
 }
@@ -223,14 +208,14 @@ static void run_example(const strata_op_call *call, const strata_recurrent_sizes
                 v[g] = (double)z[g * u_n + u];
             }
             if (attrs->cell == STRATA_CELL_LSTM) {
-                for (int64_t g = 0; g < 4; g++) v[g] = activate(g == 2 ? a_code : r_code, v[g] + sum[g]);
+                for (int64_t g = 0; g < 4; g++) v[g] = strata_epilogue_activate(g == 2 ? a_code : r_code, v[g] + sum[g]);
                 c[u] = v[1] * c[u] + v[0] * v[2];
-                h = v[3] * activate(a_code, c[u]);
+                h = v[3] * strata_epilogue_activate(a_code, c[u]);
                 for (int64_t g = 0; g < 4; g++) y[(2 + g) * u_n + u] = (float)v[g];
             } else {
-                for (int64_t g = 0; g < 2; g++) v[g] = activate(r_code, v[g] + sum[g]);
+                for (int64_t g = 0; g < 2; g++) v[g] = strata_epilogue_activate(r_code, v[g] + sum[g]);
                 if (first) v[1] = reset[u];
-                v[2] = activate(a_code, v[2] + (first ? 1 : v[1]) * sum[2]);
+                v[2] = strata_epilogue_activate(a_code, v[2] + (first ? 1 : v[1]) * sum[2]);
                 h = v[0] * h_past + (1 - v[0]) * v[2];
                 for (int64_t g = 0; g < 3; g++) y[(1 + g) * u_n + u] = (float)v[g];
                 y[4 * u_n + u] = (float)(first ? q[u] : sum[2]);
@@ -253,7 +238,7 @@ static void unit_back(const strata_recurrent_attrs *attrs, const float *now, con
     const int64_t a_code = attrs->activation, r_code = attrs->recurrent_activation;
     if (attrs->cell == STRATA_CELL_LSTM) {
         const double i = (double)now[2 * u_n], f = (double)now[3 * u_n], g = (double)now[4 * u_n], o = (double)now[5 * u_n];
-        const double y = activate(a_code, (double)now[u_n]);
+        const double y = strata_epilogue_activate(a_code, (double)now[u_n]);
         *dc += *dh * o * slope(a_code, y);
         da[0] = *dc * g * slope(r_code, i);
         da[1] = *dc * (past ? (double)past[u_n] : 0) * slope(r_code, f);
@@ -321,17 +306,13 @@ static void run_example_back(const strata_op_call *call, const strata_recurrent_
     }
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
+static void reference(strata_op_call *call) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(call->node);
     const bool forward = call->node->op == &strata_op_recurrent;
     /* Scratch in rows of U doubles. Forward: h of all steps, then the 4 rows of c. Backward: dh, dc and da. */
     const int64_t rows = forward ? s.t + 4 : 2 + DA;
-    double *memory = s.n && s.t ? malloc((size_t)(rows * s.units) * sizeof *memory) : NULL;
-    if (!s.n || !s.t) return STRATA_OK;
-    if (!memory)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " steps of %" PRId64 " units", s.t,
-                           s.units);
-    for (int64_t n = 0; n < s.n; n++) {
+    double *memory = strata_call_alloc(call, rows * s.units, sizeof *memory);
+    for (int64_t n = 0; memory && n < s.n && s.t; n++) {
         for (int64_t i = 0; i < rows * s.units; i++) memory[i] = 0;
         if (forward)
             run_example(call, &s, n, memory, memory + s.t * s.units);
@@ -339,7 +320,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
             run_example_back(call, &s, n, memory, memory + s.units, memory + 2 * s.units);
     }
     free(memory);
-    return STRATA_OK;
 }
 
 /* ---- lower: a launch for each step ---- */
@@ -359,11 +339,6 @@ static int64_t launches_of(const strata_tensor *node) {
     return attrs_of(node)->cell == STRATA_CELL_GRU_RESET_FIRST ? 2 : 1;
 }
 
-static strata_status check_countable(const strata_tensor *node, strata_error *err) {
-    for (int i = 0; i < node->n_inputs; i++) STRATA_TRY(strata_check_countable(node->inputs[i], err));
-    return strata_check_countable(node, err);
-}
-
 /* The number of work-items for all examples and units. A work-item computes one unit of 4 examples. */
 static int64_t items_of(const strata_recurrent_sizes *s) {
     return (s->n + 3) / 4 * s->units;
@@ -372,7 +347,7 @@ static int64_t items_of(const strata_recurrent_sizes *s) {
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
     const int64_t width = s.gates * s.units, row = s.planes * s.units, n_launches = launches_of(node);
-    STRATA_TRY(check_countable(node, err));
+    STRATA_TRY(strata_check_countable(node, err));
     for (int64_t i = 0; s.n && i < s.t * n_launches; i++) {
         const int64_t step = i / n_launches, cell = attrs_of(node)->cell + i % n_launches;
         const int64_t t = attrs_of(node)->reverse ? s.t - 1 - step : step, past = attrs_of(node)->reverse ? t + 1 : t - 1;
@@ -386,18 +361,10 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
             .offsets = {t * width, 0, 0, s.mask ? t : 0, step ? past * row : 0, t * row},
             .extents = {0, 0, 0, 0, step ? states : 0, states},
             .writes = 1u << 5,
-            .n_words = 8,
-            .words = {{(uint32_t)s.n},
-                      {(uint32_t)s.units},
-                      {(uint32_t)(s.t * width)},
-                      {(uint32_t)s.mask_row},
-                      {(uint32_t)(s.t * row)},
-                      {s.mask != NULL},
-                      {step > 0},
-                      {(uint32_t)(s.t - t)}},
             .global = {items_of(&s), 0},
             .grid_stride = true,
             .turns = (int)s.units + 8};
+        STRATA_LAUNCH_INTS(&launch, s.n, s.units, s.t * width, s.mask_row, s.t * row, s.mask != NULL, step > 0, s.t - t);
         add_codes(&launch, node, cell, s.drops);
         STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     }
@@ -407,7 +374,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
 static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
     const int64_t row = s.planes * s.units, da_row = DA * s.units, n_launches = launches_of(node);
-    STRATA_TRY(check_countable(node, err));
+    STRATA_TRY(strata_check_countable(node, err));
     if (!s.n || !s.t) return STRATA_OK;
     strata_lowering_scratch(lowering, 2 * s.n * s.units * (int64_t)sizeof(float));
     for (int64_t i = 0; i < s.t * n_launches; i++) {
@@ -425,16 +392,6 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
                                             has_later ? later * da_row : 0, 0, t * da_row},
                                 .extents = {0, 0, 0, 0, 0, has_later ? das : 0, 0, das},
                                 .writes = 1u << 6 | 1u << 7,
-                                .n_words = 9,
-                                .words = {{(uint32_t)s.n},
-                                          {(uint32_t)s.units},
-                                          {(uint32_t)s.mask_row},
-                                          {(uint32_t)(s.t * row)},
-                                          {(uint32_t)(s.t * da_row)},
-                                          {s.mask != NULL},
-                                          {step > 0},
-                                          {has_later},
-                                          {(uint32_t)(s.t - t)}},
                                 .global = {items_of(&s), 0},
                                 .grid_stride = true,
                                 .turns = (int)(s.gates * s.units) + 8};
@@ -442,6 +399,8 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
             launch.offsets[5] = t * da_row + 2 * s.units;
             launch.extents[5] = das - 2 * s.units;
         }
+        STRATA_LAUNCH_INTS(&launch, s.n, s.units, s.mask_row, s.t * row, s.t * da_row, s.mask != NULL, step > 0, has_later,
+                           s.t - t);
         add_codes(&launch, node, cell, s.drops);
         STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     }
@@ -491,13 +450,6 @@ static strata_tensor *step_factors(strata_tensor *mask, const strata_recurrent_s
     return strata_reshape(factors_of(mask, s), STRATA_SHAPE(s->n, s->units));
 }
 
-/* Stacks the steps' results (N, width) to (N, T, width), and frees the array. */
-static strata_tensor *joined(strata_tensor **steps, int64_t n) {
-    strata_tensor *y = strata_stack(steps, (int)n, 1);
-    free(steps);
-    return y;
-}
-
 static strata_tensor *compose(strata_tensor *node) {
     const strata_recurrent_attrs *attrs = attrs_of(node);
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
@@ -505,12 +457,10 @@ static strata_tensor *compose(strata_tensor *node) {
     strata_tensor *mask = s.mask ? node->inputs[MASK] : NULL, *factors = s.drops ? step_factors(mask, &s) : NULL;
     const bool first = attrs->cell == STRATA_CELL_GRU_RESET_FIRST;
     if (!s.n || !s.t) return strata_filled(node->graph, STRATA_DTYPE_F32, node->shape, 0);
-    strata_tensor **steps = s.t <= MOST_COMPOSED_STEPS ? calloc((size_t)s.t, sizeof *steps) : NULL;
+    if (s.t > MOST_COMPOSED_STEPS) return NULL;
+    strata_tensor **steps = strata_graph_alloc(node->graph, (size_t)s.t * sizeof *steps);
     strata_tensor *zero = strata_filled(node->graph, STRATA_DTYPE_F32, STRATA_SHAPE(s.n, u), 0), *h = zero, *c = zero;
-    if (!steps || !zero) {
-        free(steps);
-        return NULL;
-    }
+    if (!steps || !zero) return NULL;
     for (int64_t step = 0; step < s.t; step++) {
         const int64_t t = attrs->reverse ? s.t - 1 - step : step;
         strata_tensor *z = at_step(node->inputs[Z], t, 0, s.gates * u), *kept = kept_at(mask, t), *now, *cell = c, *of[6];
@@ -536,7 +486,7 @@ static strata_tensor *compose(strata_tensor *node) {
         if (attrs->cell == STRATA_CELL_LSTM) of[1] = c;
         steps[t] = strata_concat(of, (int)s.planes, 1);
     }
-    return joined(steps, s.t);
+    return strata_stack(steps, (int)s.t, 1);
 }
 
 /* The rows [first, first + n) of a matrix. */
@@ -553,13 +503,11 @@ static strata_tensor *grad_compose(strata_tensor *node) {
     const bool first = attrs->cell == STRATA_CELL_GRU_RESET_FIRST;
     if (first) transposed = rows_between(transposed, 0, 2 * u);
     if (!s.n || !s.t) return strata_filled(node->graph, STRATA_DTYPE_F32, node->shape, 0);
-    strata_tensor **steps = s.t <= MOST_COMPOSED_STEPS ? calloc((size_t)s.t, sizeof *steps) : NULL;
+    if (s.t > MOST_COMPOSED_STEPS) return NULL;
+    strata_tensor **steps = strata_graph_alloc(node->graph, (size_t)s.t * sizeof *steps);
     strata_tensor *zero = strata_filled(node->graph, STRATA_DTYPE_F32, STRATA_SHAPE(s.n, u), 0), *later = NULL, *dh = zero,
                   *dc = zero;
-    if (!steps || !zero) {
-        free(steps);
-        return NULL;
-    }
+    if (!steps || !zero) return NULL;
     for (int64_t step = s.t - 1; step >= 0; step--) {
         const int64_t t = attrs->reverse ? s.t - 1 - step : step, past = attrs->reverse ? t + 1 : t - 1;
         strata_tensor *now = at_step(states, t, 0, s.planes * u), *before = step ? at_step(states, past, 0, 2 * u) : NULL;
@@ -603,7 +551,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
         dc = kept ? strata_where(kept, dc_past, dc) : dc_past;
         later = strata_slice(steps[t], (int64_t[]){0, 0}, (int64_t[]){s.n, (first ? 2 : s.gates) * u});
     }
-    return joined(steps, s.t);
+    return strata_stack(steps, (int)s.t, 1);
 }
 
 /* ---- both ops ---- */
@@ -638,8 +586,8 @@ static void factors(const strata_tensor *node, strata_factors *factors) {
 
 const strata_op strata_op_recurrent = {
     .name = "recurrent",
-    .min_inputs = 3,
-    .max_inputs = 4,
+    .n_inputs = 3,
+    .optional_inputs = 1,
     ATTRS,
     .factors = factors,
     .shape = shape,
@@ -652,8 +600,8 @@ const strata_op strata_op_recurrent = {
 
 const strata_op strata_op_recurrent_grad = {
     .name = "recurrent_grad",
-    .min_inputs = 3,
-    .max_inputs = 4,
+    .n_inputs = 3,
+    .optional_inputs = 1,
     ATTRS,
     .factors = factors,
     .shape = grad_shape,
@@ -673,18 +621,17 @@ static strata_tensor *with_factors(strata_tensor *z, strata_tensor *mask, strata
 
 static strata_tensor *recurrent(strata_recurrent_cell cell, strata_tensor *z, strata_tensor *matrix, strata_tensor *bias,
                                 strata_tensor *mask, strata_recurrent_options opts) {
-    static const int64_t codes[] = {STRATA_EPILOGUE_TANH, STRATA_EPILOGUE_SIGMOID, STRATA_EPILOGUE_RELU,
+    /* By option; the first is the default. */
+    static const int64_t codes[] = {STRATA_EPILOGUE_TANH, STRATA_EPILOGUE_TANH, STRATA_EPILOGUE_SIGMOID, STRATA_EPILOGUE_RELU,
                                     STRATA_EPILOGUE_LINEAR};
     if (strata_tensor_is_poison(z)) return z;
     if ((unsigned)opts.activation > STRATA_RECURRENT_LINEAR || (unsigned)opts.recurrent_activation > STRATA_RECURRENT_LINEAR)
         return strata_graph_poison(z->graph, &strata_op_recurrent, STRATA_INVALID, "activations %d and %d: there are 0 to %d",
                                    (int)opts.activation, (int)opts.recurrent_activation, STRATA_RECURRENT_LINEAR);
-    const int64_t recurrent_code =
-        opts.recurrent_activation == STRATA_RECURRENT_DEFAULT ? STRATA_EPILOGUE_SIGMOID : codes[opts.recurrent_activation - 1];
     const strata_recurrent_attrs attrs = {
         .cell = cell,
-        .activation = opts.activation == STRATA_RECURRENT_DEFAULT ? STRATA_EPILOGUE_TANH : codes[opts.activation - 1],
-        .recurrent_activation = recurrent_code,
+        .activation = codes[opts.activation],
+        .recurrent_activation = opts.recurrent_activation ? codes[opts.recurrent_activation] : STRATA_EPILOGUE_SIGMOID,
         .reverse = opts.reverse};
     if (opts.factors) mask = with_factors(z, mask, opts.factors);
     strata_tensor *states =

@@ -3,17 +3,9 @@
  * Sum, mean, maximum and minimum over axes. The four ops share their rules and kernels; argmax is in argmax.c. */
 #include "core/op/reduce.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stddef.h>
 
-#include "core/graph/placement.h"
-#include "core/op/axes.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_reduce_sum, strata_op_reduce_mean, strata_op_reduce_max, strata_op_reduce_min;
 
@@ -25,38 +17,35 @@ static strata_axes axes_of(const strata_tensor *node) {
     return strata_axes_of(node->inputs[0]->shape, attrs_of(node)->axis, attrs_of(node)->n_axes);
 }
 
-/* ---- shape rules ---- */
+/* Which of the four ops the node is; the values are those of the kernel's constant OP. */
+enum { SUM = 0, MAX = 1, MIN = 2, MEAN = 3 };
+
+static int kind_of(const strata_tensor *node) {
+    static const strata_op *const ops[] = {
+        [SUM] = &strata_op_reduce_sum, [MAX] = &strata_op_reduce_max, [MIN] = &strata_op_reduce_min};
+    int kind = SUM;
+    while (kind < MEAN && ops[kind] != node->op) kind++;
+    return kind;
+}
+
+/* ---- the shape rule ---- */
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
     const strata_reduce_attrs *attrs = attrs_of(node);
     const strata_tensor *x = node->inputs[0];
+    const int kind = kind_of(node);
+    STRATA_TRY(strata_check_dtype(x, "x", kind == MEAN ? STRATA_FLOATS : STRATA_NUMBERS, err));
     if (attrs->axis < 0 || attrs->n_axes < 0 || attrs->axis > x->shape.rank || attrs->n_axes > x->shape.rank - attrs->axis)
         return strata_fail(err, STRATA_INVALID, "%" PRId64 " axes from axis %" PRId64 " do not lie in x %s", attrs->n_axes,
                            attrs->axis, strata_shape_text(x->shape).text);
-    node->dtype = x->dtype;
     node->shape = (strata_shape){0};
     for (int i = 0; i < x->shape.rank; i++) {
         bool reduced = i >= attrs->axis && i < attrs->axis + attrs->n_axes;
         if (!reduced || attrs->keep_dims) node->shape.dims[node->shape.rank++] = reduced ? 1 : x->shape.dims[i];
     }
-    return STRATA_OK;
-}
-
-static strata_status sum_shape(strata_tensor *node, strata_error *err) {
-    STRATA_TRY(strata_check_dtype(node->inputs[0], "x", STRATA_NUMBERS, err));
-    return shape(node, err);
-}
-
-static strata_status mean_shape(strata_tensor *node, strata_error *err) {
-    STRATA_TRY(strata_check_dtype(node->inputs[0], "x", STRATA_FLOATS, err));
-    return shape(node, err);
-}
-
-static strata_status extreme_shape(strata_tensor *node, strata_error *err) {
-    STRATA_TRY(sum_shape(node, err));
-    if (axes_of(node).n > 0) return STRATA_OK;
+    if (kind == SUM || kind == MEAN || axes_of(node).n > 0) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "x is %s; the axes reduced have no elements, and nothing is the extreme of none",
-                       strata_shape_text(node->inputs[0]->shape).text);
+                       strata_shape_text(x->shape).text);
 }
 
 /* ---- gradients ---- */
@@ -93,98 +82,48 @@ static void extreme_gradient(strata_tensor *node, strata_tensor *dy, strata_tens
 
 /* ---- references ---- */
 
-/* Each of these functions folds n elements: element `first` and every `stride`-th element after it. */
-typedef double (*fold)(strata_dtype dtype, const void *x, int64_t first, int64_t stride, int64_t n);
-
-static double fold_sum(strata_dtype dtype, const void *x, int64_t first, int64_t stride, int64_t n) {
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += strata_element_get(dtype, x, first + i * stride);
-    return sum;
-}
-
-static double fold_mean(strata_dtype dtype, const void *x, int64_t first, int64_t stride, int64_t n) {
-    return n ? fold_sum(dtype, x, first, stride, n) / (double)n : NAN;
-}
-
-/* NaN counts as the largest, as in numpy. */
-static double fold_max(strata_dtype dtype, const void *x, int64_t first, int64_t stride, int64_t n) {
-    double most = strata_element_get(dtype, x, first);
-    for (int64_t i = 1; i < n && !isnan(most); i++) {
-        double v = strata_element_get(dtype, x, first + i * stride);
-        if (v > most || isnan(v)) most = v;
+/* Folds n elements: element `first` and every `stride`-th element after it. NaN is the extreme of all, as in numpy. */
+static double fold(int kind, strata_dtype dtype, const void *x, int64_t first, int64_t stride, int64_t n) {
+    const bool sums = kind == SUM || kind == MEAN;
+    double so_far = sums ? 0 : strata_element_get(dtype, x, first);
+    for (int64_t i = !sums; i < n; i++) {
+        const double v = strata_element_get(dtype, x, first + i * stride);
+        if (sums)
+            so_far += v;
+        else if (!isnan(so_far) && (isnan(v) || (kind == MAX ? v > so_far : v < so_far)))
+            so_far = v;
     }
-    return most;
-}
-
-static double fold_min(strata_dtype dtype, const void *x, int64_t first, int64_t stride, int64_t n) {
-    double least = strata_element_get(dtype, x, first);
-    for (int64_t i = 1; i < n && !isnan(least); i++) {
-        double v = strata_element_get(dtype, x, first + i * stride);
-        if (v < least || isnan(v)) least = v;
-    }
-    return least;
-}
-
-static strata_status run(const strata_op_call *call, fold fold) {
-    strata_axes axes = axes_of(call->node);
-    strata_dtype dtype = call->node->dtype;
-    for (int64_t o = 0; o < axes.outer; o++)
-        for (int64_t j = 0; j < axes.inner; j++)
-            strata_element_set(dtype, call->output, o * axes.inner + j,
-                               fold(dtype, call->inputs[0], o * axes.n * axes.inner + j, axes.inner, axes.n));
-    return STRATA_OK;
+    if (kind == MEAN) return n ? so_far / (double)n : NAN;
+    return so_far;
 }
 
 /* Integers are not converted to double: i64 would lose bits, and sums must wrap around. */
-typedef int64_t (*integer_fold)(int64_t so_far, int64_t v);
-
-static int64_t integer_sum(int64_t so_far, int64_t v) {
-    return (int64_t)((uint64_t)so_far + (uint64_t)v);
-}
-
-static int64_t integer_max(int64_t so_far, int64_t v) {
-    return v > so_far ? v : so_far;
-}
-
-static int64_t integer_min(int64_t so_far, int64_t v) {
-    return v < so_far ? v : so_far;
-}
-
-static strata_status run_integer(const strata_op_call *call, int64_t start, integer_fold fold) {
-    strata_axes axes = axes_of(call->node);
-    for (int64_t at = 0; at < axes.outer * axes.inner; at++) {
-        int64_t first = at / axes.inner * axes.n * axes.inner + at % axes.inner, so_far = start;
-        for (int64_t i = 0; i < axes.n; i++)
-            so_far = fold(so_far, strata_integer_get(call->node->dtype, call->inputs[0], first + i * axes.inner));
-        strata_integer_set(call->node->dtype, call->output, at, so_far);
+static int64_t fold_integers(int kind, strata_dtype dtype, const void *x, int64_t first, int64_t stride, int64_t n) {
+    int64_t so_far = kind == SUM ? 0 : strata_integer_get(dtype, x, first);
+    for (int64_t i = kind != SUM; i < n; i++) {
+        const int64_t v = strata_integer_get(dtype, x, first + i * stride);
+        if (kind == SUM)
+            so_far = (int64_t)((uint64_t)so_far + (uint64_t)v);
+        else if (kind == MAX ? v > so_far : v < so_far)
+            so_far = v;
     }
-    return STRATA_OK;
+    return so_far;
 }
 
-static strata_status sum_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
-    return strata_dtype_is_float(call->node->dtype) ? run(call, fold_sum) : run_integer(call, 0, integer_sum);
-}
-
-static strata_status mean_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
-    return run(call, fold_mean);
-}
-
-static strata_status max_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
-    return strata_dtype_is_float(call->node->dtype) ? run(call, fold_max) : run_integer(call, INT64_MIN, integer_max);
-}
-
-static strata_status min_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
-    return strata_dtype_is_float(call->node->dtype) ? run(call, fold_min) : run_integer(call, INT64_MAX, integer_min);
+static void reference(strata_op_call *call) {
+    const strata_axes a = axes_of(call->node);
+    const strata_dtype dtype = call->node->dtype;
+    const int kind = kind_of(call->node);
+    for (int64_t at = 0; at < a.outer * a.inner; at++) {
+        const int64_t first = at / a.inner * a.n * a.inner + at % a.inner;
+        if (strata_dtype_is_float(dtype))
+            strata_element_set(dtype, call->output, at, fold(kind, dtype, call->inputs[0], first, a.inner, a.n));
+        else
+            strata_integer_set(dtype, call->output, at, fold_integers(kind, dtype, call->inputs[0], first, a.inner, a.n));
+    }
 }
 
 /* ---- lower ---- */
-
-/* The values of the kernel's constant OP. */
-enum { SUM = 0, MAX = 1, MIN = 2, MEAN = 3 };
 
 /* One launch of shaders/reduce.kernel. It reduces x (outer, axis, inner) to y (outer, parts, inner); `part` elements of
  * the axis become one result. If x or y is NULL, the scratch buffer takes its place. */
@@ -226,10 +165,8 @@ static strata_status add_fold(const fold_launch *fold, strata_lowering *lowering
         strata_launch_turns(&launch, STRATA_RUN_ITEMS / STRATA_RUNS * strata_lane_turns(fold->part));
     }
     launch.words[1].u32 = (uint32_t)fold->axes.n;
-    strata_launch_word(&launch)->u32 = (uint32_t)fold->axes.inner;
-    strata_launch_word(&launch)->u32 = (uint32_t)fold->parts;
-    strata_launch_word(&launch)->u32 = (uint32_t)fold->part;
-    strata_launch_word(&launch)->f32 = (float)fold->divisor;
+    STRATA_LAUNCH_INTS(&launch, fold->axes.inner, fold->parts, fold->part);
+    STRATA_LAUNCH_FLOATS(&launch, (double)fold->divisor);
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -268,7 +205,8 @@ static const struct {
     [STRATA_DTYPE_I64] = {"i64_i64", "i64_i64", "i64_i64"},
 };
 
-static strata_status lower_as(const strata_tensor *node, int op, strata_lowering *lowering, strata_error *err) {
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const int op = kind_of(node);
     strata_axes axes = axes_of(node);
     int64_t parts = parts_of(axes), part = (axes.n + parts - 1) / parts;
     fold_launch last = {.x = node->inputs[0], .y = node, .op = op, .axes = axes, .parts = 1, .part = axes.n, .divisor = axes.n};
@@ -299,39 +237,21 @@ strata_status strata_reduce_scratch(const strata_tensor *node, int64_t parts, st
                     lowering, err);
 }
 
-static strata_status sum_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return lower_as(node, SUM, lowering, err);
-}
-
-static strata_status mean_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return lower_as(node, MEAN, lowering, err);
-}
-
-static strata_status max_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return lower_as(node, MAX, lowering, err);
-}
-
-static strata_status min_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return lower_as(node, MIN, lowering, err);
-}
-
 /* ---- compositions ---- */
 
 /* The product with a vector of ones, which adds the elements. */
 static strata_tensor *sum_compose(strata_tensor *node) {
     const strata_axes a = axes_of(node);
     strata_graph *graph = node->graph;
-    strata_tensor *x = node->inputs[0], *y;
+    strata_tensor *x = node->inputs[0];
     if (!strata_dtype_is_float(node->dtype) || a.n == 0 || a.outer * a.inner == 0) return NULL;
     strata_tensor *ones = strata_filled(graph, x->dtype, a.inner == 1 ? STRATA_SHAPE(a.n, 1) : STRATA_SHAPE(1, a.n), 1);
     if (!ones) return NULL;
-    if (a.inner == 1)
-        y = strata_matmul(strata_reshape(x, STRATA_SHAPE(a.outer, a.n)), ones, false, false);
-    else if (a.outer == 1)
-        y = strata_matmul(ones, strata_reshape(x, STRATA_SHAPE(a.n, a.inner)), false, false);
-    else
-        y = strata_matmul(ones, strata_reshape(x, STRATA_SHAPE(a.outer, a.n, a.inner)), false, false);
-    return strata_reshape(y, node->shape);
+    x = strata_reshape(x, a.inner == 1   ? STRATA_SHAPE(a.outer, a.n)
+                          : a.outer == 1 ? STRATA_SHAPE(a.n, a.inner)
+                                         : STRATA_SHAPE(a.outer, a.n, a.inner));
+    return strata_reshape(a.inner == 1 ? strata_matmul(x, ones, false, false) : strata_matmul(ones, x, false, false),
+                          node->shape);
 }
 
 static strata_tensor *mean_compose(strata_tensor *node) {
@@ -341,32 +261,26 @@ static strata_tensor *mean_compose(strata_tensor *node) {
 
 /* Takes the extreme of the two halves of the axis, repeatedly, until one element is left. If the number is odd, the
  * halves overlap. */
-static strata_tensor *halve(strata_tensor *node, strata_tensor *(*extreme)(strata_tensor *a, strata_tensor *b)) {
+static strata_tensor *extreme_compose(strata_tensor *node) {
     const strata_axes a = axes_of(node);
     strata_tensor *x = strata_reshape(node->inputs[0], STRATA_SHAPE(a.outer, a.n, a.inner));
     for (int64_t n = a.n; n > 1;) {
         const int64_t half = (n + 1) / 2, size[] = {a.outer, half, a.inner};
         strata_tensor *front = strata_slice(x, (int64_t[]){0, 0, 0}, size);
         strata_tensor *back = strata_slice(x, (int64_t[]){0, n - half, 0}, size);
-        x = extreme(front, back);
+        x = kind_of(node) == MAX ? strata_max(front, back) : strata_min(front, back);
         n = half;
     }
     return strata_reshape(x, node->shape);
 }
 
-static strata_tensor *max_compose(strata_tensor *node) {
-    return halve(node, strata_max);
-}
-
-static strata_tensor *min_compose(strata_tensor *node) {
-    return halve(node, strata_min);
-}
-
 /* ---- placement ---- */
 
-/* The axes that stay; with `sums` also the reduced ones, so that the result is a partial sum. */
-static void set_factors(const strata_tensor *node, bool sums, strata_factors *factors) {
+/* The axes that stay; for sums and means also the reduced ones, so that the result is a partial sum. */
+static void factors(const strata_tensor *node, strata_factors *factors) {
     const strata_reduce_attrs *attrs = attrs_of(node);
+    const int kind = kind_of(node);
+    const bool sums = kind == SUM || kind == MEAN;
     for (int d = 0, to = 0; d < node->inputs[0]->shape.rank; d++) {
         const bool reduced = d >= attrs->axis && d < attrs->axis + attrs->n_axes;
         if (!reduced || sums) strata_factors_set(factors, node, 0, d, d);
@@ -374,18 +288,6 @@ static void set_factors(const strata_tensor *node, bool sums, strata_factors *fa
         to += !reduced || attrs->keep_dims;
     }
     if (sums) factors->linearity = STRATA_LINEAR_JOINTLY;
-}
-
-static void sum_factors(const strata_tensor *node, strata_factors *factors) {
-    set_factors(node, true, factors);
-}
-
-static void max_factors(const strata_tensor *node, strata_factors *factors) {
-    set_factors(node, false, factors);
-}
-
-static void min_factors(const strata_tensor *node, strata_factors *factors) {
-    set_factors(node, false, factors);
 }
 
 /* The mean of a part of the elements is divided by the number of all elements. */
@@ -397,37 +299,8 @@ static strata_tensor *mean_part(const strata_node_part *part) {
     strata_tensor *sum = strata_node(part->graph, &strata_op_reduce_sum, 1, &x, part->node->attrs);
     return strata_mul(sum, strata_scalar(part->graph, part->node->dtype, 1.0 / (double)n));
 }
-#define mean_factors sum_factors
-#define sum_part     NULL
-#define max_part     NULL
-#define min_part     NULL
 
-/* ---- the four ops ---- */
-
-#define REDUCTION(which, shape_rule, gradient_rule)                                          \
-    const strata_op strata_op_reduce_##which = {                                             \
-        .name = "reduce_" #which,                                                            \
-        .min_inputs = 1,                                                                     \
-        .max_inputs = 1,                                                                     \
-        .attrs_bytes = sizeof(strata_reduce_attrs),                                          \
-        .attrs = {{"axis", STRATA_ATTR_INT, offsetof(strata_reduce_attrs, axis)},            \
-                  {"n_axes", STRATA_ATTR_INT, offsetof(strata_reduce_attrs, n_axes)},        \
-                  {"keep_dims", STRATA_ATTR_INT, offsetof(strata_reduce_attrs, keep_dims)}}, \
-        .factors = which##_factors,                                                          \
-        .part = which##_part,                                                                \
-        .shape = shape_rule,                                                                 \
-        .gradient = gradient_rule,                                                           \
-        .reference = which##_reference,                                                      \
-        .compose = which##_compose,                                                          \
-        .lower = which##_lower,                                                              \
-    }
-
-REDUCTION(sum, sum_shape, sum_gradient);
-REDUCTION(mean, mean_shape, mean_gradient);
-REDUCTION(max, extreme_shape, extreme_gradient);
-REDUCTION(min, extreme_shape, extreme_gradient);
-
-/* ---- builders ---- */
+/* ---- the common part of the builders ---- */
 
 /* Sets reduced[i] to whether axis i is one of `axes`. If an axis is wrong, it records an error in the graph and returns
  * false. */
@@ -475,18 +348,29 @@ static strata_tensor *reduce(const strata_op *op, strata_tensor *x, const int *a
     return keep_dims ? strata_reshape(y, result) : y;
 }
 
-strata_tensor *strata_reduce_sum(strata_tensor *x, const int *axes, int n_axes, bool keep_dims) {
-    return reduce(&strata_op_reduce_sum, x, axes, n_axes, keep_dims);
-}
+/* ---- the four ops and their builders ---- */
 
-strata_tensor *strata_reduce_mean(strata_tensor *x, const int *axes, int n_axes, bool keep_dims) {
-    return reduce(&strata_op_reduce_mean, x, axes, n_axes, keep_dims);
-}
+#define REDUCTION(which, part_rule, gradient_rule, composition)                                           \
+    const strata_op strata_op_reduce_##which = {                                                          \
+        .name = "reduce_" #which,                                                                         \
+        .n_inputs = 1,                                                                                    \
+        .attrs_bytes = sizeof(strata_reduce_attrs),                                                       \
+        .attrs = {{"axis", STRATA_ATTR_INT, offsetof(strata_reduce_attrs, axis)},                         \
+                  {"n_axes", STRATA_ATTR_INT, offsetof(strata_reduce_attrs, n_axes)},                     \
+                  {"keep_dims", STRATA_ATTR_INT, offsetof(strata_reduce_attrs, keep_dims)}},              \
+        .factors = factors,                                                                               \
+        .part = part_rule,                                                                                \
+        .shape = shape,                                                                                   \
+        .gradient = gradient_rule,                                                                        \
+        .reference = reference,                                                                           \
+        .compose = composition,                                                                           \
+        .lower = lower,                                                                                   \
+    };                                                                                                    \
+    strata_tensor *strata_reduce_##which(strata_tensor *x, const int *axes, int n_axes, bool keep_dims) { \
+        return reduce(&strata_op_reduce_##which, x, axes, n_axes, keep_dims);                             \
+    }
 
-strata_tensor *strata_reduce_max(strata_tensor *x, const int *axes, int n_axes, bool keep_dims) {
-    return reduce(&strata_op_reduce_max, x, axes, n_axes, keep_dims);
-}
-
-strata_tensor *strata_reduce_min(strata_tensor *x, const int *axes, int n_axes, bool keep_dims) {
-    return reduce(&strata_op_reduce_min, x, axes, n_axes, keep_dims);
-}
+REDUCTION(sum, NULL, sum_gradient, sum_compose)
+REDUCTION(mean, mean_part, mean_gradient, mean_compose)
+REDUCTION(max, NULL, extreme_gradient, extreme_compose)
+REDUCTION(min, NULL, extreme_gradient, extreme_compose)

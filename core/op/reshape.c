@@ -2,12 +2,9 @@
  *
  * reshape: the same elements in the same order under another shape; one dimension of -1 is inferred. A view: it has no kernel.
  * gradient: dy in x's shape. */
-#include <inttypes.h>
 #include <string.h>
 
-#include "core/graph/graph.h"
-#include "core/graph/placement.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct reshape_attrs {
     strata_shape shape; /* at most one dimension of -1 */
@@ -38,7 +35,6 @@ static strata_status infer(strata_shape wanted, strata_shape from, strata_shape 
 
 static strata_status reshape_shape(strata_tensor *node, strata_error *err) {
     const reshape_attrs *attrs = node->attrs;
-    node->dtype = node->inputs[0]->dtype;
     return infer(attrs->shape, node->inputs[0]->shape, &node->shape, err);
 }
 
@@ -46,11 +42,9 @@ static void reshape_gradient(strata_tensor *node, strata_tensor *dy, strata_tens
     dx[0] = strata_reshape(dy, node->inputs[0]->shape);
 }
 
-static strata_status reshape_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
-    size_t bytes = (size_t)strata_shape_elements(call->node->shape) * strata_dtype_bytes(call->node->dtype);
+static void reshape_reference(strata_op_call *call) {
+    size_t bytes = (size_t)strata_tensor_bytes(call->node);
     if (bytes && call->output != call->inputs[0]) memcpy(call->output, call->inputs[0], bytes);
-    return STRATA_OK;
 }
 
 /* Runs of dimensions of x and y with the same number of elements belong together; the first dimension of each run is divided.
@@ -86,8 +80,7 @@ static strata_tensor *reshape_part(const strata_node_part *part) {
 }
 
 const strata_op strata_op_reshape = {.name = "reshape",
-                                     .min_inputs = 1,
-                                     .max_inputs = 1,
+                                     .n_inputs = 1,
                                      .flags = STRATA_OP_VIEW,
                                      .attrs_bytes = sizeof(reshape_attrs),
                                      .attrs = {{"shape", STRATA_ATTR_SHAPE, offsetof(reshape_attrs, shape)}},

@@ -2,11 +2,9 @@
  *
  * One step of RMSprop over flat ranges, in place: formulas in strata/ops.h. */
 #include <math.h>
-#include <stddef.h>
 
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/update.h"
-#include "strata/ops.h"
 
 enum { PARAMETERS, SQUARES, MEAN, VELOCITY, GRADIENTS, STEP };
 
@@ -34,10 +32,8 @@ static void element(const void *attributes, const float *step, double g, double 
     *p -= change;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     strata_update_reference(call, 3, element);
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -46,10 +42,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     STRATA_TRY(strata_update_launch(node, "rmsprop", 3, &launch, err));
     strata_launch_constant_add(&launch, "CENTERED", attrs->centered != 0);
     strata_launch_constant_add(&launch, "MOMENTUM", attrs->momentum != 0);
-    strata_launch_word(&launch)->f32 = (float)attrs->rho;
-    strata_launch_word(&launch)->f32 = (float)(1 - attrs->rho);
-    strata_launch_word(&launch)->f32 = (float)attrs->momentum;
-    strata_launch_word(&launch)->f32 = (float)attrs->epsilon;
+    STRATA_LAUNCH_FLOATS(&launch, attrs->rho, 1 - attrs->rho, attrs->momentum, attrs->epsilon);
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -57,14 +50,9 @@ static strata_tensor *compose(strata_tensor *node) {
     const strata_rmsprop_attrs *attrs = node->attrs;
     strata_update_parts u;
     if (!strata_update_parts_init(&u, node, GRADIENTS)) return NULL;
-    strata_tensor *g = node->inputs[GRADIENTS], *squares, *mean;
-    squares = strata_update_towards(&u, strata_update_part(&u, SQUARES), strata_square(g), 1 - attrs->rho);
-    strata_update_assign(&u, SQUARES, squares, &squares);
-    if (attrs->centered) {
-        mean = strata_update_towards(&u, strata_update_part(&u, MEAN), g, 1 - attrs->rho);
-        strata_update_assign(&u, MEAN, mean, &mean);
-        squares = strata_sub(squares, strata_square(mean));
-    }
+    strata_tensor *g = node->inputs[GRADIENTS];
+    strata_tensor *squares = strata_update_average(&u, SQUARES, strata_square(g), 1 - attrs->rho);
+    if (attrs->centered) squares = strata_sub(squares, strata_square(strata_update_average(&u, MEAN, g, 1 - attrs->rho)));
     strata_tensor *spread = strata_sqrt(strata_add(squares, strata_update_number(&u, attrs->epsilon)));
     strata_tensor *change = strata_div(strata_mul(g, strata_update_word(&u, STRATA_STEP_LEARNING_RATE)), spread);
     if (attrs->momentum != 0) {
@@ -75,23 +63,13 @@ static strata_tensor *compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_rmsprop = {
-    .name = "rmsprop",
-    .min_inputs = 6,
-    .max_inputs = 7,
-    .flags = STRATA_OP_UPDATE,
-    .attrs_bytes = sizeof(strata_rmsprop_attrs),
+    STRATA_UPDATE_OP(rmsprop, 3, strata_rmsprop_attrs),
     .attrs = {{"rho", STRATA_ATTR_FLOAT, offsetof(strata_rmsprop_attrs, rho)},
               {"momentum", STRATA_ATTR_FLOAT, offsetof(strata_rmsprop_attrs, momentum)},
               {"epsilon", STRATA_ATTR_FLOAT, offsetof(strata_rmsprop_attrs, epsilon)},
               {"centered", STRATA_ATTR_INT, offsetof(strata_rmsprop_attrs, centered)},
               {"has_gate", STRATA_ATTR_INT, offsetof(strata_rmsprop_attrs, has_gate)}},
     .also_writes = 1u << SQUARES | 1u << MEAN | 1u << VELOCITY,
-    .factors = strata_update_factors,
-    .shape = shape,
-    .no_gradient = "it changes variables",
-    .reference = reference,
-    .compose = compose,
-    .lower = lower,
 };
 
 strata_tensor *strata_rmsprop(strata_tensor *parameters, strata_tensor *squares, strata_tensor *mean, strata_tensor *velocity,

@@ -23,6 +23,13 @@ STRATA_MUST_USE strata_status strata_check_dtype(const strata_tensor *tensor, co
 /* Fails with INVALID, naming both dtypes, unless they are equal. */
 STRATA_MUST_USE strata_status strata_check_same_dtype(const strata_tensor *a, const char *a_name, const strata_tensor *b,
                                                       const char *b_name, strata_error *err);
+/* Fails with INVALID, naming both, unless dtypes and shapes are equal. */
+STRATA_MUST_USE strata_status strata_check_alike(const strata_tensor *a, const char *a_name, const strata_tensor *b,
+                                                 const char *b_name, strata_error *err);
+/* INVALID "beta1 is 1; it must be at least 0 and below 1". */
+STRATA_MUST_USE strata_status strata_check_rate(double value, const char *name, strata_error *err);
+/* Fails with INVALID unless the value is finite and at least 0. */
+STRATA_MUST_USE strata_status strata_check_not_negative(double value, const char *name, strata_error *err);
 /* Checks the axis and returns it counted from the front. A negative axis counts from the back (-1: the last). */
 STRATA_MUST_USE strata_status strata_check_axis(int64_t axis, int rank, int *out_axis, strata_error *err);
 

@@ -8,16 +8,10 @@
  * the gathered rows instead of the variables (strata_check_update allows this), and scatter_update writes each range
  * back. The result of the update is the new value of its first range. If `rows` is another range that the update has
  * changed, `update` is the node of the update. */
-#include <inttypes.h>
-#include <stddef.h>
 #include <string.h>
 
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
+#include "core/op/define.h"
 #include "core/op/update.h"
-#include "strata/ops.h"
 
 enum { VARIABLE, INDICES, ROWS, UPDATE };
 
@@ -53,13 +47,10 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
                            inner, attrs->first, strata_shape_text(variable->shape).text);
     if (node->n_inputs > UPDATE && !changes(node->inputs[UPDATE], rows))
         return strata_fail(err, STRATA_INVALID, "rows are none of the ranges that %s changes", node->inputs[UPDATE]->op->name);
-    node->dtype = variable->dtype;
-    node->shape = variable->shape;
     return STRATA_OK;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const strata_scatter_update_attrs *attrs = call->node->attrs;
     const strata_tensor *indices = call->node->inputs[INDICES];
     const size_t element = strata_dtype_bytes(call->node->dtype), row = (size_t)inner_of(call->node) * element;
@@ -74,26 +65,22 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
             run++;
         memcpy(rows + (size_t)r * row, (const char *)call->inputs[ROWS] + (size_t)j * row, (size_t)run * row);
     }
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    static const char *const variants[2][9] = {{[1] = "b8_i32", [2] = "b16_i32", [4] = "b32_i32", [8] = "b64_i32"},
-                                               {[1] = "b8_i64", [2] = "b16_i64", [4] = "b32_i64", [8] = "b64_i64"}};
     const strata_scatter_update_attrs *attrs = node->attrs;
     const strata_tensor *indices = node->inputs[INDICES], *rows = node->inputs[ROWS];
     const int64_t n = strata_shape_elements(rows->shape);
     if (n == 0 || attrs->n_rows == 0) return STRATA_OK;
     strata_launch launch = {.kernel = "scatter_update",
-                            .variant = variants[indices->dtype == STRATA_DTYPE_I64][strata_dtype_bytes(node->dtype)],
+                            .variant = strata_bits_by_index_variant(node->dtype, indices->dtype),
                             .n_buffers = 3,
                             .buffers = {node, indices, rows},
                             .offsets = {attrs->first},
                             .extents = {attrs->n_rows * inner_of(node)},
                             .writes = 1};
     STRATA_TRY(strata_launch_flat(&launch, n, err));
-    strata_launch_word(&launch)->u32 = (uint32_t)attrs->n_rows;
-    strata_launch_word(&launch)->u32 = (uint32_t)inner_of(node);
+    STRATA_LAUNCH_INTS(&launch, attrs->n_rows, inner_of(node));
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -122,8 +109,8 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_scatter_update = {
     .name = "scatter_update",
-    .min_inputs = 3,
-    .max_inputs = 4,
+    .n_inputs = 3,
+    .optional_inputs = 1,
     .flags = STRATA_OP_UPDATE,
     .attrs_bytes = sizeof(strata_scatter_update_attrs),
     .attrs = {{"first", STRATA_ATTR_INT, offsetof(strata_scatter_update_attrs, first)},

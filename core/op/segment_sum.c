@@ -2,11 +2,7 @@
  *
  * segment_sum: sums of neighbouring elements, one for each segment: y_s = x_e(s-1) + ... + x_(e(s) - 1), where e(s) is
  * the end of segment s. The optimizers use it to compute the norm of each parameter in a flat range. */
-#include "core/op/axes.h"
-#include "core/op/compose.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 enum { X, ENDS };
 
@@ -17,15 +13,13 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     if (x->shape.rank != 1 || ends->shape.rank != 1)
         return strata_fail(err, STRATA_INVALID, "x is %s, ends are %s; both must have one axis",
                            strata_shape_text(x->shape).text, strata_shape_text(ends->shape).text);
-    node->dtype = x->dtype;
     node->shape = ends->shape;
     return STRATA_OK;
 }
 
 /* The ends are known only at run time. They are limited to the size of x, and a segment that ends before it begins is
  * empty. */
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const float *x = call->inputs[X];
     const int32_t *ends = call->inputs[ENDS];
     int64_t n = strata_shape_elements(call->node->inputs[X]->shape);
@@ -35,7 +29,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
         for (int64_t i = first; i < end; i++) sum += (double)x[i];
         ((float *)call->output)[s] = (float)sum;
     }
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -45,21 +38,14 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     if (strata_shape_elements(x->shape) > INT32_MAX)
         return strata_fail(err, STRATA_UNSUPPORTED, "x is %s; kernels take at most 2^31 elements at a time",
                            strata_shape_text(x->shape).text);
-    strata_launch launch = {
-        .kernel = "segment_sum",
-        .variant = "f32",
-        .n_buffers = 3,
-        .buffers = {x, node->inputs[ENDS], node},
-        .writes = 1u << 2,
-        .n_words = 2,
-        .words = {{(uint32_t)strata_shape_elements(node->shape)}, {(uint32_t)strata_shape_elements(x->shape)}},
-        .global = {LOCAL * strata_shape_elements(node->shape), 0},
-        .local = {LOCAL, 0},
-        .grid_stride = true,
-    };
+    strata_launch launch = strata_launch_of(node, "segment_sum", "f32");
+    STRATA_LAUNCH_INTS(&launch, strata_shape_elements(node->shape), strata_shape_elements(x->shape));
+    launch.global[0] = LOCAL * strata_shape_elements(node->shape);
+    launch.local[0] = LOCAL;
+    launch.grid_stride = true;
     strata_launch_turns(&launch,
                         strata_lane_turns(strata_shape_elements(x->shape) * STRATA_LAUNCH_SOFTWARE_LOCAL / (LOCAL * EACH)));
-    return strata_shape_elements(node->shape) ? strata_lowering_add(lowering, &launch, err) : STRATA_OK;
+    return strata_lowering_add(lowering, &launch, err);
 }
 
 /* Makes a matrix with a row for each segment, where the elements of x outside the segment are 0, and sums each row. */
@@ -79,8 +65,7 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_segment_sum = {
     .name = "segment_sum",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .n_inputs = 2,
     .shape = shape,
     .no_gradient = "it serves optimizers",
     .reference = reference,

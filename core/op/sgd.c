@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One step of stochastic gradient descent over flat ranges, in place: formulas in strata/ops.h. */
-#include <stddef.h>
-
-#include "core/op/copy.h"
+#include "core/op/define.h"
 #include "core/op/update.h"
-#include "strata/ops.h"
 
 enum { PARAMETERS, VELOCITY, GRADIENTS, STEP };
 
@@ -31,10 +28,8 @@ static void element(const void *attributes, const float *step, double g, double 
     *p -= (double)step[STRATA_STEP_LEARNING_RATE] * change;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     strata_update_reference(call, 1, element);
-    return STRATA_OK;
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -43,7 +38,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     STRATA_TRY(strata_update_launch(node, "sgd", 1, &launch, err));
     strata_launch_constant_add(&launch, "MOMENTUM", has_velocity(node));
     strata_launch_constant_add(&launch, "NESTEROV", attrs->nesterov != 0);
-    strata_launch_word(&launch)->f32 = (float)attrs->momentum;
+    STRATA_LAUNCH_FLOATS(&launch, attrs->momentum);
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -62,21 +57,11 @@ static strata_tensor *compose(strata_tensor *node) {
 }
 
 const strata_op strata_op_sgd = {
-    .name = "sgd",
-    .min_inputs = 4,
-    .max_inputs = 5,
-    .flags = STRATA_OP_UPDATE,
-    .attrs_bytes = sizeof(strata_sgd_attrs),
+    STRATA_UPDATE_OP(sgd, 1, strata_sgd_attrs),
     .attrs = {{"momentum", STRATA_ATTR_FLOAT, offsetof(strata_sgd_attrs, momentum)},
               {"nesterov", STRATA_ATTR_INT, offsetof(strata_sgd_attrs, nesterov)},
               {"has_gate", STRATA_ATTR_INT, offsetof(strata_sgd_attrs, has_gate)}},
     .also_writes = 1u << VELOCITY,
-    .factors = strata_update_factors,
-    .shape = shape,
-    .no_gradient = "it changes variables",
-    .reference = reference,
-    .compose = compose,
-    .lower = lower,
 };
 
 strata_tensor *strata_sgd(strata_tensor *parameters, strata_tensor *velocity, strata_tensor *gradients, strata_tensor *step,

@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * slice: y = x[begin[i] : begin[i] + size[i]] along each axis i.   gradient: dy padded with zeros to x's shape. */
-#include "core/op/slice.h"
-
-#include <inttypes.h>
-
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
-#include "strata/ops.h"
+#include "core/op/attrs.h"
+#include "core/op/define.h"
 
 static strata_status slice_shape(strata_tensor *node, strata_error *err) {
     const strata_slice_attrs *attrs = node->attrs;
     const strata_tensor *x = node->inputs[0];
-    node->dtype = x->dtype;
-    node->shape.rank = x->shape.rank;
     for (int d = 0; d < x->shape.rank; d++) {
         const int64_t begin = attrs->begin[d], size = attrs->size[d], limit = x->shape.dims[d];
         if (begin < 0 || size < 0 || begin > limit || size > limit - begin)
@@ -54,17 +47,7 @@ bool strata_slice_is_view(const strata_tensor *node, int64_t *out_first_element)
     return true;
 }
 
-static strata_status slice_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
-    strata_copy copy = describe(call->node);
-    strata_copy_reference(&copy, call->inputs[0], call->output);
-    return STRATA_OK;
-}
-
-static strata_status slice_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    strata_copy copy = describe(node);
-    return strata_copy_lower(&copy, lowering, err);
-}
+STRATA_COPY_FUNCTIONS
 
 /* The axes that are taken completely. */
 static void slice_factors(const strata_tensor *node, strata_factors *factors) {
@@ -80,8 +63,7 @@ static strata_tensor *slice_part(const strata_node_part *part) {
 }
 
 const strata_op strata_op_slice = {.name = "slice",
-                                   .min_inputs = 1,
-                                   .max_inputs = 1,
+                                   .n_inputs = 1,
                                    .attrs_bytes = sizeof(strata_slice_attrs),
                                    .attrs = {{"begin", STRATA_ATTR_INTS, offsetof(strata_slice_attrs, begin)},
                                              {"size", STRATA_ATTR_INTS, offsetof(strata_slice_attrs, size)}},
@@ -90,8 +72,8 @@ const strata_op strata_op_slice = {.name = "slice",
                                    .linearity = STRATA_LINEAR_JOINTLY,
                                    .shape = slice_shape,
                                    .gradient = slice_gradient,
-                                   .reference = slice_reference,
-                                   .lower = slice_lower};
+                                   .reference = reference,
+                                   .lower = lower};
 
 strata_tensor *strata_slice(strata_tensor *x, const int64_t *begin, const int64_t *size) {
     strata_slice_attrs attrs = {0};

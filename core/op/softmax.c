@@ -3,22 +3,13 @@
  * softmax and log_softmax over the last axis, their gradients as separate ops, and helpers for related ops (softmax.h). */
 #include "core/op/softmax.h"
 
-#include <inttypes.h>
 #include <math.h>
 
-#include "core/op/axes.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_softmax, strata_op_log_softmax, strata_op_softmax_grad, strata_op_log_softmax_grad;
 
 /* ---- shared ---- */
-
-strata_rows strata_rows_of(strata_shape shape) {
-    strata_rows rows = {1, shape.dims[shape.rank - 1]};
-    for (int i = 0; i < shape.rank - 1; i++) rows.n *= shape.dims[i];
-    return rows;
-}
 
 double strata_row_log_sum_exp(strata_dtype dtype, const void *x, int64_t row, int64_t c) {
     double most = -INFINITY, sum = 0;
@@ -39,13 +30,7 @@ strata_status strata_check_rows(const strata_tensor *x, const char *name, strata
 strata_status strata_check_rows_pair(strata_tensor *node, const char *a_name, const char *b_name, strata_error *err) {
     const strata_tensor *a = node->inputs[0], *b = node->inputs[1];
     STRATA_TRY(strata_check_rows(a, a_name, err));
-    STRATA_TRY(strata_check_same_dtype(a, a_name, b, b_name, err));
-    if (!strata_shape_equal(a->shape, b->shape))
-        return strata_fail(err, STRATA_INVALID, "%s is %s, %s is %s; they must be equal", a_name,
-                           strata_shape_text(a->shape).text, b_name, strata_shape_text(b->shape).text);
-    node->dtype = a->dtype;
-    node->shape = a->shape;
-    return STRATA_OK;
+    return strata_check_alike(a, a_name, b, b_name, err);
 }
 
 strata_status strata_check_per_row(const strata_tensor *x, const char *name, const strata_tensor *logits, strata_error *err) {
@@ -58,6 +43,24 @@ strata_status strata_check_per_row(const strata_tensor *x, const char *name, con
 strata_shape strata_shape_of_rows(strata_shape shape) {
     shape.dims[--shape.rank] = 0;
     return shape;
+}
+
+strata_status strata_cross_entropy_lower(const strata_tensor *node, const char *kernel, const char *variant, int gradient,
+                                         int passes, strata_lowering *lowering, strata_error *err) {
+    const strata_channels c = strata_channels_of(node->inputs[0]->shape);
+    strata_launch launch = {.kernel = kernel,
+                            .variant = variant,
+                            .n_buffers = 4,
+                            .buffers = {node->inputs[0], node->inputs[1], gradient ? node->inputs[2] : NULL, node},
+                            .writes = 1u << 3};
+    strata_launch_constant_add(&launch, "GRADIENT", gradient);
+    STRATA_TRY(strata_launch_rows(&launch, c.rows, c.channels, 1, passes, err));
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+strata_tensor *strata_column_of(strata_tensor *value, strata_shape x) {
+    x.dims[x.rank - 1] = 1;
+    return strata_reshape(value, x);
 }
 
 strata_tensor *strata_sum_of_rows(strata_tensor *x) {
@@ -77,10 +80,7 @@ static bool is_log(const strata_tensor *node) {
 }
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
-    STRATA_TRY(strata_check_rows(node->inputs[0], "x", err));
-    node->dtype = node->inputs[0]->dtype;
-    node->shape = node->inputs[0]->shape;
-    return STRATA_OK;
+    return strata_check_rows(node->inputs[0], "x", err);
 }
 
 static strata_tensor *grad_of(const strata_op *op, strata_tensor *y, strata_tensor *dy) {
@@ -91,37 +91,27 @@ static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx)
     dx[0] = grad_of(is_log(node) ? &strata_op_log_softmax_grad : &strata_op_softmax_grad, node, dy);
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
-    const strata_rows rows = strata_rows_of(call->node->shape);
+static void reference(strata_op_call *call) {
+    const strata_channels c = strata_channels_of(call->node->shape);
     const strata_dtype dtype = call->node->dtype;
     const bool log_of = is_log(call->node);
-    for (int64_t row = 0; row < rows.n; row++) {
-        const double log_sum = strata_row_log_sum_exp(dtype, call->inputs[0], row, rows.c);
-        for (int64_t i = row * rows.c; i < (row + 1) * rows.c; i++) {
+    for (int64_t row = 0; row < c.rows; row++) {
+        const double log_sum = strata_row_log_sum_exp(dtype, call->inputs[0], row, c.channels);
+        for (int64_t i = row * c.channels; i < (row + 1) * c.channels; i++) {
             const double y = strata_element_get(dtype, call->inputs[0], i) - log_sum;
             strata_element_set(dtype, call->output, i, log_of ? y : exp(y));
         }
     }
-    return STRATA_OK;
 }
 
 /* Both ops use one kernel, and both gradients use another one. */
-static strata_status lower_as(const strata_tensor *node, const char *kernel, strata_lowering *lowering, strata_error *err) {
-    const strata_rows rows = strata_rows_of(node->shape);
-    strata_launch launch = {.kernel = kernel,
-                            .variant = strata_dtype_name(node->dtype),
-                            .n_buffers = node->n_inputs + 1,
-                            .buffers = {node->inputs[0], node->n_inputs > 1 ? node->inputs[1] : node, node},
-                            .writes = 1u << node->n_inputs,
-                            .n_constants = 1,
-                            .constants = {{"LOG_SOFTMAX", is_log(node)}}};
-    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, 3, err));
-    return strata_lowering_add(lowering, &launch, err);
-}
-
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return lower_as(node, "softmax", lowering, err);
+    const strata_channels c = strata_channels_of(node->shape);
+    strata_launch launch =
+        strata_launch_of(node, node->n_inputs > 1 ? "softmax_grad" : "softmax", strata_dtype_name(node->dtype));
+    strata_launch_constant_add(&launch, "LOG_SOFTMAX", is_log(node));
+    STRATA_TRY(strata_launch_rows(&launch, c.rows, c.channels, 1, 3, err));
+    return strata_lowering_add(lowering, &launch, err);
 }
 
 static strata_tensor *compose(strata_tensor *node) {
@@ -132,8 +122,7 @@ static strata_tensor *compose(strata_tensor *node) {
 #define SOFTMAX(op_name)                    \
     const strata_op strata_op_##op_name = { \
         .name = #op_name,                   \
-        .min_inputs = 1,                    \
-        .max_inputs = 1,                    \
+        .n_inputs = 1,                      \
         .dims = "...C->...C",               \
         .shape = shape,                     \
         .gradient = gradient,               \
@@ -166,15 +155,14 @@ static void log_grad_gradient(strata_tensor *node, strata_tensor *g, strata_tens
     dx[1] = strata_sub(g, strata_sum_of_rows(weighted));
 }
 
-static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
-    const strata_rows rows = strata_rows_of(call->node->shape);
+static void grad_reference(strata_op_call *call) {
+    const strata_channels c = strata_channels_of(call->node->shape);
     const strata_dtype dtype = call->node->dtype;
     const void *y = call->inputs[0], *dy = call->inputs[1];
     const bool log_of = is_log(call->node);
-    for (int64_t row = 0; row < rows.n; row++) {
+    for (int64_t row = 0; row < c.rows; row++) {
         double sum = 0;
-        const int64_t first = row * rows.c, end = first + rows.c;
+        const int64_t first = row * c.channels, end = first + c.channels;
         for (int64_t i = first; i < end; i++)
             sum += (log_of ? 1 : strata_element_get(dtype, y, i)) * strata_element_get(dtype, dy, i);
         for (int64_t i = first; i < end; i++) {
@@ -182,11 +170,6 @@ static strata_status grad_reference(const strata_op_call *call, strata_error *er
             strata_element_set(dtype, call->output, i, log_of ? d - exp(own) * sum : own * (d - sum));
         }
     }
-    return STRATA_OK;
-}
-
-static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return lower_as(node, "softmax_grad", lowering, err);
 }
 
 static strata_tensor *grad_compose(strata_tensor *node) {
@@ -198,14 +181,13 @@ static strata_tensor *grad_compose(strata_tensor *node) {
 #define SOFTMAX_GRAD(op_name, gradient_of)  \
     const strata_op strata_op_##op_name = { \
         .name = #op_name,                   \
-        .min_inputs = 2,                    \
-        .max_inputs = 2,                    \
+        .n_inputs = 2,                      \
         .dims = "...C->...C",               \
         .shape = grad_shape,                \
         .gradient = gradient_of,            \
         .reference = grad_reference,        \
         .compose = grad_compose,            \
-        .lower = grad_lower,                \
+        .lower = lower,                     \
     };
 SOFTMAX_GRAD(softmax_grad, grad_gradient)
 SOFTMAX_GRAD(log_softmax_grad, log_grad_gradient)

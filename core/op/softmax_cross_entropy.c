@@ -2,14 +2,10 @@
  *
  * Softmax cross-entropy with dense labels: loss = -sum_c labels log softmax(logits), which is sum_c labels (L - logits) with
  * L = log sum exp logits. Integer labels: sparse_softmax_cross_entropy.c. */
-#include <inttypes.h>
 #include <math.h>
-#include <stddef.h>
 
-#include "core/op/axes.h"
-#include "core/op/rules.h"
+#include "core/op/define.h"
 #include "core/op/softmax.h"
-#include "strata/ops.h"
 
 extern const strata_op strata_op_softmax_cross_entropy_grad;
 
@@ -39,37 +35,22 @@ static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx)
     dx[LABELS] = grad(node, dy, OF_LABELS);
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const void *logits = call->inputs[LOGITS], *labels = call->inputs[LABELS];
-    strata_rows rows = strata_rows_of(call->node->inputs[LOGITS]->shape);
-    for (int64_t row = 0; row < rows.n; row++) {
-        double log_sum = strata_row_log_sum_exp(dtype, logits, row, rows.c), loss = 0;
-        for (int64_t i = row * rows.c; i < (row + 1) * rows.c; i++)
+    strata_channels c = strata_channels_of(call->node->inputs[LOGITS]->shape);
+    for (int64_t row = 0; row < c.rows; row++) {
+        double log_sum = strata_row_log_sum_exp(dtype, logits, row, c.channels), loss = 0;
+        for (int64_t i = row * c.channels; i < (row + 1) * c.channels; i++)
             loss += strata_element_get(dtype, labels, i) * (log_sum - strata_element_get(dtype, logits, i));
         strata_element_set(dtype, call->output, row, loss);
     }
-    return STRATA_OK;
-}
-
-static strata_status launch_of(const strata_tensor *node, int of, strata_lowering *lowering, strata_error *err) {
-    strata_rows rows = strata_rows_of(node->inputs[LOGITS]->shape);
-    strata_launch launch = {
-        .kernel = "softmax_cross_entropy",
-        .variant = strata_dtype_name(node->dtype),
-        .n_buffers = 4,
-        .buffers = {node->inputs[LOGITS], node->inputs[LABELS], of ? node->inputs[DY] : NULL, node},
-        .writes = 1u << 3,
-        .n_constants = 1,
-        .constants = {{"GRADIENT", of}},
-    };
-    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, 4, err));
-    return strata_lowering_add(lowering, &launch, err);
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return launch_of(node, OF_LOSS, lowering, err);
+    const grad_attrs *attrs = node->attrs;
+    return strata_cross_entropy_lower(node, "softmax_cross_entropy", strata_dtype_name(node->dtype),
+                                      attrs ? (int)attrs->of : OF_LOSS, 4, lowering, err);
 }
 
 static strata_tensor *compose(strata_tensor *node) {
@@ -79,8 +60,7 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_softmax_cross_entropy = {
     .name = "softmax_cross_entropy",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .n_inputs = 2,
     .dims = "...C,...C->...",
     .shape = shape,
     .gradient = gradient,
@@ -103,16 +83,15 @@ static strata_status grad_shape(strata_tensor *node, strata_error *err) {
     return strata_check_per_row(node->inputs[DY], "dy", node->inputs[LOGITS], err);
 }
 
-static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void grad_reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const void *logits = call->inputs[LOGITS], *labels = call->inputs[LABELS];
     const bool of_logits = ((const grad_attrs *)call->node->attrs)->of == OF_LOGITS;
-    strata_rows rows = strata_rows_of(call->node->shape);
-    for (int64_t row = 0; row < rows.n; row++) {
-        double log_sum = strata_row_log_sum_exp(dtype, logits, row, rows.c), weight = 0;
+    strata_channels c = strata_channels_of(call->node->shape);
+    for (int64_t row = 0; row < c.rows; row++) {
+        double log_sum = strata_row_log_sum_exp(dtype, logits, row, c.channels), weight = 0;
         double dy = strata_element_get(dtype, call->inputs[DY], row);
-        int64_t first = row * rows.c, end = first + rows.c;
+        int64_t first = row * c.channels, end = first + c.channels;
         for (int64_t i = first; i < end; i++) weight += strata_element_get(dtype, labels, i);
         for (int64_t i = first; i < end; i++) {
             double minus_log_p = log_sum - strata_element_get(dtype, logits, i);
@@ -120,22 +99,11 @@ static strata_status grad_reference(const strata_op_call *call, strata_error *er
             strata_element_set(dtype, call->output, i, dy * slope);
         }
     }
-    return STRATA_OK;
-}
-
-static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return launch_of(node, (int)((const grad_attrs *)node->attrs)->of, lowering, err);
-}
-
-/* Adds an axis of size 1 at the end, so that the one value for each row is broadcast along the row. */
-static strata_tensor *as_column(strata_tensor *x) {
-    strata_shape shape = x->shape;
-    shape.dims[shape.rank++] = 1;
-    return strata_reshape(x, shape);
 }
 
 static strata_tensor *grad_compose(strata_tensor *node) {
-    strata_tensor *logits = node->inputs[LOGITS], *labels = node->inputs[LABELS], *dy = as_column(node->inputs[DY]);
+    strata_tensor *logits = node->inputs[LOGITS], *labels = node->inputs[LABELS],
+                  *dy = strata_column_of(node->inputs[DY], node->shape);
     if (((const grad_attrs *)node->attrs)->of == OF_LABELS) return strata_neg(strata_mul(dy, strata_log_softmax(logits)));
     strata_tensor *weighted = strata_mul(strata_softmax(logits), strata_sum_of_rows(labels));
     return strata_mul(dy, strata_sub(weighted, labels));
@@ -143,8 +111,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
 
 const strata_op strata_op_softmax_cross_entropy_grad = {
     .name = "softmax_cross_entropy_grad",
-    .min_inputs = 3,
-    .max_inputs = 3,
+    .n_inputs = 3,
     .attrs_bytes = sizeof(grad_attrs),
     .attrs = {{"of", STRATA_ATTR_INT, offsetof(grad_attrs, of)}},
     .words = (const strata_attr_words[]){{"of", (const char *const[]){"loss", "logits", "labels", NULL}}, {NULL, NULL}},
@@ -153,7 +120,7 @@ const strata_op strata_op_softmax_cross_entropy_grad = {
     .no_gradient = "for second derivatives build the loss from strata_log_softmax",
     .reference = grad_reference,
     .compose = grad_compose,
-    .lower = grad_lower,
+    .lower = lower,
 };
 
 strata_tensor *strata_softmax_cross_entropy(strata_tensor *logits, strata_tensor *labels) {

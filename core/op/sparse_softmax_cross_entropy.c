@@ -4,11 +4,8 @@
  * range makes the row's loss and gradient NaN, so that the error is noticed. Dense labels: softmax_cross_entropy.c. */
 #include <math.h>
 
-#include "core/op/axes.h"
-#include "core/op/element.h"
-#include "core/op/rules.h"
+#include "core/op/define.h"
 #include "core/op/softmax.h"
-#include "strata/ops.h"
 
 extern const strata_op strata_op_sparse_softmax_cross_entropy_grad;
 
@@ -23,7 +20,6 @@ static strata_status check_operands(const strata_tensor *node, strata_error *err
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
     STRATA_TRY(check_operands(node, err));
-    node->dtype = node->inputs[LOGITS]->dtype;
     node->shape = node->inputs[LABELS]->shape;
     return STRATA_OK;
 }
@@ -39,56 +35,32 @@ static int64_t label_of(const strata_op_call *call, int64_t row, int64_t c) {
     return label >= 0 && label < c ? label : -1;
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
     const void *logits = call->inputs[LOGITS];
-    strata_rows rows = strata_rows_of(call->node->inputs[LOGITS]->shape);
-    for (int64_t row = 0; row < rows.n; row++) {
-        int64_t label = label_of(call, row, rows.c);
+    strata_channels c = strata_channels_of(call->node->inputs[LOGITS]->shape);
+    for (int64_t row = 0; row < c.rows; row++) {
+        int64_t label = label_of(call, row, c.channels);
         double loss = NAN;
         if (label >= 0)
-            loss = strata_row_log_sum_exp(dtype, logits, row, rows.c) - strata_element_get(dtype, logits, row * rows.c + label);
+            loss = strata_row_log_sum_exp(dtype, logits, row, c.channels) -
+                   strata_element_get(dtype, logits, row * c.channels + label);
         strata_element_set(dtype, call->output, row, loss);
     }
-    return STRATA_OK;
-}
-
-/* The kernel's variant, named after the dtypes of logits and labels: "f32_i64". */
-static const char *variant_of(const strata_tensor *node) {
-    static const char *const variants[3][2] = {[STRATA_DTYPE_F32] = {"f32_i32", "f32_i64"},
-                                               [STRATA_DTYPE_F16] = {"f16_i32", "f16_i64"},
-                                               [STRATA_DTYPE_BF16] = {"bf16_i32", "bf16_i64"}};
-    return variants[node->dtype][node->inputs[LABELS]->dtype == STRATA_DTYPE_I64];
-}
-
-static strata_status launch_of(const strata_tensor *node, bool is_gradient, strata_lowering *lowering, strata_error *err) {
-    strata_rows rows = strata_rows_of(node->inputs[LOGITS]->shape);
-    strata_launch launch = {
-        .kernel = "softmax_cross_entropy_sparse",
-        .variant = variant_of(node),
-        .n_buffers = 4,
-        .buffers = {node->inputs[LOGITS], node->inputs[LABELS], is_gradient ? node->inputs[DY] : NULL, node},
-        .writes = 1u << 3,
-        .n_constants = 1,
-        .constants = {{"GRADIENT", is_gradient}},
-    };
-    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, 3, err));
-    return strata_lowering_add(lowering, &launch, err);
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return launch_of(node, false, lowering, err);
+    return strata_cross_entropy_lower(node, "softmax_cross_entropy_sparse",
+                                      strata_floats_by_index_variant(node->dtype, node->inputs[LABELS]->dtype),
+                                      node->n_inputs > DY, 3, lowering, err);
 }
 
 /* A mask that is true where the column is the label of the row. */
 static strata_tensor *is_label(const strata_tensor *node) {
     const strata_shape shape = node->inputs[LOGITS]->shape;
     strata_tensor *labels = node->inputs[LABELS], *columns = strata_arange(node->graph, shape.dims[shape.rank - 1]);
-    strata_shape one_column = shape;
-    one_column.dims[shape.rank - 1] = 1;
     if (labels->dtype != STRATA_DTYPE_I32) columns = strata_cast(columns, labels->dtype);
-    return strata_equal(strata_reshape(labels, one_column), columns);
+    return strata_equal(strata_column_of(labels, shape), columns);
 }
 
 /* count / count, where count is 1 for a row with a valid label and 0 for any other row. So the result is 1 or NaN. */
@@ -106,8 +78,7 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_sparse_softmax_cross_entropy = {
     .name = "sparse_softmax_cross_entropy",
-    .min_inputs = 2,
-    .max_inputs = 2,
+    .n_inputs = 2,
     .dims = "...C,...->...",
     .shape = shape,
     .gradient = gradient,
@@ -123,50 +94,38 @@ static strata_status grad_shape(strata_tensor *node, strata_error *err) {
     const strata_tensor *logits = node->inputs[LOGITS], *dy = node->inputs[DY];
     STRATA_TRY(check_operands(node, err));
     STRATA_TRY(strata_check_same_dtype(logits, "logits", dy, "dy", err));
-    STRATA_TRY(strata_check_per_row(dy, "dy", logits, err));
-    node->dtype = logits->dtype;
-    node->shape = logits->shape;
-    return STRATA_OK;
+    return strata_check_per_row(dy, "dy", logits, err);
 }
 
-static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void grad_reference(strata_op_call *call) {
     const strata_dtype dtype = call->node->dtype;
-    strata_rows rows = strata_rows_of(call->node->shape);
-    for (int64_t row = 0; row < rows.n; row++) {
-        int64_t label = label_of(call, row, rows.c);
-        double log_sum = strata_row_log_sum_exp(dtype, call->inputs[LOGITS], row, rows.c);
+    strata_channels c = strata_channels_of(call->node->shape);
+    for (int64_t row = 0; row < c.rows; row++) {
+        int64_t label = label_of(call, row, c.channels);
+        double log_sum = strata_row_log_sum_exp(dtype, call->inputs[LOGITS], row, c.channels);
         double dy = label >= 0 ? strata_element_get(dtype, call->inputs[DY], row) : NAN;
-        for (int64_t i = 0; i < rows.c; i++) {
-            double p = exp(strata_element_get(dtype, call->inputs[LOGITS], row * rows.c + i) - log_sum);
-            strata_element_set(dtype, call->output, row * rows.c + i, dy * (p - (i == label)));
+        for (int64_t i = 0; i < c.channels; i++) {
+            double p = exp(strata_element_get(dtype, call->inputs[LOGITS], row * c.channels + i) - log_sum);
+            strata_element_set(dtype, call->output, row * c.channels + i, dy * (p - (i == label)));
         }
     }
-    return STRATA_OK;
-}
-
-static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return launch_of(node, true, lowering, err);
 }
 
 static strata_tensor *grad_compose(strata_tensor *node) {
     strata_tensor *logits = node->inputs[LOGITS], *hits = is_label(node);
-    strata_shape one_column = logits->shape;
-    one_column.dims[one_column.rank - 1] = 1;
-    strata_tensor *dy = strata_mul(strata_reshape(node->inputs[DY], one_column), one_or_nan(hits, node->dtype, true));
+    strata_tensor *dy = strata_mul(strata_column_of(node->inputs[DY], logits->shape), one_or_nan(hits, node->dtype, true));
     return strata_mul(dy, strata_sub(strata_softmax(logits), strata_cast(hits, node->dtype)));
 }
 
 const strata_op strata_op_sparse_softmax_cross_entropy_grad = {
     .name = "sparse_softmax_cross_entropy_grad",
-    .min_inputs = 3,
-    .max_inputs = 3,
+    .n_inputs = 3,
     .dims = "...C,...,...->...C",
     .shape = grad_shape,
     .no_gradient = "for second derivatives build the loss from strata_log_softmax",
     .reference = grad_reference,
     .compose = grad_compose,
-    .lower = grad_lower,
+    .lower = lower,
 };
 
 strata_tensor *strata_sparse_softmax_cross_entropy(strata_tensor *logits, strata_tensor *labels) {

@@ -3,14 +3,7 @@
  * top_k: the indices (i32) of the k largest of each row, largest first, the lower index first among equals, NaN above all.
  *   x (..., C) -> y (..., k).   No gradient. The values of strata_top_k are gathered from x by these indices, so their gradient
  *   is that of gather. */
-#include <inttypes.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include "core/op/axes.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct top_k_attrs {
     int64_t k;
@@ -31,7 +24,6 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
                            "k is %" PRId64 ", x is %s; k must be 1 to the size of the last axis, which is at most %d", k,
                            strata_shape_text(from).text, INT32_MAX);
     node->dtype = STRATA_DTYPE_I32;
-    node->shape = from;
     node->shape.dims[from.rank - 1] = k;
     return STRATA_OK;
 }
@@ -41,8 +33,7 @@ static bool behind(strata_dtype dtype, const void *x, int64_t b, int64_t a) {
     return strata_element_above(dtype, x, a, b) || (b > a && !strata_element_above(dtype, x, b, a));
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    (void)err;
+static void reference(strata_op_call *call) {
     const strata_axes axes = axes_of(call->node);
     const int64_t k = ((const top_k_attrs *)call->node->attrs)->k;
     const strata_dtype dtype = call->node->inputs[0]->dtype;
@@ -58,7 +49,6 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
             last = best;
         }
     }
-    return STRATA_OK;
 }
 
 /* A launch finds several ranks, one after the other, as long as a work-item's loops stay short (shaders/README.md); the next
@@ -67,17 +57,10 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     const int64_t most_turns = 32768;
     const strata_axes axes = axes_of(node);
     const int64_t k = ((const top_k_attrs *)node->attrs)->k, turns = axes.n / 64 + 64, share = most_turns / turns + 1;
-    if (axes.outer == 0) return STRATA_OK;
     for (int64_t first = 0; first < k; first += share) {
-        strata_launch launch = {.kernel = "top_k",
-                                .variant = strata_dtype_name(node->inputs[0]->dtype),
-                                .n_buffers = 2,
-                                .buffers = {node->inputs[0], node},
-                                .writes = 1u << 1};
+        strata_launch launch = strata_launch_of(node, "top_k", strata_dtype_name(node->inputs[0]->dtype));
         STRATA_TRY(strata_launch_rows(&launch, axes.outer, axes.n, 1, (int)(k - first < share ? k - first : share), err));
-        strata_launch_word(&launch)->u32 = (uint32_t)k;
-        strata_launch_word(&launch)->u32 = (uint32_t)first;
-        strata_launch_word(&launch)->u32 = (uint32_t)(k - first < share ? k : first + share);
+        STRATA_LAUNCH_INTS(&launch, k, first, k - first < share ? k : first + share);
         STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     }
     return STRATA_OK;
@@ -85,8 +68,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
 
 const strata_op strata_op_top_k = {
     .name = "top_k",
-    .min_inputs = 1,
-    .max_inputs = 1,
+    .n_inputs = 1,
     .attrs_bytes = sizeof(top_k_attrs),
     .attrs = {{"k", STRATA_ATTR_INT, offsetof(top_k_attrs, k)}},
     .dims = "...C->...K",
@@ -97,14 +79,11 @@ const strata_op strata_op_top_k = {
 
 /* A constant (rows, 1): the index at which each row of n elements begins. */
 static strata_tensor *row_starts(strata_graph *graph, int64_t rows, int64_t n) {
-    int32_t *starts = malloc((size_t)(rows ? rows : 1) * sizeof *starts);
-    if (!starts)
-        return strata_graph_poison(graph, &strata_op_top_k, STRATA_OUT_OF_MEMORY, "no memory for %" PRId64 " rows", rows);
+    int32_t *starts = strata_graph_alloc(graph, (size_t)(rows ? rows : 1) * sizeof *starts);
+    if (!starts) return &graph->poison;
     for (int64_t i = 0; i < rows; i++) starts[i] = (int32_t)(i * n);
     strata_array array = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(rows, 1), starts);
-    strata_tensor *constant = strata_constant(graph, &array);
-    free(starts);
-    return constant;
+    return strata_constant(graph, &array);
 }
 
 strata_tensor *strata_top_k(strata_tensor *x, int64_t k, strata_tensor **out_indices) {

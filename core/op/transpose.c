@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * transpose: y's axis i is x's axis axes[i].   gradient: dy transposed by the inverse permutation. */
-#include <inttypes.h>
-
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 typedef struct transpose_attrs {
     int64_t axes[STRATA_MAX_RANK]; /* a permutation of 0 .. rank-1; negative ones count from the back */
@@ -31,8 +27,6 @@ static strata_status permutation(const strata_tensor *node, int *out_axes, strat
 static strata_status transpose_shape(strata_tensor *node, strata_error *err) {
     int axes[STRATA_MAX_RANK];
     STRATA_TRY(permutation(node, axes, err));
-    node->dtype = node->inputs[0]->dtype;
-    node->shape.rank = node->inputs[0]->shape.rank;
     for (int i = 0; i < node->shape.rank; i++) node->shape.dims[i] = node->inputs[0]->shape.dims[axes[i]];
     return STRATA_OK;
 }
@@ -44,30 +38,18 @@ static void transpose_gradient(strata_tensor *node, strata_tensor *dy, strata_te
     dx[0] = strata_transpose(dy, inverse);
 }
 
-static strata_status describe(const strata_tensor *node, strata_copy *out_copy, strata_error *err) {
-    int axes[STRATA_MAX_RANK];
+static strata_copy describe(const strata_tensor *node) {
+    int axes[STRATA_MAX_RANK] = {0};
     int64_t strides[STRATA_MAX_RANK];
     strata_copy copy = {.source = node->inputs[0], .target = node, .shape = node->shape};
-    STRATA_TRY(permutation(node, axes, err));
+    (void)!permutation(node, axes, NULL); /* cannot fail: the shape rule accepted the axes */
     strata_row_major_strides(node->inputs[0]->shape, strides);
     strata_row_major_strides(node->shape, copy.target_strides);
     for (int i = 0; i < node->shape.rank; i++) copy.source_strides[i] = strides[axes[i]];
-    *out_copy = copy;
-    return STRATA_OK;
+    return copy;
 }
 
-static strata_status transpose_reference(const strata_op_call *call, strata_error *err) {
-    strata_copy copy;
-    STRATA_TRY(describe(call->node, &copy, err));
-    strata_copy_reference(&copy, call->inputs[0], call->output);
-    return STRATA_OK;
-}
-
-static strata_status transpose_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    strata_copy copy;
-    STRATA_TRY(describe(node, &copy, err));
-    return strata_copy_lower(&copy, lowering, err);
-}
+STRATA_COPY_FUNCTIONS
 
 static void transpose_factors(const strata_tensor *node, strata_factors *factors) {
     int axes[STRATA_MAX_RANK];
@@ -79,16 +61,15 @@ static void transpose_factors(const strata_tensor *node, strata_factors *factors
 }
 
 const strata_op strata_op_transpose = {.name = "transpose",
-                                       .min_inputs = 1,
-                                       .max_inputs = 1,
+                                       .n_inputs = 1,
                                        .attrs_bytes = sizeof(transpose_attrs),
                                        .attrs = {{"axes", STRATA_ATTR_INTS, offsetof(transpose_attrs, axes)}},
                                        .factors = transpose_factors,
                                        .linearity = STRATA_LINEAR_JOINTLY,
                                        .shape = transpose_shape,
                                        .gradient = transpose_gradient,
-                                       .reference = transpose_reference,
-                                       .lower = transpose_lower};
+                                       .reference = reference,
+                                       .lower = lower};
 
 strata_tensor *strata_transpose(strata_tensor *x, const int *axes) {
     transpose_attrs attrs = {{0}};

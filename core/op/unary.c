@@ -4,12 +4,8 @@
  * which shaders/unary.kernel reads too; gradients are below. clip and cast have attributes and files of their own. */
 #include <math.h>
 
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
-#include "core/op/element.h"
+#include "core/op/define.h"
 #include "core/op/ops.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
 
 /* ---- the formulas, in double ---- */
 
@@ -66,12 +62,10 @@ static int64_t square_integer(int64_t x) {
 
 static strata_status unary_shape(strata_tensor *node, unsigned allowed, strata_error *err) {
     const strata_tensor *x = node->inputs[0];
-    node->dtype = x->dtype;
-    node->shape = x->shape;
     return strata_check_dtype(x, "x", allowed, err);
 }
 
-static strata_status unary_reference(const strata_op_call *call, double (*real)(double), integer_function *integer) {
+static void unary_reference(const strata_op_call *call, double (*real)(double), integer_function *integer) {
     const strata_dtype dtype = call->node->dtype;
     const int64_t n = strata_shape_elements(call->node->shape);
     const void *x = call->inputs[0];
@@ -81,140 +75,87 @@ static strata_status unary_reference(const strata_op_call *call, double (*real)(
         else
             strata_integer_set(dtype, call->output, i, integer(strata_integer_get(dtype, x, i)));
     }
-    return STRATA_OK;
 }
 
 static strata_status unary_lower(const strata_tensor *node, int code, strata_lowering *lowering, strata_error *err) {
-    const int64_t n = strata_shape_elements(node->shape);
-    strata_launch launch = {.kernel = "unary",
-                            .variant = strata_dtype_name(node->dtype),
-                            .n_buffers = 2,
-                            .buffers = {node->inputs[0], node},
-                            .writes = 1 << 1};
-    if (n == 0) return STRATA_OK;
+    strata_launch launch = strata_launch_of(node, "unary", strata_dtype_name(node->dtype));
     strata_launch_constant_add(&launch, "OP", code);
-    STRATA_TRY(strata_launch_flat(&launch, n, err));
+    STRATA_TRY(strata_launch_flat(&launch, strata_shape_elements(node->shape), err));
     return strata_lowering_add(lowering, &launch, err);
 }
 
-/* ---- gradients: dx from dy, x = node->inputs[0] and y = node ---- */
+/* ---- gradients: dx from dy, x and y ---- */
 
 static strata_tensor *scalar_like(strata_tensor *x, double value) {
     return strata_scalar(x->graph, x->dtype, value);
 }
 
-static void neg_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    (void)y;
-    dx[0] = strata_neg(dy);
-}
-static void abs_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    dx[0] = strata_mul(dy, strata_sign(y->inputs[0]));
-}
-static void square_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    dx[0] = strata_mul(dy, strata_add(y->inputs[0], y->inputs[0]));
-}
-static void exp_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    dx[0] = strata_mul(dy, y);
-}
-static void log_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    dx[0] = strata_div(dy, y->inputs[0]);
-}
-/* 1 / (2 sqrt(x)) */
-static void sqrt_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    dx[0] = strata_div(dy, strata_add(y, y));
-}
-/* -1/2 x^(-3/2) = -1/2 y^3 */
-static void rsqrt_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    dx[0] = strata_mul(strata_mul(dy, scalar_like(dy, -0.5)), strata_mul(y, strata_square(y)));
-}
-/* The gradients of tanh, sigmoid and relu are the fused ops of binary.c: dy f'(x), computed from y alone. */
-static void tanh_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    dx[0] = strata_node(NULL, &strata_op_tanh_grad, 2, (strata_tensor *[]){dy, y}, NULL);
-}
-static void sigmoid_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    dx[0] = strata_node(NULL, &strata_op_sigmoid_grad, 2, (strata_tensor *[]){dy, y}, NULL);
-}
-static void relu_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    dx[0] = strata_node(NULL, &strata_op_relu_grad, 2, (strata_tensor *[]){dy, y}, NULL);
+/* A node of an op of binary.c that is dy f'(b). */
+static strata_tensor *slope(const strata_op *op, strata_tensor *dy, strata_tensor *b) {
+    return strata_node(NULL, op, 2, (strata_tensor *[]){dy, b}, NULL);
 }
 
-/* The gradients dy f'(x) that each have one op in binary.c. */
-#define SLOPE_GRADIENT(name)                                                               \
-    static void name##_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) { \
-        strata_tensor *inputs[] = {dy, y->inputs[0]};                                      \
-        dx[0] = strata_node(NULL, &strata_op_##name##_grad, 2, inputs, NULL);              \
+#define GRADIENT(op, expression)                                                         \
+    static void op##_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) { \
+        strata_tensor *x = y->inputs[0];                                                 \
+        (void)x;                                                                         \
+        dx[0] = expression;                                                              \
     }
-SLOPE_GRADIENT(gelu)
-SLOPE_GRADIENT(gelu_tanh)
-SLOPE_GRADIENT(silu)
-static void softplus_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    dx[0] = strata_mul(dy, strata_sigmoid(y->inputs[0]));
-}
 
+GRADIENT(neg, strata_neg(dy))
+GRADIENT(abs, strata_mul(dy, strata_sign(x)))
+GRADIENT(square, strata_mul(dy, strata_add(x, x)))
+GRADIENT(exp, strata_mul(dy, y))
+GRADIENT(log, strata_div(dy, x))
+/* 1 / (2 sqrt(x)) */
+GRADIENT(sqrt, strata_div(dy, strata_add(y, y)))
+/* -1/2 x^(-3/2) = -1/2 y^3 */
+GRADIENT(rsqrt, strata_mul(strata_mul(dy, scalar_like(dy, -0.5)), strata_mul(y, strata_square(y))))
+/* These three need y alone. */
+GRADIENT(tanh, slope(&strata_op_tanh_grad, dy, y))
+GRADIENT(sigmoid, slope(&strata_op_sigmoid_grad, dy, y))
+GRADIENT(relu, slope(&strata_op_relu_grad, dy, y))
+GRADIENT(gelu, slope(&strata_op_gelu_grad, dy, x))
+GRADIENT(gelu_tanh, slope(&strata_op_gelu_tanh_grad, dy, x))
+GRADIENT(silu, slope(&strata_op_silu_grad, dy, x))
+GRADIENT(softplus, strata_mul(dy, strata_sigmoid(x)))
 /* 2 / sqrt(pi) e^(-x^2) */
-static void erf_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    strata_tensor *bell = strata_exp(strata_neg(strata_square(y->inputs[0])));
-    dx[0] = strata_mul(dy, strata_mul(bell, scalar_like(dy, 1.1283791670955126)));
-}
+GRADIENT(erf, strata_mul(dy, strata_mul(strata_exp(strata_neg(strata_square(x))), scalar_like(dy, 1.1283791670955126))))
+GRADIENT(sin, strata_mul(dy, strata_cos(x)))
+GRADIENT(cos, strata_neg(strata_mul(dy, strata_sin(x))))
 
-static void sin_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    dx[0] = strata_mul(dy, strata_cos(y->inputs[0]));
-}
-static void cos_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
-    dx[0] = strata_neg(strata_mul(dy, strata_sin(y->inputs[0])));
-}
+/* ---- compositions: y from x ---- */
 
-/* ---- compositions ---- */
+#define COMPOSITION(op, expression)                        \
+    static strata_tensor *op##_compose(strata_tensor *y) { \
+        strata_tensor *x = y->inputs[0];                   \
+        return expression;                                 \
+    }
 
-static strata_tensor *neg_compose(strata_tensor *y) {
-    return strata_mul(y->inputs[0], scalar_like(y, -1));
-}
-static strata_tensor *abs_compose(strata_tensor *y) {
-    return strata_max(y->inputs[0], strata_neg(y->inputs[0]));
-}
+COMPOSITION(neg, strata_mul(x, scalar_like(x, -1)))
+COMPOSITION(abs, strata_max(x, strata_neg(x)))
 /* Where x is 0 or NaN, the sign is x itself. */
-static strata_tensor *sign_compose(strata_tensor *y) {
-    strata_tensor *x = y->inputs[0], *zero = scalar_like(x, 0);
-    strata_tensor *rest = strata_where(strata_less(x, zero), scalar_like(x, -1), x);
-    return strata_where(strata_greater(x, zero), scalar_like(x, 1), rest);
-}
-static strata_tensor *square_compose(strata_tensor *y) {
-    return strata_mul(y->inputs[0], y->inputs[0]);
-}
-static strata_tensor *rsqrt_compose(strata_tensor *y) {
-    return strata_div(scalar_like(y, 1), strata_sqrt(y->inputs[0]));
-}
+COMPOSITION(sign, strata_where(strata_greater(x, scalar_like(x, 0)), scalar_like(x, 1),
+                               strata_where(strata_less(x, scalar_like(x, 0)), scalar_like(x, -1), x)))
+COMPOSITION(square, strata_mul(x, x))
+COMPOSITION(rsqrt, strata_div(scalar_like(x, 1), strata_sqrt(x)))
 /* 2 / (1 + exp(-2 x)) - 1 */
-static strata_tensor *tanh_compose(strata_tensor *y) {
-    strata_tensor *x = y->inputs[0];
-    return strata_sub(strata_mul(strata_sigmoid(strata_add(x, x)), scalar_like(x, 2)), scalar_like(x, 1));
-}
+COMPOSITION(tanh, strata_sub(strata_mul(strata_sigmoid(strata_add(x, x)), scalar_like(x, 2)), scalar_like(x, 1)))
 /* If exp overflows to infinity, the result is 0, as it should be. */
-static strata_tensor *sigmoid_compose(strata_tensor *y) {
-    strata_tensor *one = scalar_like(y, 1);
-    return strata_div(one, strata_add(one, strata_exp(strata_neg(y->inputs[0]))));
-}
-static strata_tensor *relu_compose(strata_tensor *y) {
-    return strata_max(y->inputs[0], scalar_like(y, 0));
-}
-static strata_tensor *gelu_compose(strata_tensor *y) {
-    strata_tensor *x = y->inputs[0], *e = strata_erf(strata_mul(x, scalar_like(x, 0.70710678)));
-    return strata_mul(strata_mul(x, scalar_like(x, 0.5)), strata_add(e, scalar_like(x, 1)));
-}
+COMPOSITION(sigmoid, strata_div(scalar_like(x, 1), strata_add(scalar_like(x, 1), strata_exp(strata_neg(x)))))
+COMPOSITION(relu, strata_max(x, scalar_like(x, 0)))
+COMPOSITION(silu, strata_mul(x, strata_sigmoid(x)))
+COMPOSITION(gelu, strata_mul(strata_mul(x, scalar_like(x, 0.5)),
+                             strata_add(strata_erf(strata_mul(x, scalar_like(x, 0.70710678))), scalar_like(x, 1))))
+/* max(x, 0) + log(1 + exp(-|x|)) */
+COMPOSITION(softplus,
+            strata_add(strata_relu(x), strata_log(strata_add(strata_exp(strata_neg(strata_abs(x))), scalar_like(x, 1)))))
+
 static strata_tensor *gelu_tanh_compose(strata_tensor *y) {
     strata_tensor *x = y->inputs[0];
     strata_tensor *cubic = strata_add(x, strata_mul(strata_mul(strata_square(x), x), scalar_like(x, 0.044715)));
     strata_tensor *t = strata_tanh(strata_mul(cubic, scalar_like(x, 0.79788456)));
     return strata_mul(strata_mul(x, scalar_like(x, 0.5)), strata_add(t, scalar_like(x, 1)));
-}
-static strata_tensor *silu_compose(strata_tensor *y) {
-    return strata_mul(y->inputs[0], strata_sigmoid(y->inputs[0]));
-}
-/* max(x, 0) + log(1 + exp(-|x|)) */
-static strata_tensor *softplus_compose(strata_tensor *y) {
-    strata_tensor *x = y->inputs[0];
-    strata_tensor *tail = strata_log(strata_add(strata_exp(strata_neg(strata_abs(x))), scalar_like(x, 1)));
-    return strata_add(strata_relu(x), tail);
 }
 
 /* ---- the ops ---- */
@@ -225,16 +166,14 @@ static strata_tensor *softplus_compose(strata_tensor *y) {
     static strata_status op##_shape(strata_tensor *node, strata_error *err) {                                  \
         return unary_shape(node, allowed, err);                                                                \
     }                                                                                                          \
-    static strata_status op##_reference(const strata_op_call *call, strata_error *err) {                       \
-        (void)err;                                                                                             \
-        return unary_reference(call, op##_value, integer);                                                     \
+    static void op##_reference(strata_op_call *call) {                                                         \
+        unary_reference(call, op##_value, integer);                                                            \
     }                                                                                                          \
     static strata_status op##_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) { \
         return unary_lower(node, op##_code, lowering, err);                                                    \
     }                                                                                                          \
     const strata_op strata_op_##op = {.name = #op,                                                             \
-                                      .min_inputs = 1,                                                         \
-                                      .max_inputs = 1,                                                         \
+                                      .n_inputs = 1,                                                           \
                                       .flags = STRATA_OP_ELEMENTWISE,                                          \
                                       .linearity = linear,                                                     \
                                       .shape = op##_shape,                                                     \

@@ -3,13 +3,9 @@
  * Helpers of the optimizers' ops (update.h). */
 #include "core/op/update.h"
 
-#include <inttypes.h>
 #include <math.h>
 
-#include "core/graph/placement.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 extern const strata_op strata_op_read, strata_op_gather, strata_op_slice;
 
@@ -61,8 +57,6 @@ strata_status strata_check_update(strata_tensor *node, unsigned variables, int n
     if (!strata_shape_equal(step->shape, STRATA_SHAPE(STRATA_STEP_WORDS)))
         return strata_fail(err, STRATA_INVALID, "step is %s; it must be (%d)", strata_shape_text(step->shape).text,
                            STRATA_STEP_WORDS);
-    node->dtype = first->dtype;
-    node->shape = first->shape;
     if (!has_gate) return STRATA_OK;
     const strata_tensor *gate = node->inputs[n_ranges + 1];
     STRATA_TRY(strata_check_dtype(gate, "gate", 1u << STRATA_DTYPE_F32, err));
@@ -71,23 +65,13 @@ strata_status strata_check_update(strata_tensor *node, unsigned variables, int n
 }
 
 void strata_update_factors(const strata_tensor *node, strata_factors *factors) {
-    if (!strata_shape_equal(node->inputs[node->op->min_inputs - 2]->shape, node->shape)) return; /* fewer gradients */
+    if (!strata_shape_equal(node->inputs[node->op->n_inputs - 2]->shape, node->shape)) return; /* fewer gradients */
     for (int i = 0; i <= node->n_inputs; i++) {
-        const bool is_range = i < node->op->min_inputs - 1 || i == node->n_inputs;
+        const bool is_range = i < node->op->n_inputs - 1 || i == node->n_inputs;
         const strata_tensor *range = i < node->n_inputs ? node->inputs[i] : node;
         for (int d = 0; d < node->shape.rank && is_range && strata_shape_equal(range->shape, node->shape); d++)
             strata_factors_set(factors, node, i, d, d);
     }
-}
-
-strata_status strata_check_rate(double value, const char *name, strata_error *err) {
-    if (value >= 0 && value < 1) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "%s is %g; it must be at least 0 and below 1", name, value);
-}
-
-strata_status strata_check_not_negative(double value, const char *name, strata_error *err) {
-    if (value >= 0 && isfinite(value)) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "%s is %g; it must be at least 0", name, value);
 }
 
 bool strata_gate_is_open(const void *gate) {
@@ -161,10 +145,6 @@ strata_tensor *strata_update_number(const strata_update_parts *parts, double val
     return strata_scalar(parts->node->graph, STRATA_DTYPE_F32, value);
 }
 
-strata_tensor *strata_update_towards(const strata_update_parts *parts, strata_tensor *a, strata_tensor *b, double factor) {
-    return strata_add(a, strata_mul(strata_sub(b, a), strata_update_number(parts, factor)));
-}
-
 strata_tensor *strata_update_assign(const strata_update_parts *parts, int index, strata_tensor *value,
                                     strata_tensor **out_part) {
     strata_tensor *whole = parts->node->inputs[index];
@@ -177,4 +157,11 @@ strata_tensor *strata_update_assign(const strata_update_parts *parts, int index,
     strata_tensor *assigned = strata_assign(whole, value);
     if (out_part) *out_part = first_elements(parts, assigned);
     return assigned;
+}
+
+strata_tensor *strata_update_average(const strata_update_parts *parts, int index, strata_tensor *value, double rate) {
+    strata_tensor *old = strata_update_part(parts, index), *updated;
+    strata_tensor *change = strata_mul(strata_sub(value, old), strata_update_number(parts, rate));
+    strata_update_assign(parts, index, strata_add(old, change), &updated);
+    return updated;
 }

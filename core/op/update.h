@@ -12,11 +12,25 @@
 
 enum { STRATA_MAX_UPDATE_SLOTS = 3 };
 
-/* Attributes of the ops. The loops of the host backend read them too. */
+/* Attributes of the ops. The loops of the host backend read them too. LAMB has those of Adam. */
 typedef struct strata_adam_attrs {
     double beta1, beta2, epsilon, decay;
     int64_t has_gate;
 } strata_adam_attrs;
+
+/* Rows of the attribute table of an op whose struct has a strata_adam_attrs, called `adam`. */
+#define STRATA_ADAM_ATTRS(type, adam)                                                                                   \
+    {"beta1", STRATA_ATTR_FLOAT, offsetof(type, adam beta1)}, {"beta2", STRATA_ATTR_FLOAT, offsetof(type, adam beta2)}, \
+        {"epsilon", STRATA_ATTR_FLOAT, offsetof(type, adam epsilon)},                                                   \
+        {"decay", STRATA_ATTR_FLOAT, offsetof(type, adam decay)}, {                                                     \
+        "has_gate", STRATA_ATTR_INT, offsetof(type, adam has_gate)                                                      \
+    }
+
+/* Members of the table of an optimizer's op. Its file has the functions shape, element, compose and lower. */
+#define STRATA_UPDATE_OP(op_name, n_slots, type)                                                                          \
+    .name = #op_name, .n_inputs = (n_slots) + 3, .optional_inputs = 1, .flags = STRATA_OP_UPDATE,                         \
+    .no_gradient = "it changes variables", .attrs_bytes = sizeof(type), .factors = strata_update_factors, .shape = shape, \
+    .reference = reference, .compose = compose, .lower = lower
 
 /* For ops that update as Adam does and whose attributes begin with strata_adam_attrs: the check of these attributes, the
  * update of one element (strata_update_element), and the launch of adam.kernel over `n` elements from `first` on. */
@@ -40,11 +54,6 @@ typedef struct strata_rmsprop_attrs {
     int64_t centered, has_gate;
 } strata_rmsprop_attrs;
 
-typedef struct strata_lamb_attrs {
-    double beta1, beta2, epsilon, decay;
-    int64_t has_gate;
-} strata_lamb_attrs;
-
 /* The attributes of scatter_update: the first element of the rows in the variable, and how many rows there are. */
 typedef struct strata_scatter_update_attrs {
     int64_t first, n_rows;
@@ -59,10 +68,6 @@ STRATA_MUST_USE strata_status strata_check_update(strata_tensor *node, unsigned 
                                                   const char *const *names, bool has_gate, strata_error *err);
 /* The placement rule of an element-wise optimizer: all ranges are divided alike, or none is if there are fewer gradients. */
 void strata_update_factors(const strata_tensor *node, strata_factors *factors);
-/* INVALID "beta1 is 1; it must be at least 0 and below 1". */
-STRATA_MUST_USE strata_status strata_check_rate(double value, const char *name, strata_error *err);
-/* Fails with INVALID unless the value is finite and at least 0. */
-STRATA_MUST_USE strata_status strata_check_not_negative(double value, const char *name, strata_error *err);
 /* The variable that a tensor reads, possibly after updates; NULL: the tensor is something else. */
 const strata_variable *strata_variable_behind(const strata_tensor *tensor);
 /* Whether the update must be made: there is no gate (NULL), or the gate is finite. */
@@ -95,8 +100,8 @@ strata_tensor *strata_update_part(const strata_update_parts *parts, int index);
 /* strata_update_word: word `word` of the step, as a scalar. strata_update_number: a constant scalar. */
 strata_tensor *strata_update_word(const strata_update_parts *parts, int word);
 strata_tensor *strata_update_number(const strata_update_parts *parts, double value);
-/* a + factor (b - a) */
-strata_tensor *strata_update_towards(const strata_update_parts *parts, strata_tensor *a, strata_tensor *b, double factor);
+/* Moves the running average in input `index` by `rate` towards the value, and returns its new updated elements. */
+strata_tensor *strata_update_average(const strata_update_parts *parts, int index, strata_tensor *value, double rate);
 /* If the gate is open, assigns `value` to the updated elements of input `index`. Returns the new value of the whole
  * variable, and in *out_part (may be NULL) its updated elements. */
 strata_tensor *strata_update_assign(const strata_update_parts *parts, int index, strata_tensor *value,

@@ -4,11 +4,7 @@
  * gradient: a gets dy where the condition is true, and b where it is false, else 0; both are summed over broadcast axes. */
 #include <string.h>
 
-#include "core/graph/placement.h"
-#include "core/op/broadcast.h"
-#include "core/op/copy.h"
-#include "core/op/rules.h"
-#include "strata/ops.h"
+#include "core/op/define.h"
 
 static strata_status where_shape(strata_tensor *node, strata_error *err) {
     const strata_tensor *condition = node->inputs[0], *a = node->inputs[1], *b = node->inputs[2];
@@ -36,58 +32,28 @@ static strata_strided where_space(const strata_tensor *node) {
     return space;
 }
 
-static strata_status choose_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
-    (void)err;
+static void choose_row(const strata_strided *space, const int64_t *offsets, void *user) {
     const strata_op_call *call = user;
     const size_t bytes = strata_dtype_bytes(call->node->dtype);
     const uint8_t *condition = call->inputs[0];
-    const int64_t *sizes = inner->sizes;
+    const int last = space->rank - 1;
     char *y = (char *)call->output + (size_t)offsets[3] * bytes; /* y is contiguous */
-    for (int64_t i = 0; i < sizes[0] * sizes[1] * sizes[2]; i++) {
-        const int64_t c[3] = {i / sizes[2] / sizes[1], i / sizes[2] % sizes[1], i % sizes[2]};
-        int64_t at[3];
-        for (int t = 0; t < 3; t++)
-            at[t] = offsets[t] + c[0] * inner->strides[t][0] + c[1] * inner->strides[t][1] + c[2] * inner->strides[t][2];
-        for (int64_t j = 0; j < sizes[3]; j++, y += bytes) {
-            const int taken = condition[at[0] + j * inner->strides[0][3]] ? 1 : 2;
-            const char *source = call->inputs[taken];
-            memcpy(y, source + (size_t)(at[taken] + j * inner->strides[taken][3]) * bytes, bytes);
-        }
+    for (int64_t j = 0; j < space->sizes[last]; j++, y += bytes) {
+        const int taken = condition[offsets[0] + j * space->strides[0][last]] ? 1 : 2;
+        const char *source = call->inputs[taken];
+        memcpy(y, source + (size_t)(offsets[taken] + j * space->strides[taken][last]) * bytes, bytes);
     }
-    return STRATA_OK;
 }
 
-static strata_status where_reference(const strata_op_call *call, strata_error *err) {
-    strata_op_call own = *call;
-    strata_strided space = where_space(call->node);
-    return strata_strided_split(&space, choose_inner, &own, err);
-}
-
-typedef struct emission {
-    const strata_tensor *node;
-    strata_lowering *lowering;
-} emission;
-
-static strata_status emit_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
-    const emission *e = user;
-    strata_launch launch = {.kernel = "where",
-                            .variant = strata_bits_variant(e->node->dtype),
-                            .n_buffers = 4,
-                            .buffers = {e->node->inputs[0], e->node->inputs[1], e->node->inputs[2], e->node},
-                            .writes = 1 << 3};
-    for (int t = 0; t < 4; t++) {
-        launch.offsets[t] = offsets[t];
-        launch.extents[t] = strata_strided_extent(inner, t);
-    }
-    STRATA_TRY(strata_launch_over(&launch, inner, err));
-    for (int t = 0; t < 3; t++) STRATA_TRY(strata_launch_strides(&launch, inner, t, err));
-    return strata_lowering_add(e->lowering, &launch, err);
+static void where_reference(strata_op_call *call) {
+    const strata_strided space = where_space(call->node);
+    strata_strided_rows(&space, choose_row, call);
 }
 
 static strata_status where_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    emission e = {node, lowering};
-    strata_strided space = where_space(node);
-    return strata_strided_split(&space, emit_inner, &e, err);
+    const strata_launch launch = strata_launch_of(node, "where", strata_bits_variant(node->dtype));
+    const strata_strided space = where_space(node);
+    return strata_strided_lower(&launch, &space, 3, lowering, err);
 }
 
 static void where_factors(const strata_tensor *node, strata_factors *factors) {
@@ -97,8 +63,7 @@ static void where_factors(const strata_tensor *node, strata_factors *factors) {
 }
 
 const strata_op strata_op_where = {.name = "where",
-                                   .min_inputs = 3,
-                                   .max_inputs = 3,
+                                   .n_inputs = 3,
                                    .flags = STRATA_OP_ELEMENTWISE,
                                    .factors = where_factors,
                                    .shape = where_shape,

@@ -105,9 +105,13 @@ void strata_window_taps(const strata_window *window, int d, int64_t o, int64_t i
     *out_at = at;
 }
 
-strata_status strata_check_countable(const strata_tensor *tensor, strata_error *err) {
-    const int64_t n = strata_shape_elements(tensor->shape), most = INT64_C(1) << 31;
-    if (n <= most) return STRATA_OK;
-    return strata_fail(err, STRATA_UNSUPPORTED, "%s has %" PRId64 " elements; kernels count at most %" PRId64,
-                       strata_shape_text(tensor->shape).text, n, most);
+strata_status strata_check_countable(const strata_tensor *node, strata_error *err) {
+    for (int i = 0; i <= node->n_inputs; i++) {
+        const strata_tensor *tensor = i < node->n_inputs ? node->inputs[i] : node;
+        const int64_t n = strata_shape_elements(tensor->shape), most = INT64_C(1) << 31;
+        if (n > most)
+            return strata_fail(err, STRATA_UNSUPPORTED, "%s has %" PRId64 " elements; kernels count at most %" PRId64,
+                               strata_shape_text(tensor->shape).text, n, most);
+    }
+    return STRATA_OK;
 }

@@ -54,7 +54,7 @@ void strata_window_outputs(const strata_window *window, int64_t in_h, int64_t in
 void strata_window_taps(const strata_window *window, int d, int64_t o, int64_t in, int64_t *out_first, int64_t *out_end,
                         int64_t *out_at);
 
-/* Fails with UNSUPPORTED if the tensor has more elements than kernels can count (2^31). */
-STRATA_MUST_USE strata_status strata_check_countable(const strata_tensor *tensor, strata_error *err);
+/* Fails with UNSUPPORTED if the node or an input has more elements than kernels can count (2^31). */
+STRATA_MUST_USE strata_status strata_check_countable(const strata_tensor *node, strata_error *err);
 
 #endif

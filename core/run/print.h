@@ -5,7 +5,7 @@
 #ifndef STRATA_CORE_RUN_PRINT_H
 #define STRATA_CORE_RUN_PRINT_H
 
-#include "core/op/print.h"
+#include "core/op/attrs.h"
 #include "core/run/device.h"
 
 /* The print nodes of a graph that outputs and updates need, in the order of the graph. n 0: there are none. */

@@ -269,7 +269,7 @@ static strata_tensor *that_cannot_be_built(strata_tensor *node) {
 
 static strata_status try_op(strata_tensor *(*compose)(strata_tensor *), passed *out, strata_error *err) {
     static const char *const lacks[] = {"odd", NULL};
-    const strata_op odd = {.name = "odd", .min_inputs = 1, .max_inputs = 1, .shape = shape, .compose = compose};
+    const strata_op odd = {.name = "odd", .n_inputs = 1, .shape = shape, .compose = compose};
     strata_graph *graph = new_graph();
     device d = {.lacks = lacks};
     const strata_device_query query = {.supports = supports, .user = &d};

@@ -213,7 +213,7 @@ static void run_plan(const strata_plan *plan, char **arenas) {
         strata_error err = {0};
         for (int i = 0; i < node->n_inputs; i++) inputs[i] = address(plan, arenas, node->inputs[i]);
         strata_op_call call = {.node = node, .inputs = inputs, .output = address(plan, arenas, node)};
-        cr_assert_eq(node->op->reference(&call, &err), STRATA_OK, "%s", err.message);
+        cr_assert_eq(strata_reference(call, &err), STRATA_OK, "%s", err.message);
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where an update computes the product that is its gradient (core/compile/product_updates.c): which graphs it is done in, and
+ * Where an update computes the product that is its gradient (core/compile/fusion.c): which graphs it is done in, and
  * that it changes no bit. */
 #include <criterion/criterion.h>
 #include <string.h>

@@ -192,6 +192,10 @@ static strata_tensor *build_binary_sums(strata_tensor *const *x, const int64_t *
     return strata_binary_sums(x[0], x[1], x[2], 0);
 }
 
+/* Logits far from 0, of which the largest is to be subtracted before anything is rounded. */
+#define FAR \
+    { CASE_UNIFORM, -4004, -3996, 0, false }
+
 static const op_row softmax[] = {
     {.op = "binary_sums",
      .build = build_binary_sums,
@@ -211,11 +215,15 @@ static const op_row softmax[] = {
     GENERIC(sparse_softmax_cross_entropy, losses, FLOAT, LABEL(I64)),
     GENERIC(sparse_softmax_cross_entropy_grad, losses, FLOAT, LABEL(I32), FLOAT),
     GENERIC(sparse_softmax_cross_entropy_grad, losses, FLOAT, LABEL(I64), FLOAT),
+    GENERIC(sparse_softmax_cross_entropy, losses, FAR, LABEL(I32)),
+    GENERIC(sparse_softmax_cross_entropy_grad, losses, FAR, LABEL(I32), FLOAT),
     GENERIC(sparse_softmax_cross_entropy, special_losses, SPECIAL, SHORT_LABEL),
     GENERIC(sparse_softmax_cross_entropy_grad, special_losses, SPECIAL, SHORT_LABEL, FLOAT),
     GENERIC(softmax_cross_entropy, soft_losses, FLOAT, PROBABILITY),
+    GENERIC(softmax_cross_entropy, soft_losses, FAR, PROBABILITY),
     METRICS(I32),
     METRICS(I64),
     ROW(softmax_cross_entropy_grad, STRATA_FLOATS, soft_losses, FLOAT, PROBABILITY, FLOAT),
+    ROW(softmax_cross_entropy_grad, STRATA_FLOATS, soft_losses, FAR, PROBABILITY, FLOAT),
 };
 const op_table case_softmax = {"softmax", softmax, (int)(sizeof softmax / sizeof *softmax)};

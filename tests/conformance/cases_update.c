@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rows for random numbers and for updates of variables. */
-#include "core/op/adam_gather.h"
 #include "core/op/adam_product.h"
 #include "core/op/ops.h"
 #include "core/op/rules.h"

@@ -265,7 +265,7 @@ Test(conformance_runtime, values_that_share_bytes_stay_right) {
 
 /* ---- refusals ---- */
 static void refuse(strata_device *device) {
-    static const strata_op nameless = {.name = "teleport", .min_inputs = 1, .max_inputs = 1};
+    static const strata_op nameless = {.name = "teleport", .n_inputs = 1};
     strata_op op = nameless;
     op.shape = strata_op_neg.shape;
     strata_graph *graph = NULL;

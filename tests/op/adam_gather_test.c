@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adam_gather: in which graphs the fusion pass creates it (core/compile/product_updates.c), that fusion changes no bit, and
+ * adam_gather: in which graphs the fusion pass creates it (core/compile/fusion.c), that fusion changes no bit, and
  * which operands it refuses. */
-#include "core/op/adam_gather.h"
-
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
 
+#include "core/op/adam_product.h"
+#include "core/op/attrs.h"
 #include "core/op/ops.h"
-#include "core/op/pack.h"
 #include "core/run/device.h"
 #include "strata/executable.h"
 #include "tests/op/op_case.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <criterion/criterion.h>
 
-#include "core/op/broadcast.h"
+#include "core/op/compose.h"
 #include "tests/op/op_case.h"
 
 static strata_tensor *broadcast_to(strata_tensor *const *x, const void *user) {

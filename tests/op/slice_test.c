@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/op/slice.h"
-
 #include <criterion/criterion.h>
 
+#include "core/op/attrs.h"
 #include "tests/op/op_case.h"
 
 typedef struct range {

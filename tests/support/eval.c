@@ -94,7 +94,7 @@ static strata_status step(walk *w, const strata_tensor *node, strata_error *err)
         STRATA_TRY(bind_updated(w, node, inputs, err));
         call.output = (void *)inputs[0];
     }
-    STRATA_TRY(node->op->reference(&call, err));
+    STRATA_TRY(strata_reference(call, err));
     strata_array written = {.dtype = value->dtype, .shape = value->shape, .data = call.output};
     if (w->part->change) w->part->change(&written, w->part->context);
     if (updates && bytes) memcpy(value->data, call.output, bytes);

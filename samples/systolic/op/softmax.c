@@ -5,15 +5,26 @@
 
 enum { EXP_OPS = 8 };
 
-/* Returns log sum exp of a row. If `out` is not NULL, it gets exp(x - that). */
-static float softmax_row(const float *x, int64_t n, float *out) {
-    float most = -INFINITY, *to = out;
+/* What a softmax divides by: the sum of exp(x - most), where most is the largest number of the row. */
+typedef struct divisor {
+    float most, sum;
+} divisor;
+
+static divisor divisor_of(const float *x, int64_t n) {
+    float most = -INFINITY;
     double sum = 0;
     for (int64_t i = 0; i < n; i++) most = x[i] > most || x[i] != x[i] ? x[i] : most;
     for (int64_t i = 0; i < n; i++) sum += (double)exp_of(x[i] - most);
-    const float log_sum = most + (float)log(sum);
-    for (int64_t i = 0; i < n && to; i++) to[i] = exp_of(x[i] - log_sum);
-    return log_sum;
+    return (divisor){most, (float)sum};
+}
+
+static float softmax_of(divisor d, float x) {
+    return exp_of(x - d.most) / d.sum;
+}
+
+/* The logarithm of the softmax. Without the largest number x has few digits behind the point, so it goes first. */
+static float log_softmax_of(divisor d, float x) {
+    return (x - d.most) - logf(d.sum);
 }
 
 static const char *rows_refuse(const step *s) {
@@ -29,7 +40,11 @@ static void exponential_cost(const step *s, work *work) {
 
 static void softmax_run(const call *call) {
     const int64_t n = last_dim(call->step->out), rows = rows_of(call->step->out);
-    for (int64_t r = 0; r < rows; r++) softmax_row((const float *)call->in[0] + r * n, n, (float *)call->out + r * n);
+    for (int64_t r = 0; r < rows; r++) {
+        const float *x = (const float *)call->in[0] + r * n;
+        const divisor d = divisor_of(x, n);
+        for (int64_t i = 0; i < n; i++) ((float *)call->out)[r * n + i] = softmax_of(d, x[i]);
+    }
 }
 
 static void log_softmax_run(const call *call) {
@@ -37,8 +52,8 @@ static void log_softmax_run(const call *call) {
     for (int64_t r = 0; r < rows; r++) {
         const float *x = (const float *)call->in[0] + r * n;
         float *y = (float *)call->out + r * n;
-        const float log_sum = softmax_row(x, n, NULL);
-        for (int64_t i = 0; i < n; i++) y[i] = x[i] - log_sum;
+        const divisor d = divisor_of(x, n);
+        for (int64_t i = 0; i < n; i++) y[i] = log_softmax_of(d, x[i]);
     }
 }
 
@@ -88,9 +103,9 @@ static void softmax_cross_entropy_run(const call *call) {
     const int64_t n = last_dim(call->step->in[0]), rows = rows_of(call->step->in[0]);
     for (int64_t r = 0; r < rows; r++) {
         const float *x = (const float *)call->in[0] + r * n, *labels = (const float *)call->in[1] + r * n;
-        const float log_sum = softmax_row(x, n, NULL);
+        const divisor d = divisor_of(x, n);
         double loss = 0;
-        for (int64_t i = 0; i < n; i++) loss += (double)labels[i] * (double)(log_sum - x[i]);
+        for (int64_t i = 0; i < n; i++) loss -= (double)labels[i] * (double)log_softmax_of(d, x[i]);
         ((float *)call->out)[r] = (float)loss;
     }
 }
@@ -100,9 +115,11 @@ static void softmax_cross_entropy_grad_run(const call *call) {
     const bool of_logits = strcmp(attribute_text(call->step, "of", "logits"), "labels") != 0;
     for (int64_t r = 0; r < rows; r++) {
         const float *x = (const float *)call->in[0] + r * n, *labels = (const float *)call->in[1] + r * n;
-        const float log_sum = softmax_row(x, n, NULL), dy = ((const float *)call->in[2])[r], weight = (float)sum_of(labels, n);
+        const divisor d = divisor_of(x, n);
+        const float dy = ((const float *)call->in[2])[r], weight = (float)sum_of(labels, n);
         float *y = (float *)call->out + r * n;
-        for (int64_t i = 0; i < n; i++) y[i] = dy * (of_logits ? exp_of(x[i] - log_sum) * weight - labels[i] : log_sum - x[i]);
+        for (int64_t i = 0; i < n; i++)
+            y[i] = dy * (of_logits ? softmax_of(d, x[i]) * weight - labels[i] : -log_softmax_of(d, x[i]));
     }
 }
 
@@ -112,18 +129,19 @@ static void sparse_softmax_cross_entropy_run(const call *call) {
     for (int64_t r = 0; r < rows; r++) {
         const float *x = (const float *)call->in[0] + r * n;
         const int64_t label = whole_get(call->step->in[1]->dtype, call->in[1], r);
-        ((float *)call->out)[r] = label >= 0 && label < n ? softmax_row(x, n, NULL) - x[label] : NAN;
+        ((float *)call->out)[r] = label >= 0 && label < n ? -log_softmax_of(divisor_of(x, n), x[label]) : NAN;
     }
 }
 
 static void sparse_softmax_cross_entropy_grad_run(const call *call) {
     const int64_t n = last_dim(call->step->in[0]), rows = rows_of(call->step->in[0]);
     for (int64_t r = 0; r < rows; r++) {
+        const float *x = (const float *)call->in[0] + r * n;
         float *y = (float *)call->out + r * n;
         const int64_t label = whole_get(call->step->in[1]->dtype, call->in[1], r);
         const float dy = label >= 0 && label < n ? ((const float *)call->in[2])[r] : NAN;
-        softmax_row((const float *)call->in[0] + r * n, n, y);
-        for (int64_t i = 0; i < n; i++) y[i] = dy * (y[i] - (i == label));
+        const divisor d = divisor_of(x, n);
+        for (int64_t i = 0; i < n; i++) y[i] = dy * (softmax_of(d, x[i]) - (i == label));
     }
 }
 

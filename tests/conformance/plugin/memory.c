@@ -302,7 +302,7 @@ static strata_tensor *find_op(const checker *c, strata_graph *graph) {
                           strata_input(graph, "b", STRATA_DTYPE_F32, STRATA_SHAPE(32, 32))};
     const char *reason;
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
-        strata_tensor *y = strata_node(NULL, ops[i], ops[i]->min_inputs, x, NULL);
+        strata_tensor *y = strata_node(NULL, ops[i], ops[i]->n_inputs, x, NULL);
         if (c->device->api->supports(c->device, y, &reason)) return y;
     }
     strata_tensor *y = strata_matmul(x[0], x[1], false, false);

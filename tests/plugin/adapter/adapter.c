@@ -13,10 +13,10 @@
 #include <string.h>
 
 #include "core/compile/describe.h"
+#include "core/op/attrs.h"
 #include "core/op/chain.h"
 #include "core/op/epilogue.h"
 #include "core/op/ops.h"
-#include "core/op/slice.h"
 #include "core/run/device.h"
 #include "strata/device.h"
 
