@@ -205,6 +205,7 @@ static bool differ(const comparison *c, const term *own, const term *other) {
     return true;
 }
 
+/* Whether there is one. c->text: the first, "the batch is 4 on worker 1 and 6 on worker 0". */
 static bool find_difference(const comparison *c) {
     const char *a = c->own, *b = c->other;
     term left, right, found;
