@@ -121,7 +121,7 @@ void strata_cache_store(const strata_cache *cache, const void *key, size_t key_b
     strata_status status = strata_file_writer_add(writer, &header, sizeof header, NULL);
     if (!status) status = strata_file_writer_add(writer, key, key_bytes, NULL);
     if (!status) status = strata_file_writer_add(writer, data, bytes, NULL);
-    if (!status) status = strata_file_writer_commit(writer, NULL);
+    if (!status) status = strata_file_writer_commit(writer, NULL, NULL);
     strata_file_writer_destroy(writer);
     (void)status; /* the next start compiles again */
 }

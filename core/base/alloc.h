@@ -21,7 +21,9 @@ static inline void *strata_zeroed(size_t n, size_t bytes) {
                                                                  : strata_fail(err, STRATA_OUT_OF_MEMORY, __VA_ARGS__))
 
 static inline void strata_free_at(void *pointer) {
-    free(*(void **)pointer);
+    void *memory;
+    memcpy(&memory, pointer, sizeof memory);
+    free(memory);
 }
 
 /* Before the declaration of a pointer, which must have a value: its memory is freed at the end of the block. */
@@ -33,13 +35,14 @@ static inline void strata_free_at(void *pointer) {
 /* Makes room for one more element of a list of n, and returns it, filled with 0; NULL: there is no memory, and the list is not
  * changed. The memory is doubled when n is a power of two. list: the address of the pointer to the list. */
 static inline void *strata_grow(void *list, int n, size_t element_bytes) {
-    void **at = list;
+    void *memory;
+    memcpy(&memory, list, sizeof memory);
     if (!(n & (n - 1))) {
-        void *larger = realloc(*at, (size_t)(n ? 2 * n : 1) * element_bytes);
-        if (!larger) return NULL;
-        *at = larger;
+        memory = realloc(memory, (size_t)(n ? 2 * n : 1) * element_bytes);
+        if (!memory) return NULL;
+        memcpy(list, &memory, sizeof memory);
     }
-    return memset((char *)*at + (size_t)n * element_bytes, 0, element_bytes);
+    return memset((char *)memory + (size_t)n * element_bytes, 0, element_bytes);
 }
 
 #endif

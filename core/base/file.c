@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,19 +100,11 @@ struct strata_file_writer {
     int fd;          /* of the temporary file, -1 when closed */
 };
 
-static char *copy_string(const char *bytes, size_t n_bytes) {
-    char *copy = malloc(n_bytes + 1);
-    if (!copy) return NULL;
-    memcpy(copy, bytes, n_bytes);
-    copy[n_bytes] = '\0';
-    return copy;
-}
-
 /* Splits path into folder and name: "a/b" -> "a", "b"; "b" -> ".", "b"; "/b" -> "/", "b". */
 static bool split_path(const char *path, char **out_folder, const char **out_name) {
     const char *slash = strrchr(path, '/');
     *out_name = slash ? slash + 1 : path;
-    *out_folder = !slash ? copy_string(".", 1) : copy_string(path, slash == path ? 1 : (size_t)(slash - path));
+    *out_folder = !slash ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
     return *out_folder != NULL;
 }
 
@@ -144,17 +135,16 @@ strata_status strata_file_writer_create(const char *path, strata_file_writer **o
     *out_writer = NULL;
     struct stat info;
     bool exists = stat(path, &info) == 0;
-    if (exists && !S_ISREG(info.st_mode)) {
+    if (exists && !S_ISREG(info.st_mode))
         return strata_fail(err, STRATA_INVALID, "%s: is %s; give the name of a file", path,
                            S_ISDIR(info.st_mode) ? "a folder" : "not a regular file");
-    }
     char resolved[PATH_MAX];
     if (exists && realpath(path, resolved)) path = resolved;
     const char *name;
     strata_file_writer *writer = calloc(1, sizeof *writer);
     if (writer) {
         writer->fd = -1;
-        writer->path = copy_string(path, strlen(path));
+        writer->path = strdup(path);
     }
     if (!writer || !writer->path || !split_path(path, &writer->folder, &name)) {
         strata_file_writer_destroy(writer);
@@ -212,11 +202,7 @@ static strata_status read_back(const strata_file_writer *writer, const strata_fi
                        "%s: it is not written, because it could not be read back: %s", writer->path, why);
 }
 
-strata_status strata_file_writer_commit(strata_file_writer *writer, strata_error *err) {
-    return strata_file_writer_commit_checked(writer, NULL, err);
-}
-
-strata_status strata_file_writer_commit_checked(strata_file_writer *writer, const strata_file_check *check, strata_error *err) {
+strata_status strata_file_writer_commit(strata_file_writer *writer, const strata_file_check *check, strata_error *err) {
     int result;
     if (check) STRATA_TRY(read_back(writer, check, err));
     do {
@@ -252,7 +238,7 @@ strata_status strata_file_write_checked(const char *path, const void *bytes, siz
     strata_file_writer *writer;
     STRATA_TRY(strata_file_writer_create(path, &writer, err));
     strata_status status = strata_file_writer_add(writer, bytes, n_bytes, err);
-    if (!status) status = strata_file_writer_commit_checked(writer, check, err);
+    if (!status) status = strata_file_writer_commit(writer, check, err);
     strata_file_writer_destroy(writer);
     return status;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads JSON: converts checked text to cJSON's tree, and returns typed values from it, with messages that name the path
- * of a value.
- * The grammar is checked in core/base/json_scan.c; writing is core/base/json_write.c. */
+ * Returns typed values from a tree of JSON, with messages that name the path of a value. core/base/json_parse.c makes the tree,
+ * core/base/json_write.c writes text. */
 #include "core/base/json.h"
 
 #include <cjson/cJSON.h>
@@ -12,105 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
-#include "core/base/json_scan.h"
 #include "core/base/locale.h"
-
-/* ---- from text to tree ---- */
-
-/* The text that belongs to a tree, for the positions in messages. Ordinals count keys and values as in
- * core/base/json_scan.h. */
-typedef struct document {
-    const char *name;
-    const char *text;
-    size_t n_bytes;
-    strata_error *err;
-} document;
-
-typedef struct ordered_key {
-    const char *key;
-    size_t ordinal;
-} ordered_key;
-
-static int compare_keys(const void *a, const void *b) {
-    const ordered_key *x = a, *y = b;
-    int order = strcmp(x->key, y->key);
-    return order ? order : (x->ordinal > y->ordinal) - (x->ordinal < y->ordinal);
-}
-
-static strata_status reject_duplicates(const document *doc, ordered_key *keys, size_t n_keys) {
-    size_t second = SIZE_MAX; /* ordinal of the first key in the text that repeats another one */
-    const char *key = NULL;
-    qsort(keys, n_keys, sizeof *keys, compare_keys);
-    for (size_t i = 1; i < n_keys; i++) {
-        if (strcmp(keys[i - 1].key, keys[i].key) == 0 && keys[i].ordinal < second) {
-            second = keys[i].ordinal;
-            key = keys[i].key;
-        }
-    }
-    if (!key) return STRATA_OK;
-    return strata_json_scan_fail(doc->err, doc->name, doc->text, strata_json_scan_offset(doc->text, doc->n_bytes, second),
-                                 "key \"%.200s\" is given twice in one object", key);
-}
-
-/* Finds errors that only the tree shows: equal keys (escapes are decoded there) and numbers that overflow. The scan has
- * limited the depth. */
-static strata_status check_tree(const document *doc, const cJSON *node, size_t *ordinal) {
-    if (cJSON_IsNumber(node) && !isfinite(node->valuedouble)) {
-        return strata_json_scan_fail(doc->err, doc->name, doc->text, strata_json_scan_offset(doc->text, doc->n_bytes, *ordinal),
-                                     "this number is too large for a double");
-    }
-    ++*ordinal;
-    size_t n_keys = 0;
-    ordered_key *keys = NULL;
-    strata_status status = STRATA_OK;
-    if (cJSON_IsObject(node) && node->child && node->child->next) {
-        size_t n_members = 0;
-        for (const cJSON *child = node->child; child; child = child->next) n_members++;
-        keys = malloc(n_members * sizeof *keys);
-        if (!keys) return strata_fail(doc->err, STRATA_OUT_OF_MEMORY, "%s: no host memory to read it", doc->name);
-    }
-    for (const cJSON *child = node->child; child && !status; child = child->next) {
-        if (keys) keys[n_keys++] = (ordered_key){child->string, *ordinal};
-        if (cJSON_IsObject(node)) ++*ordinal;
-        status = check_tree(doc, child, ordinal);
-    }
-    if (!status && keys) status = reject_duplicates(doc, keys, n_keys);
-    free(keys);
-    return status;
-}
-
-strata_status strata_json_parse(const char *name, const void *text, size_t n_bytes, size_t max_bytes, strata_json *out_root,
-                                strata_error *err) {
-    *out_root = (strata_json){0};
-    if (n_bytes > max_bytes) {
-        return strata_fail(err, STRATA_DATA, "%s: has %zu bytes; at most %zu are allowed", name, n_bytes, max_bytes);
-    }
-    STRATA_TRY(strata_json_scan(name, text, n_bytes, err));
-    const strata_c_locale locale = strata_c_locale_enter();
-    cJSON *tree = cJSON_ParseWithLength(text, n_bytes);
-    strata_c_locale_leave(locale);
-    if (!tree) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a JSON text of %zu bytes", name, n_bytes);
-    document doc = {name, text, n_bytes, err};
-    size_t ordinal = 0;
-    strata_status status = check_tree(&doc, tree, &ordinal);
-    if (status) {
-        cJSON_Delete(tree);
-        return status;
-    }
-    *out_root = (strata_json){.node = tree, .name = name};
-    return STRATA_OK;
-}
-
-strata_status strata_json_read(const char *path, size_t max_bytes, strata_json *out_root, strata_error *err) {
-    *out_root = (strata_json){0};
-    unsigned char *bytes;
-    size_t n_bytes;
-    STRATA_TRY(strata_file_read(path, max_bytes, &bytes, &n_bytes, err));
-    strata_status status = strata_json_parse(path, bytes, n_bytes, max_bytes, out_root, err);
-    free(bytes);
-    return status;
-}
 
 void strata_json_finish(strata_json *root) {
     if (!root) return;
@@ -160,9 +61,8 @@ static shown_value show(const strata_json *value) {
             break;
         case STRATA_JSON_NUMBER:
             strata_format(shown.text, sizeof shown.text, "%.9g", node->valuedouble);
-            if (strata_scan_number(shown.text, NULL) != node->valuedouble) {
+            if (strata_scan_number(shown.text, NULL) != node->valuedouble)
                 strata_format(shown.text, sizeof shown.text, "%.17g", node->valuedouble);
-            }
             break;
         case STRATA_JSON_STRING:
             snprintf(shown.text, sizeof shown.text, "\"%.60s\"", node->valuestring);
@@ -233,10 +133,9 @@ strata_status strata_json_to_int(const strata_json *value, int64_t least, int64_
     if (least < -exact) least = -exact;
     if (most > exact) most = exact;
     double number = cJSON_IsNumber(value->node) ? value->node->valuedouble : NAN;
-    if (!(number >= (double)least && number <= (double)most) || number != trunc(number)) {
+    if (!(number >= (double)least && number <= (double)most) || number != trunc(number))
         return strata_json_fail(value, err, STRATA_DATA, "must be an integer %" PRId64 "..%" PRId64 ", is %s", least, most,
                                 show(value).text);
-    }
     *out = (int64_t)number;
     return STRATA_OK;
 }
@@ -254,9 +153,8 @@ strata_status strata_json_to_number(const strata_json *value, double least, doub
     }
     STRATA_TRY(strata_json_expect(value, STRATA_JSON_NUMBER, err));
     double number = value->node->valuedouble;
-    if (!(number >= least && number <= most)) {
+    if (!(number >= least && number <= most))
         return strata_json_fail(value, err, STRATA_DATA, "must be %.9g to %.9g, is %s", least, most, show(value).text);
-    }
     *out = number;
     return STRATA_OK;
 }
@@ -279,9 +177,8 @@ static bool present(const strata_json *object, const char *key, strata_json_pres
                     strata_status *out_status, strata_error *err) {
     *out_status = STRATA_OK;
     if (strata_json_find(object, key, out_member)) return true;
-    if (presence == STRATA_JSON_REQUIRED || !cJSON_IsObject(object->node)) {
+    if (presence == STRATA_JSON_REQUIRED || !cJSON_IsObject(object->node))
         *out_status = strata_json_get(object, key, out_member, err);
-    }
     return false;
 }
 
@@ -326,12 +223,75 @@ strata_status strata_json_check_keys(const strata_json *object, const char *cons
         if (found) continue;
         char list[400] = "";
         size_t length = 0;
-        for (size_t i = 0; i < n_known && length < sizeof list; i++) {
+        for (size_t i = 0; i < n_known && length < sizeof list; i++)
             length += (size_t)snprintf(list + length, sizeof list - length, "%s%s", i ? ", " : "", known[i]);
-        }
         const char *nearest = strata_nearest_name(member.name, known, n_known);
         return strata_json_fail(object, err, STRATA_DATA, "key \"%.100s\" is not known%s%s%s; known are: %s", member.name,
                                 nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"" : "", list);
     }
     return STRATA_OK;
+}
+
+/* ---- differences ---- */
+
+/* Writes the value as text, shortened for a message; "nothing" for NULL. */
+static void write_short(const cJSON *node, char *out, size_t room) {
+    const strata_c_locale locale = strata_c_locale_enter();
+    char *text = node ? cJSON_PrintUnformatted(node) : NULL;
+    strata_c_locale_leave(locale);
+    snprintf(out, room, "%.60s%s", text ? text : "nothing", text && strlen(text) > 60 ? "..." : "");
+    free(text);
+}
+
+static bool differ(const cJSON *a, const cJSON *b, const char *path, strata_json_change *out);
+
+static bool differ_in(const cJSON *a, const cJSON *b, const char *key, int index, const char *path, strata_json_change *out) {
+    char inner[sizeof out->path];
+    if (key)
+        snprintf(inner, sizeof inner, "%s%s%s", path, *path ? "." : "", key);
+    else
+        snprintf(inner, sizeof inner, "%s[%d]", path, index);
+    return differ(a, b, inner, out);
+}
+
+static bool differ(const cJSON *a, const cJSON *b, const char *path, strata_json_change *out) {
+    if (a && b && cJSON_IsObject(a) && cJSON_IsObject(b)) {
+        for (const cJSON *item = a->child; item; item = item->next)
+            if (differ_in(item, cJSON_GetObjectItemCaseSensitive(b, item->string), item->string, 0, path, out)) return true;
+        for (const cJSON *item = b->child; item; item = item->next)
+            if (!cJSON_GetObjectItemCaseSensitive(a, item->string)) return differ_in(NULL, item, item->string, 0, path, out);
+        return false;
+    }
+    if (a && b && cJSON_IsArray(a) && cJSON_IsArray(b)) {
+        const cJSON *x = a->child, *y = b->child;
+        for (int i = 0; x || y; i++, x = x ? x->next : NULL, y = y ? y->next : NULL)
+            if (differ_in(x, y, NULL, i, path, out)) return true;
+        return false;
+    }
+    if (a && b && cJSON_Compare(a, b, true)) return false;
+    snprintf(out->path, sizeof out->path, "%s", *path ? path : "it");
+    write_short(a, out->left, sizeof out->left);
+    write_short(b, out->right, sizeof out->right);
+    return true;
+}
+
+strata_json_comparison strata_json_compare(const char *a, size_t a_bytes, const char *b, size_t b_bytes,
+                                           strata_json_change *out_change) {
+    enum { MOST_BYTES = 1 << 30 };
+    strata_json left = {0}, right = {0};
+    strata_json_comparison result = STRATA_JSON_UNREADABLE;
+    *out_change = (strata_json_change){.path = ""};
+    if (!strata_json_parse("left", a, a_bytes, MOST_BYTES, &left, NULL) &&
+        !strata_json_parse("right", b, b_bytes, MOST_BYTES, &right, NULL))
+        result = differ(left.node, right.node, "", out_change) ? STRATA_JSON_DIFFERS : STRATA_JSON_EQUAL;
+    strata_json_finish(&left);
+    strata_json_finish(&right);
+    return result;
+}
+
+bool strata_json_difference(const strata_json *a, const strata_json *b, char *out_text, size_t room) {
+    strata_json_change change;
+    if (!differ(a->node, b->node, "", &change)) return false;
+    snprintf(out_text, room, "%s is %s, not %s", change.path, change.left, change.right);
+    return true;
 }

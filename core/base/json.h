@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first difference of two JSON values, and members of objects. The public header, strata/json.h, has the reader and the
- * writer. cJSON builds the tree; what cJSON accepts although it is wrong is refused before the caller gets the tree. */
+ * Arrays of integers, and the first difference of two JSON values. The public header, strata/json.h, has the reader and the
+ * writer. The nodes of a tree are cJSON's. */
 #ifndef STRATA_CORE_JSON_H
 #define STRATA_CORE_JSON_H
 
 #include "core/base/text.h"
 #include "strata/json.h"
 #include "strata/tensor.h"
+
+/* Writes an array of integers. */
+void strata_json_write_ints(strata_json_writer *writer, const int64_t *values, int n);
 
 /* The first difference of two values: its path, "layers[1].units", and the shortened text of both sides, "nothing" where a side
  * has no such value. */

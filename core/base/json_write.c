@@ -3,7 +3,6 @@
  * Writes JSON: compact, in the order of the calls, and always valid UTF-8, even if the strings are not. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/base/json.h"
@@ -61,11 +60,12 @@ static void add_string(strata_text *text, const char *string) {
     strata_text_add_bytes(text, "\"", 1);
 }
 
-void strata_json_key(strata_json_writer *writer, const char *key) {
+strata_json_writer *strata_json_key(strata_json_writer *writer, const char *key) {
     separate(writer);
     add_string(&writer->text, key);
     strata_text_add_bytes(&writer->text, ":", 1);
     writer->needs_comma = false;
+    return writer;
 }
 
 void strata_json_write_string(strata_json_writer *writer, const char *string) {
@@ -76,6 +76,12 @@ void strata_json_write_string(strata_json_writer *writer, const char *string) {
 void strata_json_write_int(strata_json_writer *writer, int64_t value) {
     separate(writer);
     strata_text_add(&writer->text, "%" PRId64, value);
+}
+
+void strata_json_write_ints(strata_json_writer *writer, const int64_t *values, int n) {
+    strata_json_begin_array(writer);
+    for (int i = 0; i < n; i++) strata_json_write_int(writer, values[i]);
+    strata_json_end_array(writer);
 }
 
 static void write_digits(strata_json_writer *writer, const char *format, double value) {

@@ -20,55 +20,79 @@ double strata_number_shown(double value) {
     return value == 0 ? 0 : value;
 }
 
-static strata_status read_numbers(const strata_json *object, const strata_option *option, strata_numbers *out,
+/* Kinds of options: the bytes of a field. For integers also how many there are, of which messages name the entries. */
+static const struct {
+    size_t bytes;
+    int n_ints;
+    const char *entries;
+} kinds[] = {
+    [STRATA_OPTION_INT] = {sizeof(int64_t), 1, ""},
+    [STRATA_OPTION_PAIR] = {sizeof(int64_t[2]), 2, "height, width"},
+    [STRATA_OPTION_BORDER_1D] = {sizeof(int64_t[2]), 2, "before, after"},
+    [STRATA_OPTION_BORDER_2D] = {sizeof(int64_t[4]), 4, "top, bottom, left, right"},
+    [STRATA_OPTION_NUMBER] = {sizeof(double), 0, NULL},
+    [STRATA_OPTION_BOOL] = {sizeof(bool), 0, NULL},
+    [STRATA_OPTION_STRING] = {sizeof(char *), 0, NULL},
+    [STRATA_OPTION_NUMBERS] = {sizeof(strata_numbers), 0, NULL},
+    [STRATA_OPTION_SHAPE] = {sizeof(strata_shape), 0, NULL},
+    [STRATA_OPTION_ACTIVATION] = {sizeof(char *), 0, NULL},
+    [STRATA_OPTION_COUNT] = {sizeof(int64_t), 1, ""},
+};
+
+bool strata_option_is_text(strata_option_kind kind) {
+    return kind == STRATA_OPTION_STRING || kind == STRATA_OPTION_ACTIVATION;
+}
+
+size_t strata_option_bytes(strata_option_kind kind) {
+    return (unsigned)kind < sizeof kinds / sizeof *kinds ? kinds[kind].bytes : 0;
+}
+
+/* ---- reading ---- */
+
+/* Checks that the value is a list of at most `most` items. */
+static strata_status check_list(const strata_json *list, int most, const char *items, strata_error *err) {
+    STRATA_TRY(strata_json_expect(list, STRATA_JSON_ARRAY, err));
+    if (strata_json_length(list) <= most) return STRATA_OK;
+    return strata_json_fail(list, err, STRATA_DATA, "has %lld %s; at most %d", (long long)strata_json_length(list), items,
+                            most);
+}
+
+static strata_status read_numbers(const strata_json *list, const strata_option *option, strata_numbers *out,
                                   strata_error *err) {
-    strata_json list, item;
-    if (!strata_json_find(object, option->name, &list)) {
-        if (!option->required) return STRATA_OK;
-        return strata_json_get(object, option->name, &list, err);
-    }
-    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
-    if (strata_json_length(&list) > STRATA_MAX_NUMBERS)
-        return strata_json_fail(&list, err, STRATA_DATA, "has %lld numbers; at most %d", (long long)strata_json_length(&list),
-                                STRATA_MAX_NUMBERS);
+    strata_json item;
+    STRATA_TRY(check_list(list, STRATA_MAX_NUMBERS, "numbers", err));
     out->n = 0;
-    for (bool more = strata_json_first(&list, &item); more; more = strata_json_next(&item))
+    for (bool more = strata_json_first(list, &item); more; more = strata_json_next(&item))
         STRATA_TRY(strata_json_to_number(&item, option->least, option->most, &out->values[out->n++], err));
     return STRATA_OK;
 }
 
-/* Reads a list of n integers, or one integer that is used for all n. names: the names of the n entries, for
- * messages. */
-static strata_status read_ints(const strata_json *object, const strata_option *option, int n, const char *names, int64_t *out,
-                               strata_error *err) {
-    strata_json value, item;
-    const int64_t least = (int64_t)option->least, most = (int64_t)option->most;
-    if (!option->required && !strata_json_find(object, option->name, &value)) return STRATA_OK;
-    STRATA_TRY(strata_json_get(object, option->name, &value, err));
-    if (strata_json_kind_of(&value) != STRATA_JSON_ARRAY) {
-        STRATA_TRY(strata_json_to_int(&value, least, most, &out[0], err));
-        for (int i = 1; i < n; i++) out[i] = out[0];
-        return STRATA_OK;
-    }
-    if (strata_json_length(&value) != n)
-        return strata_json_fail(&value, err, STRATA_DATA, "has %lld elements; it must be one number or [%s]",
-                                (long long)strata_json_length(&value), names);
-    for (bool more = strata_json_first(&value, &item); more; more = strata_json_next(&item))
-        STRATA_TRY(strata_json_to_int(&item, least, most, out++, err));
+static strata_status read_shape(const strata_json *list, const strata_option *option, strata_shape *out, strata_error *err) {
+    strata_json item;
+    STRATA_TRY(check_list(list, STRATA_MAX_RANK, "dimensions", err));
+    *out = (strata_shape){0};
+    for (bool more = strata_json_first(list, &item); more; more = strata_json_next(&item))
+        STRATA_TRY(strata_json_to_int(&item, (int64_t)option->least, (int64_t)option->most, &out->dims[out->rank++], err));
     return STRATA_OK;
 }
 
-static strata_status read_shape(const strata_json *object, const strata_option *option, strata_shape *out, strata_error *err) {
-    strata_json list, item;
-    if (!option->required && !strata_json_find(object, option->name, &list)) return STRATA_OK;
-    STRATA_TRY(strata_json_get(object, option->name, &list, err));
-    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
-    if (strata_json_length(&list) > STRATA_MAX_RANK)
-        return strata_json_fail(&list, err, STRATA_DATA, "has %lld dimensions; at most %d",
-                                (long long)strata_json_length(&list), STRATA_MAX_RANK);
-    *out = (strata_shape){0};
-    for (bool more = strata_json_first(&list, &item); more; more = strata_json_next(&item))
-        STRATA_TRY(strata_json_to_int(&item, (int64_t)option->least, (int64_t)option->most, &out->dims[out->rank++], err));
+/* Reads a list of integers, or one integer that is used for all. */
+static strata_status read_ints(const strata_json *value, const strata_option *option, int64_t *out, strata_error *err) {
+    strata_json item;
+    const int n = kinds[option->kind].n_ints;
+    const int64_t least = (int64_t)option->least, most = (int64_t)option->most;
+    if (n == 1 || strata_json_kind_of(value) != STRATA_JSON_ARRAY) {
+        STRATA_TRY(strata_json_to_int(value, least, most, &out[0], err));
+        for (int i = 1; i < n; i++) out[i] = out[0];
+        if (option->kind != STRATA_OPTION_COUNT || *out) return STRATA_OK;
+        return strata_json_fail(value, err, STRATA_DATA, "is 0; it must be %.0f..%.0f and not 0; leave it out for its default",
+                                option->least, option->most);
+    }
+    if (strata_json_length(value) != n)
+        return strata_json_fail(value, err, STRATA_DATA, "has %lld elements; it must be one number or [%s]",
+                                (long long)strata_json_length(value), kinds[option->kind].entries);
+    for (bool more = strata_json_first(value, &item); more; more = strata_json_next(&item))
+        STRATA_TRY(strata_json_to_int(&item, least, most, out++, err));
     return STRATA_OK;
 }
 
@@ -81,44 +105,26 @@ strata_status strata_option_read_number(const strata_json *object, const char *k
     return STRATA_OK;
 }
 
-static strata_status read_count(const strata_json *object, const strata_option *option, int64_t *out, strata_error *err) {
-    strata_json found;
-    if (!option->required && !strata_json_find(object, option->name, &found)) return STRATA_OK;
-    STRATA_TRY(strata_json_get(object, option->name, &found, err));
-    STRATA_TRY(strata_json_to_int(&found, (int64_t)option->least, (int64_t)option->most, out, err));
-    if (*out) return STRATA_OK;
-    return strata_json_fail(&found, err, STRATA_DATA, "is 0; it must be %.0f..%.0f and not 0; leave it out for its default",
-                            option->least, option->most);
-}
-
 static strata_status read_option(const strata_json *object, const strata_option *option, void *options, strata_error *err) {
-    strata_json_presence presence = option->required ? STRATA_JSON_REQUIRED : STRATA_JSON_OPTIONAL;
     void *target = (char *)options + option->offset;
+    strata_json value;
+    if (!option->required && !strata_json_find(object, option->name, &value)) return STRATA_OK;
+    STRATA_TRY(strata_json_get(object, option->name, &value, err));
     switch (option->kind) {
-        case STRATA_OPTION_INT:
-            return strata_json_get_int(object, option->name, presence, (int64_t)option->least, (int64_t)option->most, target,
-                                       err);
-        case STRATA_OPTION_COUNT:
-            return read_count(object, option, target, err);
-        case STRATA_OPTION_PAIR:
-            return read_ints(object, option, 2, "height, width", target, err);
-        case STRATA_OPTION_BORDER_1D:
-            return read_ints(object, option, 2, "before, after", target, err);
-        case STRATA_OPTION_BORDER_2D:
-            return read_ints(object, option, 4, "top, bottom, left, right", target, err);
         case STRATA_OPTION_NUMBER:
             return strata_option_read_number(object, option->name, option->required, option->least, option->most, target, err);
         case STRATA_OPTION_BOOL:
-            return strata_json_get_bool(object, option->name, presence, target, err);
+            return strata_json_to_bool(&value, target, err);
         case STRATA_OPTION_STRING:
         case STRATA_OPTION_ACTIVATION:
-            return strata_json_get_string(object, option->name, presence, target, err);
+            return strata_json_to_string(&value, target, err);
         case STRATA_OPTION_NUMBERS:
-            return read_numbers(object, option, target, err);
+            return read_numbers(&value, option, target, err);
         case STRATA_OPTION_SHAPE:
-            return read_shape(object, option, target, err);
+            return read_shape(&value, option, target, err);
+        default:
+            return read_ints(&value, option, target, err);
     }
-    return STRATA_OK;
 }
 
 strata_status strata_options_read(const strata_json *object, const strata_option *table, const char *const *also, size_t n_also,
@@ -136,63 +142,16 @@ strata_status strata_options_read(const strata_json *object, const strata_option
     return STRATA_OK;
 }
 
-static void write_numbers(strata_json_writer *w, const strata_numbers *numbers) {
-    strata_json_begin_array(w);
-    for (int i = 0; i < numbers->n; i++) strata_json_write_any_number(w, numbers->values[i]);
-    strata_json_end_array(w);
-}
+/* ---- checking ---- */
 
-static void write_ints(strata_json_writer *w, const int64_t *values, int n) {
-    strata_json_begin_array(w);
-    for (int i = 0; i < n; i++) strata_json_write_int(w, values[i]);
-    strata_json_end_array(w);
-}
-
-static bool one_is_given(const int64_t *values, int n) {
-    for (int i = 0; i < n; i++)
-        if (values[i]) return true;
-    return false;
-}
-
+/* A field that is not given consists of bytes 0; STRATA_ZERO has a sign. */
 static bool is_given(const strata_option *option, const void *options) {
-    const void *value = (const char *)options + option->offset;
-    switch (option->kind) {
-        case STRATA_OPTION_INT:
-        case STRATA_OPTION_COUNT:
-            return *(const int64_t *)value != 0;
-        case STRATA_OPTION_PAIR:
-        case STRATA_OPTION_BORDER_1D:
-            return one_is_given(value, 2);
-        case STRATA_OPTION_BORDER_2D:
-            return one_is_given(value, 4);
-        case STRATA_OPTION_NUMBER:
-            return strata_number_is_given(*(const double *)value);
-        case STRATA_OPTION_BOOL:
-            return *(const bool *)value;
-        case STRATA_OPTION_STRING:
-        case STRATA_OPTION_ACTIVATION:
-            return *(const char *const *)value != NULL;
-        case STRATA_OPTION_NUMBERS:
-            return ((const strata_numbers *)value)->n != 0;
-        case STRATA_OPTION_SHAPE:
-            return ((const strata_shape *)value)->rank != 0;
-    }
+    const unsigned char *value = (const unsigned char *)options + option->offset;
+    if (option->kind == STRATA_OPTION_NUMBERS) return ((const strata_numbers *)(const void *)value)->n != 0;
+    if (option->kind == STRATA_OPTION_SHAPE) return ((const strata_shape *)(const void *)value)->rank != 0;
+    for (size_t i = 0; i < kinds[option->kind].bytes; i++)
+        if (value[i]) return true;
     return false;
-}
-
-bool strata_option_is_text(strata_option_kind kind) {
-    return kind == STRATA_OPTION_STRING || kind == STRATA_OPTION_ACTIVATION;
-}
-
-size_t strata_option_bytes(strata_option_kind kind) {
-    static const size_t bytes[] = {
-        [STRATA_OPTION_INT] = sizeof(int64_t),          [STRATA_OPTION_PAIR] = sizeof(int64_t[2]),
-        [STRATA_OPTION_BORDER_1D] = sizeof(int64_t[2]), [STRATA_OPTION_BORDER_2D] = sizeof(int64_t[4]),
-        [STRATA_OPTION_NUMBER] = sizeof(double),        [STRATA_OPTION_BOOL] = sizeof(bool),
-        [STRATA_OPTION_STRING] = sizeof(char *),        [STRATA_OPTION_NUMBERS] = sizeof(strata_numbers),
-        [STRATA_OPTION_SHAPE] = sizeof(strata_shape),   [STRATA_OPTION_ACTIVATION] = sizeof(char *),
-        [STRATA_OPTION_COUNT] = sizeof(int64_t)};
-    return (unsigned)kind < sizeof bytes / sizeof *bytes ? bytes[kind] : 0;
 }
 
 static strata_status check_ints(const strata_option *option, const int64_t *values, int n, strata_error *err) {
@@ -215,14 +174,6 @@ static strata_status check_option(const strata_option *option, const void *optio
     const strata_numbers *numbers = value;
     const strata_shape *shape = value;
     switch (option->kind) {
-        case STRATA_OPTION_INT:
-        case STRATA_OPTION_COUNT:
-            return check_ints(option, value, 1, err);
-        case STRATA_OPTION_PAIR:
-        case STRATA_OPTION_BORDER_1D:
-            return check_ints(option, value, 2, err);
-        case STRATA_OPTION_BORDER_2D:
-            return check_ints(option, value, 4, err);
         case STRATA_OPTION_NUMBER:
             return check_number(option, *(const double *)value, err);
         case STRATA_OPTION_NUMBERS:
@@ -235,10 +186,10 @@ static strata_status check_option(const strata_option *option, const void *optio
             return STRATA_OK;
         case STRATA_OPTION_STRING:
         case STRATA_OPTION_ACTIVATION:
-            break;
+            return *(const char *const *)value ? STRATA_OK : strata_fail(err, STRATA_INVALID, "%s is missing", option->name);
+        default:
+            return check_ints(option, value, kinds[option->kind].n_ints, err);
     }
-    if (*(const char *const *)value) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "%s is missing", option->name);
 }
 
 strata_status strata_options_check(const strata_option *table, const void *options, strata_error *err) {
@@ -253,22 +204,19 @@ bool strata_options_given(const strata_option *table, const void *options) {
     return false;
 }
 
+/* ---- writing ---- */
+
+static void write_numbers(strata_json_writer *w, const strata_numbers *numbers) {
+    strata_json_begin_array(w);
+    for (int i = 0; i < numbers->n; i++) strata_json_write_any_number(w, numbers->values[i]);
+    strata_json_end_array(w);
+}
+
 static void write_option(strata_json_writer *w, const strata_option *option, const void *options) {
     const void *value = (const char *)options + option->offset;
     if (!option->required && !is_given(option, options)) return;
     strata_json_key(w, option->name);
     switch (option->kind) {
-        case STRATA_OPTION_INT:
-        case STRATA_OPTION_COUNT:
-            strata_json_write_int(w, *(const int64_t *)value);
-            break;
-        case STRATA_OPTION_PAIR:
-        case STRATA_OPTION_BORDER_1D:
-            write_ints(w, value, 2);
-            break;
-        case STRATA_OPTION_BORDER_2D:
-            write_ints(w, value, 4);
-            break;
         case STRATA_OPTION_NUMBER:
             strata_json_write_any_number(w, strata_number_shown(*(const double *)value));
             break;
@@ -283,7 +231,13 @@ static void write_option(strata_json_writer *w, const strata_option *option, con
             write_numbers(w, value);
             break;
         case STRATA_OPTION_SHAPE:
-            write_ints(w, ((const strata_shape *)value)->dims, ((const strata_shape *)value)->rank);
+            strata_json_write_ints(w, ((const strata_shape *)value)->dims, ((const strata_shape *)value)->rank);
+            break;
+        default:
+            if (kinds[option->kind].n_ints == 1)
+                strata_json_write_int(w, *(const int64_t *)value);
+            else
+                strata_json_write_ints(w, value, kinds[option->kind].n_ints);
             break;
     }
 }

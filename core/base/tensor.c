@@ -73,19 +73,16 @@ bool strata_shape_equal(strata_shape a, strata_shape b) {
 strata_status strata_shape_check(strata_shape shape, strata_error *err) {
     const int power = sizeof(size_t) < 8 ? 27 : 58; /* so that 8 bytes for each element, and a few more, fit in size_t */
     const int64_t most_elements = INT64_C(1) << power;
-    if (shape.rank < 0 || shape.rank > STRATA_MAX_RANK) {
+    if (shape.rank < 0 || shape.rank > STRATA_MAX_RANK)
         return strata_fail(err, STRATA_INVALID, "rank is %d; it must be 0 to %d", shape.rank, STRATA_MAX_RANK);
-    }
     int64_t elements = 1;
     for (int i = 0; i < shape.rank; i++) {
         int64_t dim = shape.dims[i];
-        if (dim < 0) {
+        if (dim < 0)
             return strata_fail(err, STRATA_INVALID, "dimension %d of shape %s is negative", i, strata_shape_text(shape).text);
-        }
-        if (__builtin_mul_overflow(elements, dim ? dim : 1, &elements) || elements > most_elements) {
+        if (__builtin_mul_overflow(elements, dim ? dim : 1, &elements) || elements > most_elements)
             return strata_fail(err, STRATA_INVALID, "shape %s is too large; the product of its dimensions must be at most 2^%d",
                                strata_shape_text(shape).text, power);
-        }
     }
     return STRATA_OK;
 }
@@ -94,10 +91,9 @@ strata_shape_string strata_shape_text(strata_shape shape) {
     strata_shape_string string = {"("};
     int rank = shape.rank < 0 ? 0 : shape.rank > STRATA_MAX_RANK ? STRATA_MAX_RANK : shape.rank;
     size_t length = 1;
-    for (int i = 0; i < rank; i++) {
+    for (int i = 0; i < rank; i++)
         length +=
             (size_t)snprintf(string.text + length, sizeof string.text - length, "%s%" PRId64, i ? "," : "", shape.dims[i]);
-    }
     snprintf(string.text + length, sizeof string.text - length, ")");
     return string;
 }
@@ -122,10 +118,9 @@ strata_status strata_array_create(strata_dtype dtype, strata_shape shape, strata
     STRATA_TRY(strata_shape_check(shape, err));
     size_t bytes = (size_t)strata_shape_elements(shape) * strata_dtype_bytes(dtype); /* shape_check bounds it */
     void *owned = calloc(1, bytes + alignment);
-    if (!owned) {
+    if (!owned)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for an array %s %s of %zu bytes",
                            strata_dtype_name(dtype), strata_shape_text(shape).text, bytes);
-    }
     ask_for_huge_pages(owned, bytes);
     void *data = (char *)owned + (alignment - (uintptr_t)owned % alignment);
     *out_array = (strata_array){.dtype = dtype, .shape = shape, .data = data, .owned = owned};

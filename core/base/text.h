@@ -5,12 +5,16 @@
 #ifndef STRATA_CORE_TEXT_H
 #define STRATA_CORE_TEXT_H
 
+#include <stdint.h>
+
 #include "strata/text.h"
 
 /* The number of bytes (1 to 4) of the UTF-8 character at the beginning of at[0..n_bytes). 0 if there is no valid
  * character: too few bytes, a form that is not the shortest, a surrogate, or beyond U+10FFFF. A NUL is a character of 1
  * byte. */
 size_t strata_utf8_length(const void *at, size_t n_bytes);
+/* Writes a character as UTF-8 and returns how many bytes it has, 1 to 4. */
+size_t strata_utf8_encode(uint32_t code, char *out);
 bool strata_utf8_valid(const char *string);
 
 /* Copies a list of strings, for strata_names_free; NULL for none. */

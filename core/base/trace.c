@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
 
@@ -59,9 +59,7 @@ struct strata_trace {
 };
 
 double strata_trace_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    return strata_clock_seconds();
 }
 
 strata_status strata_trace_create(const char *path, int rank, const char *process, strata_trace **out_trace,
@@ -284,5 +282,5 @@ strata_status strata_trace_write(strata_trace *trace, const char *const *texts, 
         STRATA_TRY(strata_file_writer_add(trace->file, texts[i], strlen(texts[i]), err));
     }
     STRATA_TRY(strata_file_writer_add(trace->file, tail, sizeof tail - 1, err));
-    return strata_file_writer_commit(trace->file, err);
+    return strata_file_writer_commit(trace->file, NULL, err);
 }

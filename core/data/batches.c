@@ -130,29 +130,6 @@ static void copy_rows(const strata_array *part, int64_t first, int64_t n, void *
     memcpy(out, (const char *)part->data + (size_t)first * row, (size_t)n * row);
 }
 
-/* Copies examples of a dataset of arrays. The first input and the first target, the common case, are copied in one loop. */
-static void gather(const strata_batches *b, int64_t first, int64_t n, void *const *out_inputs, void *const *out_targets) {
-    const int64_t at = b->first + first;
-    const bool stored = strata_batches_byte_scale(b) != 0;
-    void *features = NULL, *labels = NULL;
-    for (int i = 0; i < b->opts.n_inputs; i++) {
-        if (b->opts.inputs[i].part == 0)
-            features = out_inputs[i];
-        else if (out_inputs[i])
-            strata_dataset_fetch_part(b->dataset, b->order, at, n, b->opts.inputs[i].part, out_inputs[i]);
-    }
-    for (int i = 0; out_targets && i < b->opts.n_targets; i++) {
-        if (b->opts.targets[i].part == 1)
-            labels = out_targets[i];
-        else if (out_targets[i])
-            strata_dataset_fetch_part(b->dataset, b->order, at, n, b->opts.targets[i].part, out_targets[i]);
-    }
-    if (stored && features)
-        strata_dataset_fetch_stored(b->dataset, b->order, at, n, features, labels);
-    else if (features || labels)
-        strata_dataset_fetch(b->dataset, b->order, at, n, features, labels);
-}
-
 static void copy_input(const strata_batches *b, int64_t first, int64_t n, int part, void *out) {
     const strata_array *x = &b->element.parts[part];
     if (part != 0 || strata_dataset_byte_scale(b->batched) == 0 || b->opts.bytes) {
@@ -166,14 +143,21 @@ static void copy_input(const strata_batches *b, int64_t first, int64_t n, int pa
 void strata_batches_write(const strata_batches *batches, int64_t first, int64_t n, void *const *out_inputs,
                           void *const *out_targets) {
     const strata_batches *b = batches;
-    if (b->order) {
-        gather(b, first, n, out_inputs, out_targets);
-        return;
+    const bool stored = b->order && strata_batches_byte_scale(b) != 0;
+    for (int i = 0; i < b->opts.n_inputs; i++) {
+        const int part = b->opts.inputs[i].part;
+        if (out_inputs[i] && b->order)
+            strata_dataset_fetch_part(b->dataset, b->order, b->first + first, n, part, stored && part == 0, out_inputs[i]);
+        else if (out_inputs[i])
+            copy_input(b, first, n, part, out_inputs[i]);
     }
-    for (int i = 0; i < b->opts.n_inputs; i++)
-        if (out_inputs[i]) copy_input(b, first, n, b->opts.inputs[i].part, out_inputs[i]);
-    for (int i = 0; out_targets && i < b->opts.n_targets; i++)
-        if (out_targets[i]) copy_rows(&b->element.parts[b->opts.targets[i].part], first, n, out_targets[i]);
+    for (int i = 0; out_targets && i < b->opts.n_targets; i++) {
+        const int part = b->opts.targets[i].part;
+        if (out_targets[i] && b->order)
+            strata_dataset_fetch_part(b->dataset, b->order, b->first + first, n, part, false, out_targets[i]);
+        else if (out_targets[i])
+            copy_rows(&b->element.parts[part], first, n, out_targets[i]);
+    }
 }
 
 void strata_batches_write_weights(const strata_batches *batches, int64_t first, int64_t n, float *out_weights) {

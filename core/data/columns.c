@@ -14,67 +14,68 @@
 
 /* ---- which columns ---- */
 
-static bool is_label(const strata_columns *columns, int column) {
-    bool found = column == columns->label;
-    for (int i = 0; i < columns->n_labels; i++) found |= columns->labels[i] == column;
-    return found;
+static bool is_among(int index, const int *indices, int n) {
+    for (int i = 0; i < n; i++)
+        if (indices[i] == index) return true;
+    return false;
 }
 
-/* Finds several label columns. */
-static strata_status find_labels(strata_columns *columns, const strata_csv *csv, const strata_csv_options *opts,
-                                 strata_error *err) {
-    if (opts->n_labels < 1) return STRATA_OK;
-    if (opts->label || opts->n_classes)
-        return strata_fail(err, STRATA_INVALID, "csv: %d labels, which are numbers, and %s too; give one of them",
-                           opts->n_labels, opts->label ? "a label" : "classes");
-    columns->labels = calloc((size_t)opts->n_labels, sizeof *columns->labels);
-    if (!columns->labels) return strata_fail(err, STRATA_OUT_OF_MEMORY, "csv: no host memory for %d columns", opts->n_labels);
-    for (int i = 0; i < opts->n_labels; i++) {
-        int column = -1;
-        STRATA_TRY(strata_csv_find(csv, opts->labels[i], &column, err));
-        if (is_label(columns, column))
-            return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is named twice as a label", opts->labels[i]);
-        columns->labels[columns->n_labels++] = column;
+strata_status strata_columns_find(const strata_csv *csv, const strata_column_names *names, int *labels, int *out_weight,
+                                  int *out_features, int *out_n_features, strata_error *err) {
+    int index = -1;
+    *out_weight = -1;
+    *out_n_features = 0;
+    for (int i = 0; i < names->n_labels && names->labels; i++) {
+        STRATA_TRY(strata_csv_find(csv, names->labels[i], &labels[i], err));
+        if (is_among(labels[i], labels, i))
+            return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is named twice as a label", names->labels[i]);
     }
+    if (names->weight) STRATA_TRY(strata_csv_find(csv, names->weight, out_weight, err));
+    if (names->weight && is_among(*out_weight, labels, names->n_labels))
+        return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both the weight and the label", names->weight);
+    for (int i = 0; i < names->n_features; i++) {
+        STRATA_TRY(strata_csv_find(csv, names->features[i], &index, err));
+        if (index == *out_weight || is_among(index, labels, names->n_labels))
+            return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both a feature and the %s", names->features[i],
+                               index == *out_weight ? "weight" : "label");
+        out_features[(*out_n_features)++] = index;
+    }
+    for (int i = 0; i < strata_csv_n_columns(csv) && !names->n_features; i++)
+        if (i != *out_weight && !is_among(i, labels, names->n_labels)) out_features[(*out_n_features)++] = i;
     return STRATA_OK;
-}
-
-static strata_status all_others(strata_columns *columns, const strata_csv *csv, strata_error *err) {
-    for (int i = 0; i < strata_csv_n_columns(csv); i++)
-        if (!is_label(columns, i) && i != columns->weight) columns->features[columns->n_features++] = i;
-    if (columns->n_features) return STRATA_OK;
-    if (columns->n_labels) return strata_fail(err, STRATA_DATA, "%s: has no column but the labels", strata_csv_name(csv));
-    return strata_fail(err, STRATA_DATA, "%s: has no column but the label \"%s\"%s", strata_csv_name(csv),
-                       columns->label < 0 ? "" : strata_csv_column(csv, columns->label),
-                       columns->weight < 0 ? "" : " and the weight");
 }
 
 strata_status strata_columns_choose(strata_columns *columns, const strata_csv *csv, const strata_csv_options *opts,
                                     strata_error *err) {
-    int n = opts->features ? opts->n_features : strata_csv_n_columns(csv);
+    const bool several = opts->n_labels > 0;
+    const strata_column_names names = {.labels = several ? opts->labels : &opts->label,
+                                       .n_labels = several ? opts->n_labels : opts->label != NULL,
+                                       .weight = opts->weight,
+                                       .features = opts->features,
+                                       .n_features = opts->features ? opts->n_features : 0};
+    const int n = opts->features ? opts->n_features : strata_csv_n_columns(csv);
     *columns = (strata_columns){.label = -1, .weight = -1};
     if (n < 1) return strata_fail(err, STRATA_INVALID, "csv: n_features is %d; name at least one column", n);
+    if (several && (opts->label || opts->n_classes))
+        return strata_fail(err, STRATA_INVALID, "csv: %d labels, which are numbers, and %s too; give one of them",
+                           opts->n_labels, opts->label ? "a label" : "classes");
     columns->features = calloc((size_t)n, sizeof *columns->features);
-    if (!columns->features) return strata_fail(err, STRATA_OUT_OF_MEMORY, "csv: no host memory for %d columns", n);
-    if (opts->label) STRATA_TRY(strata_csv_find(csv, opts->label, &columns->label, err));
-    STRATA_TRY(find_labels(columns, csv, opts, err));
-    if (opts->weight) STRATA_TRY(strata_csv_find(csv, opts->weight, &columns->weight, err));
-    if (opts->weight && is_label(columns, columns->weight))
-        return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both the weight and the label", opts->weight);
+    columns->labels = calloc((size_t)names.n_labels + 1, sizeof *columns->labels);
+    if (!columns->features || !columns->labels)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "csv: no host memory for %d columns", n);
+    STRATA_TRY(
+        strata_columns_find(csv, &names, columns->labels, &columns->weight, columns->features, &columns->n_features, err));
+    if (several) columns->n_labels = opts->n_labels;
+    if (opts->label) columns->label = columns->labels[0];
     if (opts->label && opts->n_classes > 0) {
         STRATA_TRY(strata_names_copy(opts->classes, opts->n_classes, &columns->classes, err));
         columns->n_classes = opts->n_classes;
     }
-    if (!opts->features) return all_others(columns, csv, err);
-    for (int i = 0; i < n; i++) {
-        STRATA_TRY(strata_csv_find(csv, opts->features[i], &columns->features[i], err));
-        if (is_label(columns, columns->features[i]))
-            return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both a feature and the label", opts->features[i]);
-        if (columns->features[i] == columns->weight)
-            return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both a feature and the weight", opts->weight);
-    }
-    columns->n_features = n;
-    return STRATA_OK;
+    if (columns->n_features) return STRATA_OK;
+    if (several) return strata_fail(err, STRATA_DATA, "%s: has no column but the labels", strata_csv_name(csv));
+    return strata_fail(err, STRATA_DATA, "%s: has no column but the label \"%s\"%s", strata_csv_name(csv),
+                       columns->label < 0 ? "" : strata_csv_column(csv, columns->label),
+                       columns->weight < 0 ? "" : " and the weight");
 }
 
 void strata_columns_finish(strata_columns *columns) {
@@ -221,14 +222,11 @@ static strata_status to_dataset(strata_columns *columns, const strata_csv *csv, 
     }
     STRATA_TRY_GOTO(strata_dataset_set_source(dataset, strata_csv_name(csv), err));
     STRATA_TRY_GOTO(strata_dataset_set_class_names(dataset, (const char *const *)columns->classes, columns->n_classes, err));
-    *out_dataset = dataset;
-    dataset = NULL;
 cleanup:
-    strata_dataset_destroy(dataset);
     strata_array_finish(&features);
     strata_array_finish(&labels);
     strata_array_finish(&weights);
-    return status;
+    return strata_dataset_give(status, dataset, out_dataset);
 }
 
 strata_status strata_dataset_from_csv(const strata_csv *csv, const strata_csv_options *opts, strata_dataset **out_dataset,

@@ -6,6 +6,21 @@
 
 #include "strata/csv.h"
 
+/* The names of columns that a caller chose. */
+typedef struct strata_column_names {
+    /* NULL: the indices of the labels are known. */
+    const char *const *labels;
+    int n_labels;
+    /* NULL: there is none. */
+    const char *weight;
+    /* n_features 0: all other columns are features. */
+    const char *const *features;
+    int n_features;
+} strata_column_names;
+/* Finds their indices. *out_weight -1: there is none. Fails: DATA if no column has a name, INVALID if one is named twice. */
+STRATA_MUST_USE strata_status strata_columns_find(const strata_csv *csv, const strata_column_names *names, int *labels,
+                                                  int *out_weight, int *out_features, int *out_n_features, strata_error *err);
+
 /* Zero-initialize it, and call strata_columns_finish at the end. */
 typedef struct strata_columns {
     int *features, n_features;

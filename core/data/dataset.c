@@ -8,14 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/option.h"
 #include "core/base/text.h"
 #include "core/data/dataset.h"
-#include "core/data/format/idx.h"
-#include "core/data/format/npy.h"
 #include "core/data/format/stream.h"
-#include "core/data/set/digits.h"
-#include "core/data/set/mnist.h"
+#include "core/data/set/image_set.h"
 #include "core/data/stage/stage.h"
 #include "strata/philox.h"
 
@@ -138,11 +134,7 @@ strata_status strata_dataset_take_arrays(strata_array *features, strata_array *l
                   {dataset->labels.dtype == STRATA_DTYPE_F32 ? STRATA_DTYPE_F32 : STRATA_DTYPE_I32, dataset->label}}};
     status = count_classes(dataset, err);
     if (!status) status = find_token_range(dataset, err);
-    if (status)
-        strata_dataset_destroy(dataset);
-    else
-        *out_dataset = dataset;
-    return status;
+    return strata_dataset_give(status, dataset, out_dataset);
 }
 
 strata_status strata_dataset_from_arrays(const strata_array *features, const strata_array *labels, double scale,
@@ -450,13 +442,10 @@ static void gather_i64(const int64_t *source, int64_t n, int32_t *out) {
 /* Shuffled elements are far apart in memory. Prefetching them a few elements ahead halves the time to copy a batch. */
 enum { PREFETCH_AHEAD = 4, PREFETCH_BYTES = 1024, CACHE_LINE = 64 };
 
-static void prefetch_element(const strata_dataset *dataset, int64_t element) {
-    int64_t bytes = dataset->element_size * (int64_t)strata_dtype_bytes(dataset->features.dtype);
-    const char *at = (const char *)dataset->features.data + element * bytes;
+static void prefetch_element(const strata_array *array, int64_t size, int64_t element) {
+    const int64_t bytes = size * (int64_t)strata_dtype_bytes(array->dtype);
+    const char *at = (const char *)array->data + element * bytes;
     for (int64_t i = 0; i < bytes && i < PREFETCH_BYTES; i += CACHE_LINE) __builtin_prefetch(at + i);
-    if (!dataset->has_labels) return;
-    const int64_t label_bytes = dataset->label_size * (int64_t)strata_dtype_bytes(dataset->labels.dtype);
-    __builtin_prefetch((const char *)dataset->labels.data + element * label_bytes);
 }
 
 static void fetch_labels(const strata_dataset *dataset, int64_t element, int64_t i, void *out) {
@@ -471,47 +460,20 @@ static void fetch_labels(const strata_dataset *dataset, int64_t element, int64_t
 }
 
 /* stored: features are copied with the dtype of the array. */
-static void fetch(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n, bool stored,
-                  void *out_features, void *out_labels) {
+static void fetch_features(const strata_dataset *dataset, int64_t element, int64_t i, bool stored, void *out) {
     const int64_t size = dataset->element_size;
     const strata_dtype from = dataset->features.dtype;
     const size_t bytes = (size_t)size * strata_dtype_bytes(from);
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t element = strata_order_index(order, first + i);
-        if (order->index && first + i + PREFETCH_AHEAD < order->n)
-            prefetch_element(dataset, order->index[first + i + PREFETCH_AHEAD]);
-        const void *features = (const char *)dataset->features.data + (size_t)element * bytes;
-        if (!out_features) {
-        } else if (stored || from == STRATA_DTYPE_I32) {
-            if (bytes) memcpy((char *)out_features + (size_t)i * bytes, features, bytes);
-        } else if (from == STRATA_DTYPE_U8) {
-            strata_bytes_to_f32(features, dataset->scale, size, (float *)out_features + i * size);
-        } else if (from == STRATA_DTYPE_F32) {
-            gather_f32(features, dataset->scale, size, (float *)out_features + i * size);
-        } else {
-            gather_i64(features, size, (int32_t *)out_features + i * size);
-        }
-        if (out_labels && dataset->has_labels) fetch_labels(dataset, element, i, out_labels);
+    const void *features = (const char *)dataset->features.data + (size_t)element * bytes;
+    if (stored || from == STRATA_DTYPE_I32) {
+        if (bytes) memcpy((char *)out + (size_t)i * bytes, features, bytes);
+    } else if (from == STRATA_DTYPE_U8) {
+        strata_bytes_to_f32(features, dataset->scale, size, (float *)out + i * size);
+    } else if (from == STRATA_DTYPE_F32) {
+        gather_f32(features, dataset->scale, size, (float *)out + i * size);
+    } else {
+        gather_i64(features, size, (int32_t *)out + i * size);
     }
-}
-
-void strata_dataset_fetch(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
-                          void *out_features, void *out_labels) {
-    fetch(dataset, order, first, n, false, out_features, out_labels);
-}
-
-void strata_dataset_fetch_stored(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
-                                 void *out_features, void *out_labels) {
-    fetch(dataset, order, first, n, true, out_features, out_labels);
-}
-
-/* ---- several inputs and targets ---- */
-
-strata_part_role strata_spec_role(const strata_element_spec *spec, int part) {
-    if (part >= spec->n_parts) return STRATA_PART_OTHER;
-    if (part == 0) return STRATA_PART_INPUT;
-    if (spec->roles[part] != STRATA_PART_BY_PLACE) return spec->roles[part];
-    return part == 1 ? STRATA_PART_TARGET : STRATA_PART_OTHER;
 }
 
 /* The table of an additional input or target; NULL: the part is the first input or target. */
@@ -521,12 +483,41 @@ static const strata_dataset *more_of(const strata_dataset *dataset, int part) {
 }
 
 void strata_dataset_fetch_part(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n, int part,
-                               void *out) {
+                               bool stored, void *out) {
     const strata_dataset *more = more_of(dataset, part);
-    if (more)
-        strata_dataset_fetch(more, order, first, n, out, NULL);
-    else
-        strata_dataset_fetch(dataset, order, first, n, part == 0 ? out : NULL, part == 1 ? out : NULL);
+    if (more) {
+        strata_dataset_fetch_part(more, order, first, n, 0, stored, out);
+        return;
+    }
+    if (part > 0 && !(part == 1 && dataset->has_labels)) {
+        strata_dataset_fetch_weights(dataset, order, first, n, out);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t element = strata_order_index(order, first + i), ahead = first + i + PREFETCH_AHEAD;
+        if (order->index && ahead < order->n)
+            prefetch_element(part ? &dataset->labels : &dataset->features, part ? dataset->label_size : dataset->element_size,
+                             order->index[ahead]);
+        if (part)
+            fetch_labels(dataset, element, i, out);
+        else
+            fetch_features(dataset, element, i, stored, out);
+    }
+}
+
+void strata_dataset_fetch(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
+                          void *out_features, void *out_labels) {
+    if (out_features) strata_dataset_fetch_part(dataset, order, first, n, 0, false, out_features);
+    if (out_labels && dataset->has_labels) strata_dataset_fetch_part(dataset, order, first, n, 1, false, out_labels);
+}
+
+/* ---- several inputs and targets ---- */
+
+strata_part_role strata_spec_role(const strata_element_spec *spec, int part) {
+    if (part >= spec->n_parts) return STRATA_PART_OTHER;
+    if (part == 0) return STRATA_PART_INPUT;
+    if (spec->roles[part] != STRATA_PART_BY_PLACE) return spec->roles[part];
+    return part == 1 ? STRATA_PART_TARGET : STRATA_PART_OTHER;
 }
 
 int64_t strata_dataset_part_classes(const strata_dataset *dataset, int part) {
@@ -625,11 +616,7 @@ strata_status strata_dataset_from_columns(const strata_data_column *inputs, int 
     }
     for (int i = 1; i < n_inputs && !status; i++) status = add_column(dataset, &inputs[i], false, err);
     for (int i = 1; i < n_targets && !status; i++) status = add_column(dataset, &targets[i], true, err);
-    if (status)
-        strata_dataset_destroy(dataset);
-    else
-        *out_dataset = dataset;
-    return status;
+    return strata_dataset_give(status, dataset, out_dataset);
 }
 
 /* ---- as the source of a pipeline ---- */
@@ -645,24 +632,57 @@ static strata_status table_at(const strata_dataset *dataset, uint64_t seed, uint
         strata_element_finish(out_element);
         return status;
     }
-    const bool stored = dataset->spec.parts[0].dtype == STRATA_DTYPE_U8;
-    fetch(dataset, &in_order, index, 1, stored, out_element->parts[0].data,
-          dataset->has_labels ? out_element->parts[1].data : NULL);
-    if (dataset->weights.data) strata_dataset_fetch_weights(dataset, &in_order, index, 1, out_element->parts[2].data);
-    for (int i = 0, part = dataset->spec.n_parts - dataset->n_more; i < dataset->n_more; i++, part++)
-        strata_dataset_fetch(dataset->more[i], &in_order, index, 1, out_element->parts[part].data, NULL);
+    for (int i = 0; i < dataset->spec.n_parts; i++)
+        strata_dataset_fetch_part(dataset, &in_order, index, 1, i, dataset->spec.parts[i].dtype == STRATA_DTYPE_U8,
+                                  out_element->parts[i].data);
     return STRATA_OK;
 }
 
-/* Copies the rows of the files index, index + n, ... to one array. */
-static strata_status rows_of_files(const strata_dataset *dataset, const strata_array *from, int64_t n, int64_t index,
-                                   int64_t n_rows, strata_array *out, strata_error *err) {
+strata_status strata_table_part(const strata_dataset *whole, int64_t n, strata_rows_function take, const void *user,
+                                strata_dataset **out_part, strata_error *err) {
+    strata_dataset *part = calloc(1, sizeof *part);
+    strata_status status = STRATA_OK;
+    if (!part) return strata_fail(err, STRATA_OUT_OF_MEMORY, "dataset: no host memory");
+    *part = (strata_dataset){.stage = whole->stage,
+                             .spec = whole->spec,
+                             .n = n,
+                             .n_classes = whole->n_classes,
+                             .least_token = whole->least_token,
+                             .most_token = whole->most_token,
+                             .has_labels = whole->has_labels,
+                             .element = whole->element,
+                             .label = whole->label,
+                             .element_size = whole->element_size,
+                             .label_size = whole->label_size,
+                             .scale = whole->scale};
+    atomic_init(&part->references, 1);
+    if (whole->source) STRATA_TRY_GOTO(strata_dataset_set_source(part, whole->source, err));
+    STRATA_TRY_GOTO(strata_dataset_set_class_names(part, (const char *const *)whole->class_names, whole->n_class_names, err));
+    STRATA_TRY_GOTO(take(&whole->features, user, &part->features, err));
+    if (whole->has_labels) STRATA_TRY_GOTO(take(&whole->labels, user, &part->labels, err));
+    if (whole->weights.data) STRATA_TRY_GOTO(take(&whole->weights, user, &part->weights, err));
+    for (; part->n_more < whole->n_more; part->n_more++)
+        STRATA_TRY_GOTO(strata_table_part(whole->more[part->n_more], n, take, user, &part->more[part->n_more], err));
+cleanup:
+    return strata_dataset_give(status, part, out_part);
+}
+
+/* The files index, index + n, ... of a dataset. */
+typedef struct file_share {
+    const strata_dataset *dataset;
+    int64_t n, index, n_rows;
+} file_share;
+
+/* Copies the rows of the files to one array. */
+static strata_status rows_of_files(const strata_array *from, const void *user, strata_array *out, strata_error *err) {
+    const file_share *share = user;
+    const strata_dataset *dataset = share->dataset;
     strata_shape shape = from->shape;
-    shape.dims[0] = n_rows;
+    shape.dims[0] = share->n_rows;
     STRATA_TRY(strata_array_create(from->dtype, shape, out, err));
     const size_t row = dataset->n ? strata_array_bytes(from) / (size_t)dataset->n : 0;
     char *to = out->data;
-    for (int64_t f = index; f < dataset->n_files; f += n) {
+    for (int64_t f = share->index; f < dataset->n_files; f += share->n) {
         const int64_t first = f ? dataset->file_ends[f - 1] : 0;
         const size_t bytes = (size_t)(dataset->file_ends[f] - first) * row;
         if (bytes) memcpy(to, (const char *)from->data + (size_t)first * row, bytes);
@@ -673,29 +693,10 @@ static strata_status rows_of_files(const strata_dataset *dataset, const strata_a
 
 static strata_status table_shard_files(const strata_dataset *dataset, int64_t n, int64_t index, strata_dataset **out_dataset,
                                        strata_error *err) {
-    strata_array features = {0}, labels = {0}, weights = {0};
-    strata_dataset *part = NULL;
-    int64_t n_rows = 0;
-    for (int64_t f = index; f < dataset->n_files; f += n) n_rows += dataset->file_ends[f] - (f ? dataset->file_ends[f - 1] : 0);
-    STRATA_TRY(rows_of_files(dataset, &dataset->features, n, index, n_rows, &features, err));
-    strata_status status =
-        dataset->has_labels ? rows_of_files(dataset, &dataset->labels, n, index, n_rows, &labels, err) : STRATA_OK;
-    if (status) {
-        strata_array_finish(&features);
-        return status;
-    }
-    STRATA_TRY(strata_dataset_take_arrays(&features, dataset->has_labels ? &labels : NULL, (double)dataset->scale, &part, err));
-    part->scale = dataset->scale;
-    part->spec.parts[0].dtype = dataset->spec.parts[0].dtype;
-    part->n_classes = dataset->n_classes; /* including the classes that occur only in other workers' parts */
-    if (dataset->weights.data) status = rows_of_files(dataset, &dataset->weights, n, index, n_rows, &weights, err);
-    if (weights.data) status = strata_dataset_set_weights(part, &weights, err);
-    strata_array_finish(&weights);
-    if (status)
-        strata_dataset_destroy(part);
-    else
-        *out_dataset = part;
-    return status;
+    file_share share = {dataset, n, index, 0};
+    for (int64_t f = index; f < dataset->n_files; f += n)
+        share.n_rows += dataset->file_ends[f] - (f ? dataset->file_ends[f - 1] : 0);
+    return strata_table_part(dataset, share.n_rows, rows_of_files, &share, out_dataset, err);
 }
 
 const strata_stage strata_stage_table = {

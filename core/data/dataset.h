@@ -6,6 +6,14 @@
 
 #include "strata/dataset.h"
 
+/* The end of a function that makes a dataset: gives it to the caller, or destroys it if status is a failure. Returns status. */
+static inline strata_status strata_dataset_give(strata_status status, strata_dataset *dataset, strata_dataset **out_dataset) {
+    if (status)
+        strata_dataset_destroy(dataset);
+    else
+        *out_dataset = dataset;
+    return status;
+}
 /* Sets the names of the classes; copied. The dataset then has at least n_names classes. */
 STRATA_MUST_USE strata_status strata_dataset_set_class_names(strata_dataset *dataset, const char *const *names, int n_names,
                                                              strata_error *err);

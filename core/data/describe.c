@@ -49,26 +49,23 @@ static void add_stages(const strata_dataset *dataset, strata_text *names) {
 
 static strata_status describe_form(const description *d, const strata_dataset *dataset) {
     const strata_element_spec *spec = &dataset->spec;
-    strata_text name = {0}, names = {0};
+    strata_text names = {0};
+    char name[160];
     if (d->opts->pipeline) {
         add_stages(dataset, &names);
-        strata_text_add(&name, "pipeline of the %s", d->what);
-        if (!name.failed && !names.failed) strata_text_add_term(d->text, name.bytes, "%s", names.bytes);
+        snprintf(name, sizeof name, "pipeline of the %s", d->what);
+        if (!names.failed) strata_text_add_term(d->text, name, "%s", names.bytes);
     }
     for (int i = 0; i < spec->n_parts && d->opts->pipeline; i++) {
-        name.n_bytes = 0;
-        strata_text_add(&name, "part %d of an example of the %s", i, d->what);
-        if (!name.failed)
-            strata_text_add_term(d->text, name.bytes, "%s%s%s %s", spec->names[i], spec->names[i][0] ? " " : "",
-                                 strata_dtype_name(spec->parts[i].dtype), strata_shape_text(spec->parts[i].shape).text);
+        snprintf(name, sizeof name, "part %d of an example of the %s", i, d->what);
+        strata_text_add_term(d->text, name, "%s%s%s %s", spec->names[i], spec->names[i][0] ? " " : "",
+                             strata_dtype_name(spec->parts[i].dtype), strata_shape_text(spec->parts[i].shape).text);
     }
     for (int i = 0; i < dataset->n_class_names; i++) {
-        name.n_bytes = 0;
-        strata_text_add(&name, "class %d of the %s", i, d->what);
-        if (!name.failed) strata_text_add_term(d->text, name.bytes, "%s", dataset->class_names[i]);
+        snprintf(name, sizeof name, "class %d of the %s", i, d->what);
+        strata_text_add_term(d->text, name, "%s", dataset->class_names[i]);
     }
-    const bool failed = name.failed || names.failed;
-    strata_text_finish(&name);
+    const bool failed = names.failed;
     strata_text_finish(&names);
     return failed ? strata_fail(d->err, STRATA_OUT_OF_MEMORY, "no host memory for a description of the %s", d->what)
                   : STRATA_OK;

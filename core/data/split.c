@@ -93,22 +93,25 @@ strata_status strata_split_order(const int32_t *classes, int64_t n, double fract
 
 /* ---- parts ---- */
 
-/* A view of the elements [first, first + n) of an array. */
-static strata_array view_rows(const strata_array *array, int64_t first, int64_t n) {
-    strata_shape shape = array->shape;
-    const size_t row = strata_array_bytes(array) / (size_t)shape.dims[0];
-    shape.dims[0] = n;
-    return strata_array_view(array->dtype, shape, (char *)array->data + (size_t)first * row);
-}
+/* n elements: those from `first` on, or those in `order`. */
+typedef struct selection {
+    const int64_t *order;
+    int64_t first, n;
+} selection;
 
-static strata_status copy_rows(const strata_array *array, const int64_t *order, int64_t n, strata_array *out,
-                               strata_error *err) {
+/* A view of consecutive elements, or a copy of those in an order. */
+static strata_status select_rows(const strata_array *array, const void *user, strata_array *out, strata_error *err) {
+    const selection *s = user;
     strata_shape shape = array->shape;
     const size_t row = strata_array_bytes(array) / (size_t)shape.dims[0];
-    shape.dims[0] = n;
+    shape.dims[0] = s->n;
+    if (!s->order) {
+        *out = strata_array_view(array->dtype, shape, (char *)array->data + (size_t)s->first * row);
+        return STRATA_OK;
+    }
     STRATA_TRY(strata_array_create(array->dtype, shape, out, err));
-    for (int64_t i = 0; i < n; i++)
-        memcpy((char *)out->data + (size_t)i * row, (const char *)array->data + (size_t)order[i] * row, row);
+    for (int64_t i = 0; i < s->n; i++)
+        memcpy((char *)out->data + (size_t)i * row, (const char *)array->data + (size_t)s->order[i] * row, row);
     return STRATA_OK;
 }
 
@@ -138,56 +141,13 @@ static strata_status name_single_files(const strata_dataset *whole, strata_datas
     return status;
 }
 
-/* Copies all fields of the whole except for the arrays to a part. */
-static strata_status take_rest(const strata_dataset *whole, strata_dataset *part, strata_error *err) {
-    part->scale = whole->scale;
-    part->spec = whole->spec;
-    part->n_classes = whole->n_classes; /* including classes that occur only in the other part */
-    if (whole->source) STRATA_TRY(strata_dataset_set_source(part, whole->source, err));
-    if (!whole->n_class_names) return STRATA_OK;
-    return strata_dataset_set_class_names(part, (const char *const *)whole->class_names, whole->n_class_names, err);
-}
-
-/* Makes a part of consecutive elements. Its arrays are views of those of the whole. */
-static strata_status view_part(strata_dataset *whole, int64_t first, int64_t n, strata_dataset **out_part, strata_error *err) {
-    strata_array x = view_rows(&whole->features, first, n), y = {0};
+/* Makes a part of consecutive elements, whose arrays are views of those of the whole, or of copies of those in an order. */
+static strata_status make_part(strata_dataset *whole, selection s, strata_dataset **out_part, strata_error *err) {
     strata_dataset *part = NULL;
-    if (whole->has_labels) y = view_rows(&whole->labels, first, n);
-    STRATA_TRY(strata_dataset_take_arrays(&x, whole->has_labels ? &y : NULL, 0, &part, err));
-    part->whole = strata_dataset_retain(whole);
-    if (whole->weights.data) part->weights = view_rows(&whole->weights, first, n);
-    strata_status status = take_rest(whole, part, err);
-    for (int i = 0; i < whole->n_more && !status; i++, part->n_more += !status)
-        status = view_part(whole->more[i], first, n, &part->more[i], err);
-    if (!status) status = name_files(whole, first, n, part, err);
-    if (status)
-        strata_dataset_destroy(part);
-    else
-        *out_part = part;
-    return status;
-}
-
-/* Makes a part of the elements in `order`. Its arrays are copies. */
-static strata_status copy_part(const strata_dataset *whole, const int64_t *order, int64_t n, strata_dataset **out_part,
-                               strata_error *err) {
-    strata_array x = {0}, y = {0};
-    strata_dataset *part = NULL;
-    strata_status status = STRATA_OK;
-    STRATA_TRY_GOTO(copy_rows(&whole->features, order, n, &x, err));
-    if (whole->has_labels) STRATA_TRY_GOTO(copy_rows(&whole->labels, order, n, &y, err));
-    STRATA_TRY_GOTO(strata_dataset_take_arrays(&x, whole->has_labels ? &y : NULL, 0, &part, err));
-    if (whole->weights.data) STRATA_TRY_GOTO(copy_rows(&whole->weights, order, n, &part->weights, err));
-    STRATA_TRY_GOTO(take_rest(whole, part, err));
-    for (; part->n_more < whole->n_more; part->n_more++)
-        STRATA_TRY_GOTO(copy_part(whole->more[part->n_more], order, n, &part->more[part->n_more], err));
-    STRATA_TRY_GOTO(name_single_files(whole, part, err));
-    *out_part = part;
-    part = NULL;
-cleanup:
-    strata_dataset_destroy(part);
-    strata_array_finish(&x);
-    strata_array_finish(&y);
-    return status;
+    STRATA_TRY(strata_table_part(whole, s.n, select_rows, &s, &part, err));
+    if (!s.order) part->whole = strata_dataset_retain(whole);
+    strata_status status = s.order ? name_single_files(whole, part, err) : name_files(whole, s.first, s.n, part, err);
+    return strata_dataset_give(status, part, out_part);
 }
 
 /* Reads the labels if they are one class for each element. Otherwise *out is NULL. */
@@ -213,15 +173,12 @@ static strata_status split_at_random(strata_dataset *dataset, double fraction, u
     if (!order) return strata_fail(err, STRATA_OUT_OF_MEMORY, "split: no host memory for %lld elements", (long long)dataset->n);
     STRATA_TRY_GOTO(read_classes(dataset, &classes, err));
     STRATA_TRY_GOTO(strata_split_order(classes, dataset->n, fraction, seed, order, &first, err));
-    STRATA_TRY_GOTO(copy_part(dataset, order, first, &part, err));
-    STRATA_TRY_GOTO(copy_part(dataset, order + first, dataset->n - first, out_last, err));
-    *out_first = part;
-    part = NULL;
+    STRATA_TRY_GOTO(make_part(dataset, (selection){order, 0, first}, &part, err));
+    STRATA_TRY_GOTO(make_part(dataset, (selection){order + first, 0, dataset->n - first}, out_last, err));
 cleanup:
-    strata_dataset_destroy(part);
     free(classes);
     free(order);
-    return status;
+    return strata_dataset_give(status, part, out_first);
 }
 
 static strata_status split_as_it_lies(strata_dataset *dataset, double fraction, strata_dataset **out_first,
@@ -229,13 +186,9 @@ static strata_status split_as_it_lies(strata_dataset *dataset, double fraction, 
     strata_dataset *before = NULL;
     const int64_t n = dataset->n, first = (int64_t)floor((double)n * (1 - fraction));
     STRATA_TRY(check_parts(n, fraction, first, err));
-    STRATA_TRY(view_part(dataset, 0, first, &before, err));
-    strata_status status = view_part(dataset, first, n - first, out_last, err);
-    if (status)
-        strata_dataset_destroy(before);
-    else
-        *out_first = before;
-    return status;
+    STRATA_TRY(make_part(dataset, (selection){NULL, 0, first}, &before, err));
+    strata_status status = make_part(dataset, (selection){NULL, first, n - first}, out_last, err);
+    return strata_dataset_give(status, before, out_first);
 }
 
 strata_status strata_dataset_split(strata_dataset *dataset, double fraction, const strata_split_options *opts,

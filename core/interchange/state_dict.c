@@ -410,8 +410,8 @@ strata_status strata_model_save_state_dict(strata_model *model, const char *path
     }
     for (int i = 0; i < t.n_lines && !status; i++) status = put_line(&t, i, err);
     if (!status)
-        status =
-            strata_safetensors_write_checked(path, t.named, t.n_written, NULL, 0, &(strata_file_check){read_back, &t}, err);
+        status = strata_safetensors_write(path, t.named, t.n_written, NULL, 0,
+                                          &(strata_safetensors_writing){.check = &(strata_file_check){read_back, &t}}, err);
     close_transfer(&t);
     return status;
 }

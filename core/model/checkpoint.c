@@ -320,8 +320,8 @@ strata_status strata_checkpoint_write(const strata_checkpoint *c, const char *pa
         if (is_written(c, k)) tensors[n++] = tensor_of(c, k, &names[k]);
     metadata[0] = (strata_metadata){STRATA_MODEL_METADATA, c->manifest.model};
     for (int i = 0; i < n_texts; i++) metadata[i + 1] = (strata_metadata){c->manifest.texts[i].key, c->manifest.texts[i].text};
-    return strata_safetensors_write_hashed(path, tensors, n, metadata, c->manifest.model ? (size_t)n_texts + 1 : 0, check,
-                                           out_sha256, out_bytes, err);
+    const strata_safetensors_writing how = {.check = check, .sha256 = out_sha256, .bytes = out_bytes};
+    return strata_safetensors_write(path, tensors, n, metadata, c->manifest.model ? (size_t)n_texts + 1 : 0, &how, err);
 }
 
 strata_manifest *strata_checkpoint_manifest(strata_checkpoint *checkpoint) {

@@ -9,8 +9,6 @@
 #include "core/base/file.h"
 #include "core/base/json.h"
 #include "core/data/format/safetensors.h"
-#include "core/data/format/safetensors_dtypes.h"
-
 static const char FORMAT[] = "strata.checkpoint";
 /* The text before and after the digits of the manifest's own hash, at the end of the manifest. */
 static const char BEFORE_HASH[] = ",\"sha256\":\"", AFTER_HASH[] = "\"}\n";
@@ -150,16 +148,10 @@ static strata_status check_tensor(const strata_manifest *manifest, const strata_
 
 /* ---- writing ---- */
 
-static const char *dtype_name(strata_dtype dtype) {
-    for (size_t i = 0; i < N_SAFETENSORS_DTYPES; i++)
-        if (safetensors_dtypes[i].dtype == dtype) return safetensors_dtypes[i].name;
-    return "unknown";
-}
-
 static void write_tensor(strata_json_writer *w, const strata_manifest_tensor *tensor) {
     strata_json_begin_object(w);
     strata_json_put_string(w, "name", tensor->name);
-    strata_json_put_string(w, "dtype", dtype_name(tensor->dtype));
+    strata_json_put_string(w, "dtype", strata_safetensors_dtype_name(tensor->dtype));
     strata_json_put_shape(w, "shape", tensor->shape);
     strata_json_begin_array_at(w, "pieces");
     for (int i = 0; i < tensor->n_pieces; i++) {
@@ -275,12 +267,9 @@ static strata_status read_files(const strata_json *root, strata_manifest *out, s
 
 static strata_status read_dtype(const strata_json *item, strata_dtype *out, strata_error *err) {
     const char *name;
+    int bits;
     STRATA_TRY(strata_json_get_string(item, "dtype", STRATA_JSON_REQUIRED, &name, err));
-    for (size_t i = 0; i < N_SAFETENSORS_DTYPES; i++)
-        if (safetensors_dtypes[i].dtype != STRATA_DTYPE_COUNT && !strcmp(safetensors_dtypes[i].name, name)) {
-            *out = safetensors_dtypes[i].dtype;
-            return STRATA_OK;
-        }
+    if (strata_safetensors_find_dtype(name, out, &bits) && *out != STRATA_DTYPE_COUNT) return STRATA_OK;
     return strata_json_fail(item, err, STRATA_DATA, "\"%.20s\" is no dtype that Strata has", name);
 }
 

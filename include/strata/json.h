@@ -115,7 +115,8 @@ STRATA_API void strata_json_begin_object(strata_json_writer *writer);
 STRATA_API void strata_json_end_object(strata_json_writer *writer);
 STRATA_API void strata_json_begin_array(strata_json_writer *writer);
 STRATA_API void strata_json_end_array(strata_json_writer *writer);
-STRATA_API void strata_json_key(strata_json_writer *writer, const char *key);
+/* Returns the writer, so that one statement can write both: strata_json_write_int(strata_json_key(w, "n"), 5). */
+STRATA_API strata_json_writer *strata_json_key(strata_json_writer *writer, const char *key);
 STRATA_API void strata_json_write_string(strata_json_writer *writer,
                                          const char *string); /* bytes that aren't UTF-8 become U+FFFD */
 STRATA_API void strata_json_write_int(strata_json_writer *writer, int64_t value);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads a user's picture as a model's input, resized to the size of the training data. core/data/format/picture.h lists the
+ * Reads a user's picture as a model's input, resized to the size of the training data. core/data/format/picture.c lists the
  * formats. */
 #ifndef STRATA_SAMPLES_PICTURE_H
 #define STRATA_SAMPLES_PICTURE_H

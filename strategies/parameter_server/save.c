@@ -87,8 +87,9 @@ strata_status strata_ps_save_group(const strata_ps_fit *fit, int group, const fl
     strata_status status = arrays ? STRATA_OK : no_memory(err);
     for (int i = 0; i < n && !status; i++) status = name_array(&pieces[i], values, &arrays[i], err);
     if (!status)
-        status =
-            strata_safetensors_write_hashed(path, arrays, (size_t)n, NULL, 0, NULL, out_reply->sha256, &out_reply->bytes, err);
+        status = strata_safetensors_write(
+            path, arrays, (size_t)n, NULL, 0,
+            &(strata_safetensors_writing){.sha256 = out_reply->sha256, .bytes = &out_reply->bytes}, err);
     for (int i = 0; i < n && arrays; i++) {
         free((void *)arrays[i].name);
         strata_array_finish(&arrays[i].array);

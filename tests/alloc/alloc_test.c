@@ -18,6 +18,7 @@
 #include "tests/alloc/scenario.h"
 #include "tests/alloc/shim.h"
 #include "tests/support/folder.h"
+#include "tests/support/npy.h"
 
 TestSuite(alloc, .init = test_folder_make, .fini = test_folder_remove);
 
@@ -231,7 +232,7 @@ Test(alloc, json) {
 static strata_status npy_scenario(strata_error *err) {
     float values[6] = {1, 2, 3, 4, 5, 6};
     strata_array array = strata_array_view(f32, STRATA_SHAPE(2, 3), values), back = {0};
-    STRATA_TRY(strata_npy_write(test_path("story.npy"), &array, err));
+    STRATA_TRY(test_write_npy(test_path("story.npy"), &array, err));
     STRATA_TRY(strata_npy_read(test_path("story.npy"), &back, err));
     strata_array_finish(&back);
     return STRATA_OK;
@@ -244,7 +245,7 @@ static strata_status safetensors_scenario(strata_error *err) {
     strata_metadata metadata = {"format", "story"};
     strata_safetensors file = {0};
     strata_array loaded = {0};
-    STRATA_TRY(strata_safetensors_write(test_path("story.safetensors"), arrays, 2, &metadata, 1, err));
+    STRATA_TRY(strata_safetensors_write(test_path("story.safetensors"), arrays, 2, &metadata, 1, NULL, err));
     STRATA_TRY(strata_safetensors_read(test_path("story.safetensors"), &file, err));
     strata_status status = strata_safetensors_load(&file, "b", &loaded, err);
     strata_array_finish(&loaded);

@@ -81,8 +81,8 @@ Test(file, two_writers_of_one_file_do_not_collide) {
     cr_assert_eq(strata_file_writer_create(path, &second, NULL), STRATA_OK);
     cr_assert_eq(strata_file_writer_add(first, "1", 1, NULL), STRATA_OK);
     cr_assert_eq(strata_file_writer_add(second, "2", 1, NULL), STRATA_OK);
-    cr_assert_eq(strata_file_writer_commit(second, NULL), STRATA_OK);
-    cr_assert_eq(strata_file_writer_commit(first, NULL), STRATA_OK);
+    cr_assert_eq(strata_file_writer_commit(second, NULL, NULL), STRATA_OK);
+    cr_assert_eq(strata_file_writer_commit(first, NULL, NULL), STRATA_OK);
     strata_file_writer_destroy(first);
     strata_file_writer_destroy(second);
     content_is(path, "1");

@@ -14,6 +14,7 @@
 #include "strata/pipeline.h"
 #include "tests/support/check.h"
 #include "tests/support/folder.h"
+#include "tests/support/npy.h"
 
 TestSuite(dataset, .init = test_folder_make, .fini = test_folder_remove);
 
@@ -270,7 +271,7 @@ static const char *make_npy(const char *name, strata_dtype dtype, strata_shape s
     strata_array array = strata_test_full(dtype, shape, 0);
     const char *path = test_path(name);
     for (int64_t i = 0; i < strata_shape_elements(shape); i++) strata_element_set(dtype, array.data, i, (double)i);
-    OK(strata_npy_write(path, &array, &err));
+    OK(test_write_npy(path, &array, &err));
     strata_array_finish(&array);
     return path;
 }

@@ -2,11 +2,11 @@
  *
  * Generated digits: each is a function of (seed, index), the classes are equally frequent, images have the brightness of
  * ink on paper, and classes differ. */
-#include "core/data/set/digits.h"
-
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/data/set/image_set.h"
 
 enum { PIXELS = STRATA_DIGIT_SIDE * STRATA_DIGIT_SIDE };
 

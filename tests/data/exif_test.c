@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reading the orientation from Exif data, and turning pictures by it. */
-#include "core/data/format/exif.h"
-
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "core/data/format/picture.h"
+#include "core/data/format/picture_formats.h"
 
 static strata_error err;
 

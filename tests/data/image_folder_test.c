@@ -9,7 +9,7 @@
 #include <png.h>
 #endif
 
-#include "core/data/format/picture.h"
+#include "strata/formats.h"
 #include "strata/dataset.h"
 #include "tests/support/folder.h"
 

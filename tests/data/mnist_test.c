@@ -2,12 +2,11 @@
  *
  * The MNIST folder: file names, files that do not belong together, and labels out of range. The real files are tested where
  * they are installed. */
-#include "core/data/set/mnist.h"
-
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/data/set/image_set.h"
 #include "strata/sha256.h"
 #include "tests/support/folder.h"
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tests/support/folder.h"
+#include "tests/support/npy.h"
 
 /* Makes a file of this version with this header text and elements. Returns its length. */
 static size_t build(unsigned char *out, int version, const char *header, const void *data, size_t n_data) {
@@ -189,7 +190,7 @@ Test(npy_file, what_is_written_is_read_again) {
             cr_assert_eq(strata_array_create((strata_dtype)dtype, shapes[s], &array, NULL), STRATA_OK);
             int64_t n = strata_shape_elements(shapes[s]);
             for (int64_t i = 0; i < n; i++) strata_element_set(array.dtype, array.data, i, (double)i);
-            strata_status status = strata_npy_write(test_path("a.npy"), &array, &err);
+            strata_status status = test_write_npy(test_path("a.npy"), &array, &err);
             if (dtype == STRATA_DTYPE_BF16) {
                 cr_assert_eq(status, STRATA_UNSUPPORTED);
             } else {
@@ -216,7 +217,7 @@ Test(npy_file, the_bytes_are_those_that_numpy_writes) {
     float data[] = {0, 1, 2};
     memcpy(wanted + 128, data, 12);
     strata_array array = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(1, 3), data);
-    cr_assert_eq(strata_npy_write(test_path("a.npy"), &array, NULL), STRATA_OK);
+    cr_assert_eq(test_write_npy(test_path("a.npy"), &array, NULL), STRATA_OK);
     char got[200];
     FILE *file = fopen(test_path("a.npy"), "rb");
     cr_assert_eq(fread(got, 1, sizeof got, file), sizeof wanted);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Pictures of all formats against what Pillow reads from them (tests/data/pictures/make.py), and folders of pictures. */
-#include "core/data/format/picture.h"
+#include "strata/formats.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>

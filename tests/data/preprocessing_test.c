@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/data/format/picture.h"
+#include "strata/formats.h"
 #include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
 #include "core/data/stage/stage.h"

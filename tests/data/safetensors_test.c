@@ -186,7 +186,7 @@ Test(safetensors_file, what_is_written_is_read_again) {
     const char *path = test_path("a.strata");
     strata_safetensors file;
     strata_error err = {0};
-    cr_assert_eq(strata_safetensors_write(path, sample, 3, sample_metadata, 2, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_safetensors_write(path, sample, 3, sample_metadata, 2, NULL, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(strata_safetensors_read(path, &file, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(file.n_tensors, 3);
     cr_assert_str_eq(file.tensors[0].name, "step");
@@ -211,8 +211,8 @@ Test(safetensors_file, the_bytes_do_not_depend_on_the_order_given) {
     strata_metadata turned_metadata[] = {sample_metadata[1], sample_metadata[0]};
     unsigned char *a, *b;
     size_t n_a, n_b;
-    cr_assert_eq(strata_safetensors_write(test_path("a"), sample, 3, sample_metadata, 2, NULL), STRATA_OK);
-    cr_assert_eq(strata_safetensors_write(test_path("b"), turned, 3, turned_metadata, 2, NULL), STRATA_OK);
+    cr_assert_eq(strata_safetensors_write(test_path("a"), sample, 3, sample_metadata, 2, NULL, NULL), STRATA_OK);
+    cr_assert_eq(strata_safetensors_write(test_path("b"), turned, 3, turned_metadata, 2, NULL, NULL), STRATA_OK);
     cr_assert_eq(strata_file_read(test_path("a"), 10000, &a, &n_a, NULL), STRATA_OK);
     cr_assert_eq(strata_file_read(test_path("b"), 10000, &b, &n_b, NULL), STRATA_OK);
     cr_assert(n_a == n_b && memcmp(a, b, n_a) == 0);
@@ -229,7 +229,7 @@ Test(safetensors_file, the_bytes_do_not_depend_on_the_order_given) {
 
 Test(safetensors_file, an_empty_file_has_no_tensors) {
     strata_safetensors file;
-    cr_assert_eq(strata_safetensors_write(test_path("a"), NULL, 0, NULL, 0, NULL), STRATA_OK);
+    cr_assert_eq(strata_safetensors_write(test_path("a"), NULL, 0, NULL, 0, NULL, NULL), STRATA_OK);
     cr_assert_eq(strata_safetensors_read(test_path("a"), &file, NULL), STRATA_OK);
     cr_assert_eq(file.n_tensors, 0);
     cr_assert_null(strata_safetensors_find(&file, "a"));
@@ -240,15 +240,15 @@ Test(safetensors_file, refuses_names_that_no_reader_would_take) {
     make_sample();
     strata_error err;
     strata_named_array twice[] = {sample[0], sample[0]};
-    cr_assert_eq(strata_safetensors_write(test_path("a"), twice, 2, NULL, 0, &err), STRATA_INVALID);
+    cr_assert_eq(strata_safetensors_write(test_path("a"), twice, 2, NULL, 0, NULL, &err), STRATA_INVALID);
     cr_assert(strstr(err.message, "key \"flags\" is given twice"), "%s", err.message);
     strata_metadata keys[] = {{"k", "1"}, {"k", "2"}};
-    cr_assert_eq(strata_safetensors_write(test_path("a"), sample, 3, keys, 2, &err), STRATA_INVALID);
+    cr_assert_eq(strata_safetensors_write(test_path("a"), sample, 3, keys, 2, NULL, &err), STRATA_INVALID);
     strata_named_array reserved[] = {sample[0]}, bad[] = {sample[0]};
     reserved[0].name = "__metadata__";
-    cr_assert_eq(strata_safetensors_write(test_path("a"), reserved, 1, NULL, 0, &err), STRATA_INVALID);
+    cr_assert_eq(strata_safetensors_write(test_path("a"), reserved, 1, NULL, 0, NULL, &err), STRATA_INVALID);
     bad[0].name = "\xFF";
-    cr_assert_eq(strata_safetensors_write(test_path("a"), bad, 1, NULL, 0, &err), STRATA_INVALID);
+    cr_assert_eq(strata_safetensors_write(test_path("a"), bad, 1, NULL, 0, NULL, &err), STRATA_INVALID);
     cr_assert_eq(test_folder_count(), 0);
 }
 
@@ -256,7 +256,7 @@ Test(safetensors_file, a_save_without_room_keeps_the_old_file) {
     make_sample();
     const char *path = test_path("a.strata");
     strata_error err = {0};
-    cr_assert_eq(strata_safetensors_write(path, sample, 3, NULL, 0, NULL), STRATA_OK);
+    cr_assert_eq(strata_safetensors_write(path, sample, 3, NULL, 0, NULL, NULL), STRATA_OK);
     strata_array large;
     cr_assert_eq(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(100000), &large, NULL), STRATA_OK);
     strata_named_array tensors[] = {{"large", large}};
@@ -266,7 +266,7 @@ Test(safetensors_file, a_save_without_room_keeps_the_old_file) {
     limit = before;
     limit.rlim_cur = 100000;
     setrlimit(RLIMIT_FSIZE, &limit);
-    strata_status status = strata_safetensors_write(path, tensors, 1, NULL, 0, &err);
+    strata_status status = strata_safetensors_write(path, tensors, 1, NULL, 0, NULL, &err);
     setrlimit(RLIMIT_FSIZE, &before);
     strata_array_finish(&large);
     cr_assert_eq(status, STRATA_OUT_OF_DISK, "%s", err.message);

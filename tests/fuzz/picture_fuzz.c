@@ -5,7 +5,7 @@
  * are left out. */
 #include <stdlib.h>
 
-#include "core/data/format/picture.h"
+#include "strata/formats.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -64,7 +64,7 @@ LOCALE = set(
     "cJSON_PrintUnformatted cJSON_PrintBuffered".split()
 )
 # Files that call some of them: the first is what others call, and the others choose the locale "C" before they call cJSON.
-LOCALE_FILES = {"core/base/locale.c", "core/base/json.c", "core/base/json_difference.c"}
+LOCALE_FILES = {"core/base/locale.c", "core/base/json.c"}
 FRACTION = re.compile(r"%[-+ #0-9.*]*[lL]?[aefgAEFG]")
 
 

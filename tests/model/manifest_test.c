@@ -36,7 +36,7 @@ static void add_file(strata_manifest *manifest, const char *name, const strata_n
     char hash[STRATA_SHA256_TEXT_BYTES];
     unsigned char *bytes = NULL;
     size_t n_bytes = 0;
-    OK(strata_safetensors_write(in_folder(name), tensors, n, NULL, 0, &err));
+    OK(strata_safetensors_write(in_folder(name), tensors, n, NULL, 0, NULL, &err));
     OK(strata_file_read(in_folder(name), 1 << 20, &bytes, &n_bytes, &err));
     OK(strata_sha256_of(bytes, n_bytes, hash, &err));
     OK(strata_manifest_add_file(manifest, name, (int64_t)n_bytes, hash, &err));

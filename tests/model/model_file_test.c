@@ -82,7 +82,7 @@ static void refused(const strata_named_array *tensors, size_t n, const char *mod
     strata_metadata metadata = {"strata.model", model_json};
     strata_model *model = NULL;
     const char *path = test_path("made.strata");
-    OK(strata_safetensors_write(path, tensors, n, &metadata, model_json ? 1 : 0, &err));
+    OK(strata_safetensors_write(path, tensors, n, &metadata, model_json ? 1 : 0, NULL, &err));
     FAILS(strata_model_load(path, &model, &err), STRATA_DATA, message);
     cr_assert_not_null(strstr(err.message, "made.strata"), "%s", err.message);
     cr_assert_null(model);
@@ -96,7 +96,7 @@ Test(model_file, must_hold_the_parameters_and_nothing_else) {
     strata_named_array spare = {"spare", strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(1), values)};
     strata_model *model = NULL;
     strata_metadata metadata = {"strata.model", json};
-    OK(strata_safetensors_write(test_path("good"), &kernel, 1, &metadata, 1, &err));
+    OK(strata_safetensors_write(test_path("good"), &kernel, 1, &metadata, 1, NULL, &err));
     OK(strata_model_load(test_path("good"), &model, &err));
     strata_model_destroy(model);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/memory.h"
 #include "core/base/text.h"
 #include "core/data/format/stream.h"
 #include "core/data/prepare/cell.h"
@@ -56,21 +57,8 @@ static strata_status fail_at(const parser *p, const char *at, const char *what) 
                        (long long)(at - p->line_start) + 1, what);
 }
 
-/* Makes room for one more element of `bytes` bytes in a table of n elements; a full table is doubled. Returns false if there is
- * no memory. */
-static bool grow(void *table, int64_t n, int64_t *capacity, size_t bytes) {
-    void **memory = table;
-    if (n < *capacity) return true;
-    int64_t wanted = *capacity ? *capacity * 2 : 64;
-    void *larger = realloc(*memory, (size_t)wanted * bytes);
-    if (!larger) return false;
-    *memory = larger;
-    *capacity = wanted;
-    return true;
-}
-
 static strata_status add_cell(parser *p, char *cell) {
-    if (!grow(&p->csv->cells, p->csv->n_cells, &p->csv->cells_capacity, sizeof *p->csv->cells))
+    if (!strata_make_room(&p->csv->cells, p->csv->n_cells, &p->csv->cells_capacity, sizeof *p->csv->cells))
         return no_memory(p->csv, p->err);
     p->csv->cells[p->csv->n_cells++] = cell;
     return STRATA_OK;
@@ -165,7 +153,8 @@ static strata_status check_n_cells(const parser *p, int64_t n) {
 
 static strata_status add_record(parser *p, int64_t line, int64_t n_cells) {
     strata_csv *csv = p->csv;
-    if (!grow(&csv->lines, csv->n_records, &csv->records_capacity, sizeof *csv->lines)) return no_memory(csv, p->err);
+    if (!strata_make_room(&csv->lines, csv->n_records, &csv->records_capacity, sizeof *csv->lines))
+        return no_memory(csv, p->err);
     csv->lines[csv->n_records++] = line;
     csv->n_columns = (int)n_cells;
     return STRATA_OK;

@@ -4,9 +4,10 @@
  * bytes. A JPEG is a list of segments. Each begins with 0xFF, a marker byte and the segment's length. The segment with the
  * marker APP1 contains "Exif\0\0" and then the Exif data. In a PNG they are the chunk eXIf, in a WebP the chunk EXIF, and a
  * TIFF picture has the same directory itself. */
-#include "core/data/format/exif.h"
-
 #include <string.h>
+
+#include "core/base/memory.h"
+#include "core/data/format/picture_formats.h"
 
 /* The bytes whose numbers are read. */
 typedef struct tiff {
@@ -17,10 +18,8 @@ typedef struct tiff {
 
 /* The number of `size` bytes, 2 or 4, at offset `at`; 0 if the TIFF file ends before it. */
 static uint32_t number_at(const tiff *t, size_t at, size_t size) {
-    uint32_t value = 0;
     if (at > t->n || t->n - at < size) return 0;
-    for (size_t i = 0; i < size; i++) value = value << 8 | t->bytes[at + (t->big_endian ? i : size - 1 - i)];
-    return value;
+    return (uint32_t)(t->big_endian ? strata_big_endian : strata_little_endian)(t->bytes + at, (int)size);
 }
 
 /* Reads the directory of a TIFF file. In a BigTIFF (version 43) offsets and numbers of entries have 8 bytes, of which those
@@ -60,17 +59,24 @@ static int in_jpeg(const unsigned char *jpeg, size_t n_bytes) {
     return 1;
 }
 
-/* Finds a chunk by its name of 4 bytes. PNG writes a big-endian length before the name and a checksum behind the body; RIFF
- * writes a little-endian length behind the name, and pads the body to an even number of bytes. */
-static int in_chunk(const unsigned char *bytes, size_t n_bytes, bool png, const char *name) {
-    const tiff t = {.bytes = bytes, .n = n_bytes, .big_endian = png};
+/* PNG writes a big-endian length before the name and a checksum behind the body; RIFF writes a little-endian length behind the
+ * name, and pads the body to an even number of bytes. */
+const unsigned char *strata_picture_chunk(const unsigned char *bytes, size_t n_bytes, bool png, const char *name,
+                                          size_t *out_n) {
     for (size_t at = png ? 8 : 12; at + 8 <= n_bytes;) {
-        const size_t n = number_at(&t, at + (png ? 0 : 4), 4);
-        if (n > n_bytes - at - 8) return 1;
-        if (!memcmp(bytes + at + (png ? 4 : 0), name, 4)) return orientation_of(bytes + at + 8, n);
+        const size_t n = (size_t)(png ? strata_big_endian(bytes + at, 4) : strata_little_endian(bytes + at + 4, 4));
+        if (n > n_bytes - at - 8) return NULL;
+        *out_n = n;
+        if (!memcmp(bytes + at + (png ? 4 : 0), name, 4)) return bytes + at + 8;
         at += 8 + n + (png ? 4 : n & 1);
     }
-    return 1;
+    return NULL;
+}
+
+static int in_chunk(const unsigned char *bytes, size_t n_bytes, bool png, const char *name) {
+    size_t n = 0;
+    const unsigned char *exif = strata_picture_chunk(bytes, n_bytes, png, name, &n);
+    return exif ? orientation_of(exif, n) : 1;
 }
 
 int strata_exif_orientation(const unsigned char *picture, size_t n_bytes) {

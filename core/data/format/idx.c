@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/memory.h"
 #include "core/data/format/stream.h"
 
 enum { LARGEST_RANK = 4 };
@@ -38,10 +39,6 @@ static const struct {
     {0x0C, "i32", STRATA_DTYPE_I32}, {0x0D, "f32", STRATA_DTYPE_F32},  {0x0E, "f64", STRATA_DTYPE_COUNT},
 };
 
-static uint32_t big_endian_u32(const unsigned char *b) {
-    return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
-}
-
 static strata_status read_exactly(source *s, void *out, size_t wanted, const char *what) {
     size_t n;
     STRATA_TRY(strata_stream_read(s->stream, out, wanted, &n, s->err));
@@ -67,28 +64,24 @@ static strata_status read_header(source *s, idx_header *out_header) {
     const int64_t most_elements = INT64_C(1) << 40;
     unsigned char magic[4], dims[4 * LARGEST_RANK];
     STRATA_TRY(read_exactly(s, magic, sizeof magic, "the magic number"));
-    if (magic[0] != 0 || magic[1] != 0) {
+    if (magic[0] != 0 || magic[1] != 0)
         return strata_fail(s->err, STRATA_DATA, "%s: begins with bytes %02X %02X %02X %02X; an IDX file begins with 00 00",
                            s->name, magic[0], magic[1], magic[2], magic[3]);
-    }
     idx_header header = {.shape.rank = magic[3], .header_bytes = sizeof magic + (size_t)magic[3] * 4};
     STRATA_TRY(read_type(s, magic, &header.dtype));
-    if (magic[3] < 1 || magic[3] > LARGEST_RANK) {
+    if (magic[3] < 1 || magic[3] > LARGEST_RANK)
         return strata_fail(s->err, STRATA_DATA, "%s: the rank at byte 3 is %d; it must be 1 to %d", s->name, magic[3],
                            LARGEST_RANK);
-    }
     STRATA_TRY(read_exactly(s, dims, (size_t)magic[3] * 4, "the dimensions"));
     int64_t elements = 1;
     for (int i = 0; i < header.shape.rank; i++) {
-        header.shape.dims[i] = big_endian_u32(dims + 4 * i);
-        if (header.shape.dims[i] == 0) {
+        header.shape.dims[i] = (int64_t)strata_big_endian(dims + 4 * i, 4);
+        if (header.shape.dims[i] == 0)
             return strata_fail(s->err, STRATA_DATA, "%s: dimension %d (byte %d) is 0; there is no data", s->name, i, 4 + 4 * i);
-        }
-        if (__builtin_mul_overflow(elements, header.shape.dims[i], &elements) || elements > most_elements) {
+        if (__builtin_mul_overflow(elements, header.shape.dims[i], &elements) || elements > most_elements)
             return strata_fail(s->err, STRATA_DATA,
                                "%s: dimension %d (byte %d) is %" PRId64 ", which makes more than 2^40 elements", s->name, i,
                                4 + 4 * i, header.shape.dims[i]);
-        }
     }
     header.data_bytes = (uint64_t)elements * strata_dtype_bytes(header.dtype);
     *out_header = header;
@@ -102,16 +95,14 @@ static strata_status check_size(const source *s, const idx_header *header) {
     const bool is_plain = strata_stream_is_plain(s->stream);
     const uint64_t wanted = header->header_bytes + header->data_bytes;
     const strata_shape_string shape = strata_shape_text(header->shape);
-    if (is_plain && s->n_bytes != wanted) {
+    if (is_plain && s->n_bytes != wanted)
         return strata_fail(s->err, STRATA_DATA, "%s: has %zu bytes, but its header %s %s needs %" PRIu64 ": it is %s", s->name,
                            s->n_bytes, strata_dtype_name(header->dtype), shape.text, wanted,
                            s->n_bytes < wanted ? "cut off" : "too long");
-    }
-    if (!is_plain && wanted > bound) {
+    if (!is_plain && wanted > bound)
         return strata_fail(s->err, STRATA_DATA,
                            "%s: its header %s %s needs %" PRIu64 " bytes, but %zu compressed bytes expand to %zu at most",
                            s->name, strata_dtype_name(header->dtype), shape.text, wanted, s->n_bytes, bound);
-    }
     return STRATA_OK;
 }
 
@@ -119,7 +110,7 @@ static strata_status check_size(const source *s, const idx_header *header) {
 
 static void convert_big_endian(unsigned char *bytes, size_t n_bytes) {
     for (size_t i = 0; i < n_bytes; i += 4) {
-        uint32_t word = big_endian_u32(bytes + i);
+        const uint32_t word = (uint32_t)strata_big_endian(bytes + i, 4);
         memcpy(bytes + i, &word, sizeof word);
     }
 }
@@ -128,19 +119,17 @@ static strata_status read_elements(source *s, const idx_header *header, strata_a
     size_t n;
     unsigned char after;
     STRATA_TRY(strata_stream_read(s->stream, array->data, (size_t)header->data_bytes, &n, s->err));
-    if (n < header->data_bytes) {
+    if (n < header->data_bytes)
         return strata_fail(s->err, STRATA_DATA,
                            "%s: ends at expanded byte %zu, but its header %s %s needs %" PRIu64 ": it is cut off", s->name,
                            strata_stream_offset(s->stream), strata_dtype_name(header->dtype),
                            strata_shape_text(header->shape).text, header->header_bytes + header->data_bytes);
-    }
     STRATA_TRY(strata_stream_read(s->stream, &after, 1, &n, s->err)); /* this call also compares the checksum */
-    if (n != 0) {
+    if (n != 0)
         return strata_fail(s->err, STRATA_DATA,
                            "%s: continues after expanded byte %" PRIu64 ", where its header %s %s ends: it is too long",
                            s->name, header->header_bytes + header->data_bytes, strata_dtype_name(header->dtype),
                            strata_shape_text(header->shape).text);
-    }
     if (strata_dtype_bytes(header->dtype) == 4) convert_big_endian(array->data, (size_t)header->data_bytes);
     return STRATA_OK;
 }

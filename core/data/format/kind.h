@@ -6,27 +6,10 @@
 
 #include "strata/status.h"
 
-/* Kinds of files that people take for a model. */
-typedef enum strata_file_kind {
-    STRATA_FILE_UNKNOWN,
-    STRATA_FILE_EMPTY,
-    STRATA_FILE_HDF5,
-    STRATA_FILE_KERAS,
-    STRATA_FILE_TORCH,
-    STRATA_FILE_NPZ,
-    STRATA_FILE_ZIP,
-    STRATA_FILE_PICKLE,
-    STRATA_FILE_NPY,
-    STRATA_FILE_GZIP,
-    STRATA_FILE_GGUF,
-    STRATA_FILE_TFLITE,
-    STRATA_FILE_ONNX,
-    STRATA_FILE_JSON,
-    STRATA_FILE_TEXT,
-    STRATA_FILE_KINDS
-} strata_file_kind;
+/* Kinds of files that the library reads; UNKNOWN: a model file of strata. */
+typedef enum strata_file_kind { STRATA_FILE_UNKNOWN, STRATA_FILE_KERAS, STRATA_FILE_ONNX } strata_file_kind;
 
-/* Called when a file could not be read as a file of the kind `expected` (UNKNOWN: a model file of strata). Returns `status`,
+/* Called when a file could not be read as a file of the kind `expected`. Returns `status`,
  * but if the file is of another kind it fails with DATA, what the file is, and how to convert it. */
 strata_status strata_file_explain(const char *path, const unsigned char *bytes, size_t n_bytes, strata_file_kind expected,
                                   strata_status status, strata_error *err);

@@ -93,9 +93,8 @@ static strata_status parse_string(literal *l, char *out, size_t out_bytes, const
 
 static strata_status parse_descr(literal *l, npy_header *header) {
     skip_space(l);
-    if (peek(l) == '[') {
+    if (peek(l) == '[')
         return strata_fail(l->err, STRATA_UNSUPPORTED, "%s: has structured elements; save plain numbers", l->name);
-    }
     return parse_string(l, header->descr, sizeof header->descr, "the descr as a string");
 }
 
@@ -108,16 +107,14 @@ static strata_status parse_shape(literal *l, npy_header *header) {
     strata_shape shape = {0};
     if (!take(l, '(')) return malformed(l, "'(' of the shape");
     while (!take(l, ')')) {
-        if (shape.rank == STRATA_MAX_RANK) {
+        if (shape.rank == STRATA_MAX_RANK)
             return strata_fail(l->err, STRATA_DATA, "%s: its shape has more than %d dimensions", l->name, STRATA_MAX_RANK);
-        }
         skip_space(l);
         if (peek(l) < '0' || peek(l) > '9') return malformed(l, "a dimension or ')'");
         int64_t dim = 0;
         for (; peek(l) >= '0' && peek(l) <= '9'; l->at++) {
-            if (__builtin_mul_overflow(dim, 10, &dim) || __builtin_add_overflow(dim, peek(l) - '0', &dim)) {
+            if (__builtin_mul_overflow(dim, 10, &dim) || __builtin_add_overflow(dim, peek(l) - '0', &dim))
                 return malformed(l, "a dimension below 2^63");
-            }
         }
         if (peek(l) == 'L') l->at++; /* Python 2 wrote an L after long integers */
         shape.dims[shape.rank++] = dim;
@@ -162,26 +159,22 @@ static strata_status parse_literal(literal *l, npy_header *header) {
 /* Finds the dict literal, which is between the version and the elements. */
 static strata_status find_literal(const char *name, const unsigned char *bytes, size_t n_bytes, literal *out_literal,
                                   strata_error *err) {
-    if (n_bytes < MAGIC_BYTES + 2 || memcmp(bytes, magic, MAGIC_BYTES) != 0) {
+    if (n_bytes < MAGIC_BYTES + 2 || memcmp(bytes, magic, MAGIC_BYTES) != 0)
         return strata_fail(err, STRATA_DATA, "%s: is no .npy file: it does not begin with \\x93NUMPY and a version", name);
-    }
     int version = bytes[MAGIC_BYTES];
-    if (version < 1 || version > 3 || bytes[MAGIC_BYTES + 1] != 0) {
+    if (version < 1 || version > 3 || bytes[MAGIC_BYTES + 1] != 0)
         return strata_fail(err, STRATA_UNSUPPORTED, "%s: is .npy version %d.%d; 1.0, 2.0 and 3.0 can be read", name, version,
                            bytes[MAGIC_BYTES + 1]);
-    }
     size_t length_bytes = version == 1 ? 2 : 4, n_literal = 0, start = MAGIC_BYTES + 2 + length_bytes;
     if (n_bytes < start)
         return strata_fail(err, STRATA_DATA, "%s: has %zu bytes; the header begins at byte %zu", name, n_bytes, start);
     for (size_t i = length_bytes; i-- > 0;) n_literal = n_literal << 8 | bytes[MAGIC_BYTES + 2 + i];
-    if (n_literal > STRATA_NPY_MAX_HEADER) {
+    if (n_literal > STRATA_NPY_MAX_HEADER)
         return strata_fail(err, STRATA_DATA, "%s: says that its header has %zu bytes; at most %d are allowed", name, n_literal,
                            STRATA_NPY_MAX_HEADER);
-    }
-    if (n_literal > n_bytes - start) {
+    if (n_literal > n_bytes - start)
         return strata_fail(err, STRATA_DATA, "%s: says that its header has %zu bytes, but only %zu follow: it is cut off", name,
                            n_literal, n_bytes - start);
-    }
     *out_literal =
         (literal){.name = name, .text = (const char *)bytes + start, .n_bytes = n_literal, .file_offset = start, .err = err};
     return STRATA_OK;
@@ -192,21 +185,17 @@ static strata_status find_type(const char *name, const npy_header *header, size_
     const char *descr = header->descr;
     size_t i = 0;
     while (i < sizeof types / sizeof types[0] && (descr[0] == '\0' || strcmp(descr + 1, types[i].descr) != 0)) i++;
-    if (descr[0] && strchr("|<>=", descr[0]) && descr[1] == 'O') {
+    if (descr[0] && strchr("|<>=", descr[0]) && descr[1] == 'O')
         return strata_fail(err, STRATA_UNSUPPORTED,
                            "%s: contains Python objects, which are never loaded; save an array of numbers", name);
-    }
-    if (i == sizeof types / sizeof types[0]) {
+    if (i == sizeof types / sizeof types[0])
         return strata_fail(err, STRATA_UNSUPPORTED, "%s: has dtype '%s'; <f4 <f8 <f2 <i4 <i8 |u1 |b1 can be read", name, descr);
-    }
-    if (descr[0] != '<' && !(types[i].bytes == 1 && strchr("|=>", descr[0]))) {
+    if (descr[0] != '<' && !(types[i].bytes == 1 && strchr("|=>", descr[0])))
         return strata_fail(err, STRATA_UNSUPPORTED,
                            "%s: has dtype '%s', which is not little-endian; save it with astype('<%s')", name, descr,
                            types[i].descr);
-    }
-    if (header->is_fortran && header->shape.rank > 1) {
+    if (header->is_fortran && header->shape.rank > 1)
         return strata_fail(err, STRATA_UNSUPPORTED, "%s: is in Fortran order; save numpy.ascontiguousarray of it", name);
-    }
     *out_type = i;
     return STRATA_OK;
 }
@@ -233,9 +222,8 @@ static strata_status check_bools(const char *name, const strata_array *array, st
     const uint8_t *data = array->data;
     int64_t n = strata_shape_elements(array->shape);
     for (int64_t i = 0; i < n; i++) {
-        if (data[i] > 1) {
+        if (data[i] > 1)
             return strata_fail(err, STRATA_DATA, "%s: element %" PRId64 " is %d; a bool must be 0 or 1", name, i, data[i]);
-        }
     }
     return STRATA_OK;
 }
@@ -273,11 +261,10 @@ static strata_status parse(const char *name, const void *bytes, size_t n_bytes, 
     size_t n_data = n_bytes - begin;
     /* This cannot overflow, since strata_shape_check allows 2^61 bytes at most. */
     size_t wanted = (size_t)strata_shape_elements(header.shape) * types[type].bytes;
-    if (n_data != wanted) {
+    if (n_data != wanted)
         return strata_fail(err, STRATA_DATA, "%s: has %zu bytes of elements, but its header %s %s needs %zu: it is %s", name,
                            n_data, header.descr, strata_shape_text(header.shape).text, wanted,
                            n_data < wanted ? "cut off" : "too long");
-    }
     STRATA_TRY(strata_array_create(types[type].dtype, header.shape, out_array, err));
     strata_status status = STRATA_OK;
     if (types[type].bytes == 8 && types[type].dtype == STRATA_DTYPE_F32) {
@@ -333,17 +320,15 @@ strata_status strata_npy_header(const char *path, const strata_array *array, cha
     for (size_t i = 0; i < sizeof types / sizeof types[0] && !descr; i++) {
         if (types[i].dtype == array->dtype) descr = types[i].descr;
     }
-    if (!descr) {
+    if (!descr)
         return strata_fail(err, STRATA_UNSUPPORTED, "%s: NumPy has no dtype %s; convert it to f32", path,
                            strata_dtype_name(array->dtype));
-    }
     char shape[256] = "";
     int n_shape = 0;
     memset(header, 0, STRATA_NPY_MOST_HEADER);
     memcpy(header, "\x93NUMPY\x01", 7);
-    for (int i = 0; i < array->shape.rank; i++) {
+    for (int i = 0; i < array->shape.rank; i++)
         n_shape += snprintf(shape + n_shape, sizeof shape - (size_t)n_shape, "%s%" PRId64, i ? ", " : "", array->shape.dims[i]);
-    }
     snprintf(shape + n_shape, sizeof shape - (size_t)n_shape, "%s", array->shape.rank == 1 ? "," : "");
     int length =
         snprintf(header + prefix, STRATA_NPY_MOST_HEADER - prefix, "{'descr': '%c%s', 'fortran_order': False, 'shape': (%s), }",
@@ -355,19 +340,4 @@ strata_status strata_npy_header(const char *path, const strata_array *array, cha
     header[prefix - 1] = (char)((total - prefix) >> 8);
     *out_n_bytes = total;
     return STRATA_OK;
-}
-
-strata_status strata_npy_write(const char *path, const strata_array *array, strata_error *err) {
-    char header[STRATA_NPY_MOST_HEADER];
-    size_t total;
-    STRATA_TRY(strata_npy_header(path, array, header, &total, err));
-    strata_file_writer *writer;
-    STRATA_TRY(strata_file_writer_create(path, &writer, err));
-    strata_status status;
-    STRATA_TRY_GOTO(strata_file_writer_add(writer, header, total, err));
-    STRATA_TRY_GOTO(strata_file_writer_add(writer, array->data, strata_array_bytes(array), err));
-    status = strata_file_writer_commit(writer, err);
-cleanup:
-    strata_file_writer_destroy(writer);
-    return status;
 }

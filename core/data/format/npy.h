@@ -14,12 +14,8 @@ enum { STRATA_NPY_MAX_HEADER = 64 << 10 };
 STRATA_MUST_USE strata_status strata_npy_parse_exact(const char *name, const void *bytes, size_t n_bytes,
                                                      strata_array *out_array, double **out_exact, strata_error *err);
 
-/* Writes a file of version 1.0 through a temporary file (core/base/file.h). Fails: UNSUPPORTED for bf16, which NumPy does not
- * have; as core/base/file.h. */
-STRATA_MUST_USE strata_status strata_npy_write(const char *path, const strata_array *array, strata_error *err);
-
 enum { STRATA_NPY_MOST_HEADER = 512 };
-/* Writes the header of a file of version 1.0, which the elements follow. Fails as strata_npy_write. */
+/* Writes the header of a file of version 1.0, which the elements follow. Fails: UNSUPPORTED for bf16, which NumPy lacks. */
 STRATA_MUST_USE strata_status strata_npy_header(const char *path, const strata_array *array,
                                                 char out_header[STRATA_NPY_MOST_HEADER], size_t *out_n_bytes,
                                                 strata_error *err);

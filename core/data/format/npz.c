@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/base/file.h"
-#include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/format/npy.h"
 #include "core/data/format/zip.h"
@@ -153,9 +152,5 @@ strata_status strata_dataset_npz(const char *path, const char *features, const c
     }
     STRATA_TRY(strata_dataset_take_arrays(&x, labels ? &y : NULL, x.dtype == STRATA_DTYPE_U8 ? 1.0 / 255 : 0, &dataset, err));
     status = strata_dataset_set_source(dataset, path, err);
-    if (status)
-        strata_dataset_destroy(dataset);
-    else
-        *out_dataset = dataset;
-    return status;
+    return strata_dataset_give(status, dataset, out_dataset);
 }

@@ -1,43 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading pictures. The table `formats` finds the format by the first bytes of a file, whatever the file is called. */
-#include "core/data/format/picture.h"
-
+ * Reading pictures. The table `signatures` finds the format by the first bytes of a file, whatever the file is called. */
 #include <string.h>
 
 #include "core/base/ascii.h"
-#include "core/data/format/exif.h"
 #include "core/data/format/picture_formats.h"
 
-static const strata_picture_format *const formats[] = {&strata_picture_png,   &strata_picture_jpeg, &strata_picture_webp,
-                                                       &strata_picture_gif,   &strata_picture_tiff, &strata_picture_bmp,
-                                                       &strata_picture_netpbm};
+/* What is read. library: that which reads the format, and its Debian package; NULL: this library reads it by itself. read NULL:
+ * this build lacks the library. */
+static const struct {
+    const char *name, *library, *package;
+    strata_picture_reader *read;
+} readers[] = {{"PNG", "libpng", "libpng-dev", STRATA_WITH_PNG ? strata_picture_read_png : NULL},
+               {"JPEG", "libturbojpeg", "libturbojpeg0-dev", STRATA_WITH_JPEG ? strata_picture_read_jpeg : NULL},
+               {"WebP", "libwebp", "libwebp-dev", STRATA_WITH_WEBP ? strata_picture_read_webp : NULL},
+               {"GIF", "giflib", "libgif-dev", STRATA_WITH_GIF ? strata_picture_read_gif : NULL},
+               {"TIFF", "libtiff", "libtiff-dev (4.5 or newer)", STRATA_WITH_TIFF ? strata_picture_read_tiff : NULL},
+               {"BMP", NULL, NULL, strata_picture_read_bmp},
+               {"PBM, PGM or PPM", NULL, NULL, strata_picture_read_netpbm}};
 
-/* Formats that are not read: a name for messages, and the first bytes from `offset` on. */
+/* The first bytes of a file, from `offset` on, and the name of its format; also of formats that are not read. */
 static const struct {
     const char *name;
     int offset;
     const char *bytes;
     int n_bytes;
-} foreign[] = {{"AVIF", 4, "ftypavif", 8},
-               {"AVIF", 4, "ftypavis", 8},
-               {"HEIC", 4, "ftyphei", 7},
-               {"HEIC", 4, "ftyphev", 7},
-               {"HEIC", 4, "ftypmif1", 8},
-               {"HEIC", 4, "ftypmsf1", 8},
-               {"JPEG XL", 0, "\xFF\x0A", 2},
-               {"JPEG XL", 0, "\0\0\0\x0CJXL ", 8},
-               {"JPEG 2000", 0, "\0\0\0\x0CjP  ", 8},
-               {"JPEG 2000", 0, "\xFF\x4F\xFF\x51", 4},
-               {"Photoshop (PSD)", 0, "8BPS", 4},
-               {"a Windows icon (ICO)", 0, "\0\0\1\0", 4},
-               {"SVG", 0, "<svg", 4},
-               {"PDF", 0, "%PDF-", 5},
-               {"PostScript", 0, "%!PS", 4},
-               {"DDS", 0, "DDS ", 4},
-               {"OpenEXR", 0, "\x76\x2F\x31\x01", 4},
-               {"Radiance HDR", 0, "#?RADIANCE", 10},
-               {"PAM", 0, "P7\nWIDTH", 8}};
+} signatures[] = {{"PNG", 0, "\x89PNG\r\n\x1A\n", 8},
+                  {"JPEG", 0, "\xFF\xD8\xFF", 3},
+                  {"GIF", 0, "GIF87a", 6},
+                  {"GIF", 0, "GIF89a", 6},
+                  {"TIFF", 0, "II*\0", 4},
+                  {"TIFF", 0, "MM\0*", 4},
+                  {"TIFF", 0, "II+\0", 4},
+                  {"TIFF", 0, "MM\0+", 4},
+                  {"AVIF", 4, "ftypavif", 8},
+                  {"AVIF", 4, "ftypavis", 8},
+                  {"HEIC", 4, "ftyphei", 7},
+                  {"HEIC", 4, "ftyphev", 7},
+                  {"HEIC", 4, "ftypmif1", 8},
+                  {"HEIC", 4, "ftypmsf1", 8},
+                  {"JPEG XL", 0, "\xFF\x0A", 2},
+                  {"JPEG XL", 0, "\0\0\0\x0CJXL ", 8},
+                  {"JPEG 2000", 0, "\0\0\0\x0CjP  ", 8},
+                  {"JPEG 2000", 0, "\xFF\x4F\xFF\x51", 4},
+                  {"Photoshop (PSD)", 0, "8BPS", 4},
+                  {"a Windows icon (ICO)", 0, "\0\0\1\0", 4},
+                  {"SVG", 0, "<svg", 4},
+                  {"PDF", 0, "%PDF-", 5},
+                  {"PostScript", 0, "%!PS", 4},
+                  {"DDS", 0, "DDS ", 4},
+                  {"OpenEXR", 0, "\x76\x2F\x31\x01", 4},
+                  {"Radiance HDR", 0, "#?RADIANCE", 10},
+                  {"PAM", 0, "P7\nWIDTH", 8}};
 
 static bool ends_in(const char *path, const char *const *endings, size_t n) {
     const char *ending = strrchr(path, '.');
@@ -83,39 +97,41 @@ void strata_picture_from_cmyk(const uint8_t *cmyk, int64_t n, uint8_t *rgb) {
 
 /* ---- finding the format ---- */
 
-/* The entry of the format; NULL: it is none of these. */
-static const strata_picture_format *format_of(const unsigned char *head, size_t n) {
-    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
-        if (formats[f]->matches(head, n)) return formats[f];
-    return NULL;
-}
-
-static const char *foreign_format_of(const unsigned char *head, size_t n) {
-    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
-        const size_t end = (size_t)(foreign[i].offset + foreign[i].n_bytes);
-        if (n >= end && !memcmp(head + foreign[i].offset, foreign[i].bytes, (size_t)foreign[i].n_bytes)) return foreign[i].name;
+/* The name of the format; NULL: it is none of these. */
+static const char *format_of(const unsigned char *head, size_t n) {
+    for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++) {
+        const size_t offset = (size_t)signatures[i].offset, n_bytes = (size_t)signatures[i].n_bytes;
+        if (n >= offset + n_bytes && !memcmp(head + offset, signatures[i].bytes, n_bytes)) return signatures[i].name;
     }
-    return NULL;
+    if (n >= 12 && !memcmp(head, "RIFF", 4) && !memcmp(head + 8, "WEBP", 4)) return "WebP";
+    return strata_picture_is_bmp(head, n) ? "BMP" : strata_picture_is_netpbm(head, n) ? "PBM, PGM or PPM" : NULL;
 }
 
 bool strata_picture_matches(const void *head, size_t n) {
-    return format_of(head, n) || foreign_format_of(head, n);
+    return format_of(head, n) != NULL;
 }
 
-static strata_status find_format(const strata_picture_file *file, const strata_picture_format **out, strata_error *err) {
-    *out = format_of(file->bytes, file->n_bytes);
-    const char *other = *out ? NULL : foreign_format_of(file->bytes, file->n_bytes);
-    if (other)
-        return strata_fail(err, STRATA_UNSUPPORTED, "%s: is %s, which is not read; convert it to PNG or JPEG", file->name,
-                           other);
-    if (!*out && !file->n_bytes) return strata_fail(err, STRATA_UNSUPPORTED, "%s: is empty", file->name);
-    if (!*out)
+/* Finds the reader of the picture, and reads its header. */
+static strata_status measure(const strata_picture_file *file, strata_picture_reader **out, strata_picture_size *size,
+                             strata_error *err) {
+    const char *name = format_of(file->bytes, file->n_bytes);
+    const size_t n = sizeof readers / sizeof *readers;
+    size_t r = 0;
+    while (name && r < n && strcmp(readers[r].name, name)) r++;
+    if (!name && !file->n_bytes) return strata_fail(err, STRATA_UNSUPPORTED, "%s: is empty", file->name);
+    if (!name)
         return strata_fail(err, STRATA_UNSUPPORTED,
                            "%s: is none of " STRATA_PICTURE_FORMATS ": it is damaged, or not a picture", file->name);
-    if ((*out)->read) return STRATA_OK;
-    return strata_fail(err, STRATA_UNSUPPORTED,
-                       "%s: is %s, and this build has no %s; build with %s, or convert it to a format that is built in",
-                       file->name, (*out)->name, (*out)->library, (*out)->package);
+    if (r == n)
+        return strata_fail(err, STRATA_UNSUPPORTED, "%s: is %s, which is not read; convert it to PNG or JPEG", file->name,
+                           name);
+    if (!readers[r].read)
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "%s: is %s, and this build has no %s; build with %s, or convert it to a format that is built in",
+                           file->name, name, readers[r].library, readers[r].package);
+    *out = readers[r].read;
+    STRATA_TRY(readers[r].read(file, size, NULL, err));
+    return check_size(file->name, size->columns, size->rows, err);
 }
 
 /* ---- reading ---- */
@@ -147,12 +163,10 @@ static strata_status change_channels(strata_array *pixels, int channels, strata_
 strata_status strata_picture_measure(const char *name, const void *bytes, size_t n_bytes, strata_picture_size *out_size,
                                      strata_error *err) {
     const strata_picture_file file = {name, bytes, n_bytes};
-    const strata_picture_format *format;
+    strata_picture_reader *read;
     strata_picture_size size = {0};
     *out_size = size;
-    STRATA_TRY(find_format(&file, &format, err));
-    STRATA_TRY(format->read(&file, &size, NULL, err));
-    STRATA_TRY(check_size(name, size.columns, size.rows, err));
+    STRATA_TRY(measure(&file, &read, &size, err));
     const bool turned = strata_exif_orientation(bytes, n_bytes) >= 5;
     *out_size = (strata_picture_size){turned ? size.columns : size.rows, turned ? size.rows : size.columns, size.channels};
     return STRATA_OK;
@@ -161,16 +175,14 @@ strata_status strata_picture_measure(const char *name, const void *bytes, size_t
 strata_status strata_picture_parse(const char *name, const void *bytes, size_t n_bytes, int channels, strata_array *out_pixels,
                                    strata_error *err) {
     const strata_picture_file file = {name, bytes, n_bytes};
-    const strata_picture_format *format;
+    strata_picture_reader *read;
     strata_picture_size size;
     *out_pixels = (strata_array){0};
     if (channels != 1 && channels != 3)
         return strata_fail(err, STRATA_INVALID, "pictures: %d channels; 1 or 3 are possible", channels);
-    STRATA_TRY(find_format(&file, &format, err));
-    STRATA_TRY(format->read(&file, &size, NULL, err));
-    STRATA_TRY(check_size(name, size.columns, size.rows, err));
+    STRATA_TRY(measure(&file, &read, &size, err));
     STRATA_TRY(strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(size.rows, size.columns, size.channels), out_pixels, err));
-    strata_status status = format->read(&file, &size, out_pixels->data, err);
+    strata_status status = read(&file, &size, out_pixels->data, err);
     if (!status) status = strata_exif_turn(name, strata_exif_orientation(bytes, n_bytes), out_pixels, err);
     if (!status) status = change_channels(out_pixels, channels, err);
     if (status) strata_array_finish(out_pixels);

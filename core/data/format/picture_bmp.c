@@ -4,19 +4,18 @@
  * lengths of runs (RLE4, RLE8). Transparency is ignored. */
 #include <string.h>
 
+#include "core/base/memory.h"
 #include "core/data/format/picture_formats.h"
 
 enum { FILE_HEADER = 14, CORE_HEADER = 12, INFO_HEADER = 40 };
 enum { PLAIN = 0, RLE8 = 1, RLE4 = 2, MASKS = 3, MASKS_WITH_ALPHA = 6 };
 
 static uint32_t number_at(const unsigned char *at, int n) {
-    uint32_t value = 0;
-    while (n--) value = value << 8 | at[n];
-    return value;
+    return (uint32_t)strata_little_endian(at, n);
 }
 
 /* The first bytes could also be text. So the two lower bytes of the second header's size are compared as well. */
-static bool matches(const unsigned char *head, size_t n) {
+bool strata_picture_is_bmp(const unsigned char *head, size_t n) {
     static const uint32_t sizes[] = {CORE_HEADER, INFO_HEADER, 52, 56, 64, 108, 124};
     bool known = false;
     if (n < 16 || head[0] != 'B' || head[1] != 'M') return false;
@@ -166,8 +165,8 @@ static strata_status decode_runs(const strata_picture_file *file, const bitmap *
     return STRATA_OK;
 }
 
-static strata_status read_picture(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
-                                  strata_error *err) {
+strata_status strata_picture_read_bmp(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                      strata_error *err) {
     bitmap b;
     STRATA_TRY(read_header(file, &b, err));
     if (!pixels) {
@@ -177,5 +176,3 @@ static strata_status read_picture(const strata_picture_file *file, strata_pictur
     const bool runs = b.bits <= 8 && b.compression != PLAIN;
     return runs ? decode_runs(file, &b, pixels, err) : decode_plain(file, &b, pixels, err);
 }
-
-const strata_picture_format strata_picture_bmp = {.name = "BMP", .matches = matches, .read = read_picture};

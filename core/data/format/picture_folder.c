@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "core/base/ascii.h"
-#include "core/data/format/picture.h"
+#include "core/data/format/picture_formats.h"
 
 enum { LONGEST_PATH = 4096, ALL_LEVELS = LONGEST_PATH };
 

@@ -24,9 +24,7 @@ typedef struct strata_picture_folder {
     /* Whether each picture must be in the folder of its class, at any depth. Otherwise pictures directly in the folder are
      * visited, too. */
     bool classes;
-    /* As in strata_tree_visitor. */
-    strata_status (*take)(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
-                          strata_error *err);
+    strata_tree_take take;
     void *user;
     /* The number of pictures that were visited, and of each kind of those that were left out, with the first of their names. */
     int64_t n;

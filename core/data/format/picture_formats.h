@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One entry for each file format of pictures. picture.c finds the entry by a file's first bytes; each picture_<format>.c has
- * one. An entry returns the pixels as the file stores them: picture.c turns them upright and converts grey and colours. */
+ * A reader for each file format of pictures: each picture_<format>.c has one. picture.c chooses the reader by a file's first
+ * bytes. A reader returns the pixels as the file stores them: picture.c turns them upright and converts grey and colours. */
 #ifndef STRATA_CORE_DATA_PICTURE_FORMATS_H
 #define STRATA_CORE_DATA_PICTURE_FORMATS_H
 
-#include "core/data/format/picture.h"
+#include "strata/formats.h"
 
 enum { STRATA_PICTURE_MOST_SIDE = 1 << 15, STRATA_PICTURE_MOST_PIXELS = 1 << 26 };
 
@@ -16,25 +16,37 @@ typedef struct strata_picture_file {
     size_t n_bytes;
 } strata_picture_file;
 
-typedef struct strata_picture_format {
-    /* As in messages: "PNG". */
-    const char *name;
-    /* The library that reads it, and its Debian package; NULL: this library reads it by itself. */
-    const char *library, *package;
-    /* Whether head[0..n), the first bytes of a file, are those of this format. */
-    bool (*matches)(const unsigned char *head, size_t n);
-    /* pixels NULL: reads the header and sets *size: rows and columns before the picture is turned, channels 1 or 3. Otherwise
-     * writes `pixels`, u8 (rows, columns, channels) of the size that was measured. NULL: this build lacks the library. */
-    strata_status (*read)(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels, strata_error *err);
-} strata_picture_format;
-
-extern const strata_picture_format strata_picture_bmp, strata_picture_gif, strata_picture_jpeg, strata_picture_netpbm,
-    strata_picture_png, strata_picture_tiff, strata_picture_webp;
+/* pixels NULL: reads the header and sets *size: rows and columns before the picture is turned, channels 1 or 3. Otherwise
+ * writes `pixels`, u8 (rows, columns, channels) of the size that was measured. */
+typedef strata_status strata_picture_reader(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                            strata_error *err);
+strata_picture_reader strata_picture_read_bmp, strata_picture_read_netpbm;
+/* Only in builds with their library. */
+strata_picture_reader strata_picture_read_gif, strata_picture_read_jpeg, strata_picture_read_png, strata_picture_read_tiff,
+    strata_picture_read_webp;
+/* Whether head[0..n), the first bytes of a file, are those of this format. */
+bool strata_picture_is_bmp(const unsigned char *head, size_t n);
+bool strata_picture_is_netpbm(const unsigned char *head, size_t n);
 
 /* Fails with DATA: "<name>: its <what> is damaged or cut off: <reason>". what: for example "PNG header". reason may be NULL. */
 strata_status strata_picture_damaged(const strata_picture_file *file, const char *what, const char *reason, strata_error *err);
 /* Converts n pixels of 4 bytes, cyan, magenta, yellow and black (0: no ink), to red, green and blue: the product of what the
  * colour's and the black ink let through. */
 void strata_picture_from_cmyk(const uint8_t *cmyk, int64_t n, uint8_t *rgb);
+
+/* exif.c: the body of the first chunk of a PNG or RIFF file with this name of 4 bytes; NULL: there is none. */
+const unsigned char *strata_picture_chunk(const unsigned char *bytes, size_t n_bytes, bool png, const char *name,
+                                          size_t *out_n);
+/* Whether the path ends as pictures of a format do that is not read, such as .heic. */
+bool strata_picture_is_foreign(const char *path);
+
+/* ---- exif.c: the Exif data of a JPEG, PNG or WebP, and a TIFF (tag Orientation, 0x0112; Exif 2.32, section 4.6.4) ---- */
+
+/* The orientation, 1 to 8, in Exif's numbering. 1 means that the picture should be shown as it is stored, and is also returned
+ * if the file has no Exif data or damaged ones. From 5 on, rows and columns are exchanged. */
+int strata_exif_orientation(const unsigned char *picture, size_t n_bytes);
+/* Rotates or mirrors u8 pixels (rows, columns, channels) to the orientation in which the picture should be shown. Fails:
+ * OUT_OF_MEMORY. */
+STRATA_MUST_USE strata_status strata_exif_turn(const char *name, int orientation, strata_array *pixels, strata_error *err);
 
 #endif

@@ -10,10 +10,6 @@
 
 #include "core/data/format/picture_formats.h"
 
-static bool matches(const unsigned char *head, size_t n) {
-    return n >= 6 && (!memcmp(head, "GIF87a", 6) || !memcmp(head, "GIF89a", 6));
-}
-
 #if STRATA_WITH_GIF
 typedef struct reader {
     const unsigned char *at;
@@ -98,8 +94,8 @@ static strata_status read_pixels(const strata_picture_file *file, GifFileType *g
 }
 
 /* Reads the header and, if pixels is not NULL, the pixels. */
-static strata_status read_picture(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
-                                  strata_error *err) {
+strata_status strata_picture_read_gif(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                      strata_error *err) {
     reader r = {file->bytes, file->n_bytes};
     uint8_t colours[256][3];
     int error = 0, transparent;
@@ -116,13 +112,3 @@ static strata_status read_picture(const strata_picture_file *file, strata_pictur
     return status;
 }
 #endif
-
-const strata_picture_format strata_picture_gif = {
-    .name = "GIF",
-    .library = "giflib",
-    .package = "libgif-dev",
-    .matches = matches,
-#if STRATA_WITH_GIF
-    .read = read_picture,
-#endif
-};

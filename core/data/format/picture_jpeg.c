@@ -2,16 +2,11 @@
  *
  * JPEG, through libturbojpeg. Pictures for print (CMYK and YCCK) are converted to red, green and blue. */
 #include <stdlib.h>
-#include <string.h>
 #if STRATA_WITH_JPEG
 #include <turbojpeg.h>
 #endif
 
 #include "core/data/format/picture_formats.h"
-
-static bool matches(const unsigned char *head, size_t n) {
-    return n >= 3 && head[0] == 0xFF && head[1] == 0xD8 && head[2] == 0xFF;
-}
 
 #if STRATA_WITH_JPEG
 /* Whether the marker that ends a picture is behind the start of its pixels. Exif data before them may contain another one. */
@@ -66,8 +61,8 @@ static strata_status read_cmyk(const strata_picture_file *file, tjhandle decoder
     return status;
 }
 
-static strata_status read_picture(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
-                                  strata_error *err) {
+strata_status strata_picture_read_jpeg(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                       strata_error *err) {
     bool cmyk = false;
     strata_picture_size found;
     tjhandle decoder = tjInitDecompress();
@@ -82,13 +77,3 @@ static strata_status read_picture(const strata_picture_file *file, strata_pictur
     return status;
 }
 #endif
-
-const strata_picture_format strata_picture_jpeg = {
-    .name = "JPEG",
-    .library = "libturbojpeg",
-    .package = "libturbojpeg0-dev",
-    .matches = matches,
-#if STRATA_WITH_JPEG
-    .read = read_picture,
-#endif
-};

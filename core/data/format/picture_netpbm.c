@@ -81,8 +81,8 @@ static strata_status decode_bits(const strata_picture_file *file, const header *
     return STRATA_OK;
 }
 
-static strata_status read_picture(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
-                                  strata_error *err) {
+strata_status strata_picture_read_netpbm(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                         strata_error *err) {
     header h;
     cursor c;
     STRATA_TRY(read_header(file, &h, &c, err));
@@ -107,11 +107,9 @@ static strata_status read_picture(const strata_picture_file *file, strata_pictur
 }
 
 /* White space, and then a number or a comment: a table may have a column P2. */
-static bool matches(const unsigned char *head, size_t n) {
+bool strata_picture_is_netpbm(const unsigned char *head, size_t n) {
     if (n < 3 || head[0] != 'P' || head[1] < '1' || head[1] > '6' || !is_blank(head[2])) return false;
     size_t at = 2;
     while (at < n && is_blank(head[at])) at++;
     return at == n || head[at] == '#' || (head[at] >= '0' && head[at] <= '9');
 }
-
-const strata_picture_format strata_picture_netpbm = {.name = "PBM, PGM or PPM", .matches = matches, .read = read_picture};

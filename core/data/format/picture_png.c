@@ -11,11 +11,6 @@
 
 #include "core/data/format/picture_formats.h"
 
-static bool matches(const unsigned char *head, size_t n) {
-    static const unsigned char magic[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
-    return n >= sizeof magic && !memcmp(head, magic, sizeof magic);
-}
-
 #if STRATA_WITH_PNG
 enum { MOST_CHUNK_BYTES = 8 << 20 };
 
@@ -68,8 +63,8 @@ static void read_all(png_structp png, png_infop info, reader *r, strata_picture_
         for (int64_t y = 0; y < size->rows; y++) png_read_row(png, pixels + (size_t)y * row_bytes, NULL);
 }
 
-static strata_status read_picture(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
-                                  strata_error *err) {
+strata_status strata_picture_read_png(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                      strata_error *err) {
     reader r = {.at = file->bytes, .n_left = file->n_bytes};
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &r, fail, ignore);
     png_infop info = png ? png_create_info_struct(png) : NULL;
@@ -84,13 +79,3 @@ static strata_status read_picture(const strata_picture_file *file, strata_pictur
     return status;
 }
 #endif
-
-const strata_picture_format strata_picture_png = {
-    .name = "PNG",
-    .library = "libpng",
-    .package = "libpng-dev",
-    .matches = matches,
-#if STRATA_WITH_PNG
-    .read = read_picture,
-#endif
-};

@@ -14,11 +14,6 @@
 #include "core/base/locale.h"
 #include "core/data/format/picture_formats.h"
 
-static bool matches(const unsigned char *head, size_t n) {
-    return n >= 4 &&
-           (!memcmp(head, "II*\0", 4) || !memcmp(head, "MM\0*", 4) || !memcmp(head, "II+\0", 4) || !memcmp(head, "MM\0+", 4));
-}
-
 #if STRATA_WITH_TIFF
 enum {
     /* More samples of a pixel are not read. */
@@ -270,8 +265,8 @@ static strata_status read_pixels(TIFF *tiff, const source *s, const layout *l, u
 }
 
 /* Reads the header and, if pixels is not NULL, the pixels. */
-static strata_status read_picture(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
-                                  strata_error *err) {
+strata_status strata_picture_read_tiff(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                       strata_error *err) {
     source s = {.file = file};
     layout l;
     TIFF *tiff = open_source(&s);
@@ -286,13 +281,3 @@ static strata_status read_picture(const strata_picture_file *file, strata_pictur
     return status;
 }
 #endif
-
-const strata_picture_format strata_picture_tiff = {
-    .name = "TIFF",
-    .library = "libtiff",
-    .package = "libtiff-dev (4.5 or newer)",
-    .matches = matches,
-#if STRATA_WITH_TIFF
-    .read = read_picture,
-#endif
-};

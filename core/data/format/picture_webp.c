@@ -6,19 +6,10 @@
 #include <webp/decode.h>
 #endif
 
+#include "core/base/memory.h"
 #include "core/data/format/picture_formats.h"
 
-static bool matches(const unsigned char *head, size_t n) {
-    return n >= 12 && !memcmp(head, "RIFF", 4) && !memcmp(head + 8, "WEBP", 4);
-}
-
 #if STRATA_WITH_WEBP
-static size_t little_endian(const unsigned char *at, int n) {
-    size_t value = 0;
-    while (n--) value = value << 8 | at[n];
-    return value;
-}
-
 /* A rectangle of the picture, and the bytes of a still picture that fills it. */
 typedef struct frame {
     const unsigned char *bytes;
@@ -30,22 +21,16 @@ typedef struct frame {
  * if there is none. */
 static bool find_frame(const strata_picture_file *file, frame *out) {
     enum { FRAME_HEADER = 16 };
-    for (size_t at = 12; at + 8 <= file->n_bytes;) {
-        const unsigned char *body = file->bytes + at + 8;
-        const size_t n = little_endian(file->bytes + at + 4, 4), n_left = file->n_bytes - at - 8;
-        if (n > n_left) return false;
-        if (!memcmp(file->bytes + at, "ANMF", 4) && n > FRAME_HEADER) {
-            *out = (frame){body + FRAME_HEADER, n - FRAME_HEADER, 2 * (int64_t)little_endian(body, 3),
-                           2 * (int64_t)little_endian(body + 3, 3)};
-            return true;
-        }
-        at += 8 + n + (n & 1);
-    }
-    return false;
+    size_t n = 0;
+    const unsigned char *body = strata_picture_chunk(file->bytes, file->n_bytes, false, "ANMF", &n);
+    if (!body || n <= FRAME_HEADER) return false;
+    *out = (frame){body + FRAME_HEADER, n - FRAME_HEADER, 2 * (int64_t)strata_little_endian(body, 3),
+                   2 * (int64_t)strata_little_endian(body + 3, 3)};
+    return true;
 }
 
-static strata_status read_picture(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
-                                  strata_error *err) {
+strata_status strata_picture_read_webp(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                       strata_error *err) {
     WebPBitstreamFeatures features;
     if (WebPGetFeatures(file->bytes, file->n_bytes, &features) != VP8_STATUS_OK)
         return strata_picture_damaged(file, "WebP header", NULL, err);
@@ -68,13 +53,3 @@ static strata_status read_picture(const strata_picture_file *file, strata_pictur
     return STRATA_OK;
 }
 #endif
-
-const strata_picture_format strata_picture_webp = {
-    .name = "WebP",
-    .library = "libwebp",
-    .package = "libwebp-dev",
-    .matches = matches,
-#if STRATA_WITH_WEBP
-    .read = read_picture,
-#endif
-};

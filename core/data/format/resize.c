@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/data/format/picture.h"
+#include "strata/formats.h"
 
 /* Resizes one line of n_in samples, in_step apart, to n_out samples, out_step apart. */
 static void resample(const float *in, int64_t n_in, int64_t in_step, float *out, int64_t n_out, int64_t out_step) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading safetensors: all values of the header are checked against the file before any tensor can be read.
- * Writing is in core/data/format/safetensors_write.c. */
+ * Reading and writing safetensors. All values of the header are checked against the file before any tensor can be read. A
+ * header that is written is padded with spaces to 8 bytes. */
 #include "core/data/format/safetensors.h"
 
 #include <inttypes.h>
@@ -9,23 +9,52 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/memory.h"
 #include "core/data/format/kind.h"
-#include "core/data/format/safetensors_dtypes.h"
+#include "strata/sha256.h"
 
 enum { LENGTH_BYTES = 8 };
 
 static const char metadata_key[] = "__metadata__";
 
+/* The element types of the format. */
+static const struct {
+    const char *name;
+    int bits;
+    /* STRATA_DTYPE_COUNT: Strata does not have this type. */
+    strata_dtype dtype;
+} dtypes[] = {
+    {"F32", 32, STRATA_DTYPE_F32},          {"F16", 16, STRATA_DTYPE_F16},      {"BF16", 16, STRATA_DTYPE_BF16},
+    {"I32", 32, STRATA_DTYPE_I32},          {"I64", 64, STRATA_DTYPE_I64},      {"U8", 8, STRATA_DTYPE_U8},
+    {"BOOL", 8, STRATA_DTYPE_BOOL},         {"F64", 64, STRATA_DTYPE_COUNT},    {"C64", 64, STRATA_DTYPE_COUNT},
+    {"U64", 64, STRATA_DTYPE_COUNT},        {"U32", 32, STRATA_DTYPE_COUNT},    {"U16", 16, STRATA_DTYPE_COUNT},
+    {"I16", 16, STRATA_DTYPE_COUNT},        {"I8", 8, STRATA_DTYPE_COUNT},      {"F8_E5M2", 8, STRATA_DTYPE_COUNT},
+    {"F8_E4M3", 8, STRATA_DTYPE_COUNT},     {"F8_E8M0", 8, STRATA_DTYPE_COUNT}, {"F8_E5M2FNUZ", 8, STRATA_DTYPE_COUNT},
+    {"F8_E4M3FNUZ", 8, STRATA_DTYPE_COUNT}, {"F6_E2M3", 6, STRATA_DTYPE_COUNT}, {"F6_E3M2", 6, STRATA_DTYPE_COUNT},
+    {"F4", 4, STRATA_DTYPE_COUNT},
+};
+enum { N_DTYPES = sizeof dtypes / sizeof *dtypes };
+
+const char *strata_safetensors_dtype_name(strata_dtype dtype) {
+    for (size_t i = 0; i < N_DTYPES; i++)
+        if (dtypes[i].dtype == dtype) return dtypes[i].name;
+    return NULL;
+}
+
+bool strata_safetensors_find_dtype(const char *name, strata_dtype *out_dtype, int *out_bits) {
+    size_t i = 0;
+    while (i < N_DTYPES && strcmp(name, dtypes[i].name)) i++;
+    if (i == N_DTYPES) return false;
+    *out_dtype = dtypes[i].dtype;
+    *out_bits = dtypes[i].bits;
+    return true;
+}
+
 /* ---- one entry of the header ---- */
 
 static strata_status parse_dtype(const strata_json *entry, strata_safetensor *tensor, int *out_bits, strata_error *err) {
     STRATA_TRY(strata_json_get_string(entry, "dtype", STRATA_JSON_REQUIRED, &tensor->dtype_name, err));
-    for (size_t i = 0; i < N_SAFETENSORS_DTYPES; i++) {
-        if (strcmp(tensor->dtype_name, safetensors_dtypes[i].name) != 0) continue;
-        tensor->dtype = safetensors_dtypes[i].dtype;
-        *out_bits = safetensors_dtypes[i].bits;
-        return STRATA_OK;
-    }
+    if (strata_safetensors_find_dtype(tensor->dtype_name, &tensor->dtype, out_bits)) return STRATA_OK;
     return strata_json_fail(entry, err, STRATA_DATA, "the format has no dtype \"%.40s\"", tensor->dtype_name);
 }
 
@@ -36,10 +65,9 @@ static strata_status parse_shape(const strata_json *entry, strata_safetensor *te
     STRATA_TRY(strata_json_expect(&dims, STRATA_JSON_ARRAY, err));
     tensor->shape.rank = 0;
     for (bool more = strata_json_first(&dims, &dim); more; more = strata_json_next(&dim)) {
-        if (tensor->shape.rank == STRATA_MAX_RANK) {
+        if (tensor->shape.rank == STRATA_MAX_RANK)
             return strata_json_fail(&dims, err, STRATA_DATA, "has rank %" PRId64 "; at most %d is possible",
                                     strata_json_length(&dims), STRATA_MAX_RANK);
-        }
         STRATA_TRY(strata_json_to_int(&dim, 0, most_dim, &tensor->shape.dims[tensor->shape.rank++], err));
     }
     strata_error why;
@@ -52,10 +80,9 @@ static strata_status parse_offsets(const strata_json *entry, int64_t n_data, int
     strata_json offsets, offset;
     STRATA_TRY(strata_json_get(entry, "data_offsets", &offsets, err));
     STRATA_TRY(strata_json_expect(&offsets, STRATA_JSON_ARRAY, err));
-    if (strata_json_length(&offsets) != 2) {
+    if (strata_json_length(&offsets) != 2)
         return strata_json_fail(&offsets, err, STRATA_DATA, "must be [begin, end], has %" PRId64 " elements",
                                 strata_json_length(&offsets));
-    }
     strata_json_first(&offsets, &offset);
     STRATA_TRY(strata_json_to_int(&offset, 0, n_data, out_begin, err));
     strata_json_next(&offset);
@@ -72,12 +99,11 @@ static strata_status parse_entry(const strata_json *entry, const unsigned char *
     STRATA_TRY(parse_shape(entry, tensor, err));
     STRATA_TRY(parse_offsets(entry, (int64_t)n_data, &begin, &end, err));
     int64_t elements = strata_shape_elements(tensor->shape), all_bits;
-    if (__builtin_mul_overflow(elements, bits, &all_bits) || all_bits % 8 != 0 || all_bits / 8 != end - begin) {
+    if (__builtin_mul_overflow(elements, bits, &all_bits) || all_bits % 8 != 0 || all_bits / 8 != end - begin)
         return strata_json_fail(
             entry, err, STRATA_DATA,
             "%s %s has %" PRId64 " elements of %d bits, but data_offsets [%" PRId64 ", %" PRId64 "] have %" PRId64 " bytes",
             tensor->dtype_name, strata_shape_text(tensor->shape).text, elements, bits, begin, end, end - begin);
-    }
     tensor->name = entry->name;
     tensor->data = data + begin;
     tensor->n_bytes = (size_t)(end - begin);
@@ -87,9 +113,8 @@ static strata_status parse_entry(const strata_json *entry, const unsigned char *
 static strata_status check_metadata(const strata_json *metadata, strata_error *err) {
     STRATA_TRY(strata_json_expect(metadata, STRATA_JSON_OBJECT, err));
     strata_json item;
-    for (bool more = strata_json_first(metadata, &item); more; more = strata_json_next(&item)) {
+    for (bool more = strata_json_first(metadata, &item); more; more = strata_json_next(&item))
         STRATA_TRY(strata_json_expect(&item, STRATA_JSON_STRING, err));
-    }
     return STRATA_OK;
 }
 
@@ -114,19 +139,17 @@ static strata_status check_offsets(const strata_safetensors *file, const unsigne
     const unsigned char *end = data;
     for (size_t i = 0; i < file->n_tensors; i++) {
         const strata_safetensor *tensor = &file->tensors[i];
-        if (tensor->data != end) {
+        if (tensor->data != end)
             return strata_fail(err, STRATA_DATA,
                                "%s: tensor \"%.100s\" begins at data byte %td, but the one before it%s%.100s%s ends at %td: %s",
                                file->name, tensor->name, tensor->data - data, i ? " (\"" : "",
                                i ? file->tensors[i - 1].name : "", i ? "\")" : "", end - data,
                                tensor->data < end ? "they overlap" : "there is a gap");
-        }
         end = tensor->data + tensor->n_bytes;
     }
-    if (end != data + n_data) {
+    if (end != data + n_data)
         return strata_fail(err, STRATA_DATA, "%s: the tensors end at data byte %td, but the file has %zu bytes of data",
                            file->name, end - data, n_data);
-    }
     return STRATA_OK;
 }
 
@@ -135,9 +158,8 @@ static strata_status parse_entries(strata_safetensors *file, const unsigned char
     size_t n_entries = (size_t)strata_json_length(&file->header);
     file->tensors = calloc(n_entries + 1, sizeof *file->tensors);
     file->by_name = calloc(n_entries + 1, sizeof *file->by_name);
-    if (!file->tensors || !file->by_name) {
+    if (!file->tensors || !file->by_name)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for the names of %zu tensors", file->name, n_entries);
-    }
     strata_json entry;
     for (bool more = strata_json_first(&file->header, &entry); more; more = strata_json_next(&entry)) {
         if (strcmp(entry.name, metadata_key) == 0) {
@@ -156,24 +178,19 @@ static strata_status parse_entries(strata_safetensors *file, const unsigned char
 /* Reads the length of the header, and checks that the header ends within the file and begins with '{'. */
 static strata_status parse_length(const char *name, const unsigned char *bytes, size_t n_bytes, size_t *out_n_header,
                                   strata_error *err) {
-    if (n_bytes < LENGTH_BYTES) {
+    if (n_bytes < LENGTH_BYTES)
         return strata_fail(err, STRATA_DATA, "%s: has %zu bytes; a safetensors file begins with %d bytes of length", name,
                            n_bytes, LENGTH_BYTES);
-    }
-    uint64_t n_header = 0;
-    for (int i = LENGTH_BYTES - 1; i >= 0; i--) n_header = n_header << 8 | bytes[i];
-    if (n_header > STRATA_SAFETENSORS_MAX_HEADER) {
+    const uint64_t n_header = strata_little_endian(bytes, LENGTH_BYTES);
+    if (n_header > STRATA_SAFETENSORS_MAX_HEADER)
         return strata_fail(err, STRATA_DATA, "%s: says that its header has %" PRIu64 " bytes; at most %d are allowed", name,
                            n_header, STRATA_SAFETENSORS_MAX_HEADER);
-    }
-    if (n_header > n_bytes - LENGTH_BYTES) {
+    if (n_header > n_bytes - LENGTH_BYTES)
         return strata_fail(err, STRATA_DATA,
                            "%s: says that its header has %" PRIu64 " bytes, but only %zu follow: it is cut off", name, n_header,
                            n_bytes - LENGTH_BYTES);
-    }
-    if (n_header == 0 || bytes[LENGTH_BYTES] != '{') {
+    if (n_header == 0 || bytes[LENGTH_BYTES] != '{')
         return strata_fail(err, STRATA_DATA, "%s: its header of %" PRIu64 " bytes does not begin with '{'", name, n_header);
-    }
     *out_n_header = (size_t)n_header;
     return STRATA_OK;
 }
@@ -240,15 +257,13 @@ const char *strata_safetensors_metadata(const strata_safetensors *file, const ch
 static strata_status get_tensor(const strata_safetensors *file, const char *tensor_name, const strata_safetensor **out_tensor,
                                 strata_error *err) {
     const strata_safetensor *tensor = strata_safetensors_find(file, tensor_name);
-    if (!tensor) {
+    if (!tensor)
         return strata_fail(err, STRATA_DATA, "%s: has no tensor \"%.100s\" among its %zu", file->name, tensor_name,
                            file->n_tensors);
-    }
-    if (tensor->dtype == STRATA_DTYPE_COUNT) {
+    if (tensor->dtype == STRATA_DTYPE_COUNT)
         return strata_fail(err, STRATA_UNSUPPORTED,
                            "%s: tensor \"%.100s\" has dtype %s, which Strata does not have; convert it to F32", file->name,
                            tensor_name, tensor->dtype_name);
-    }
     *out_tensor = tensor;
     return STRATA_OK;
 }
@@ -256,10 +271,9 @@ static strata_status get_tensor(const strata_safetensors *file, const char *tens
 static strata_status copy_elements(const strata_safetensors *file, const strata_safetensor *tensor, void *out_data,
                                    strata_error *err) {
     for (size_t i = 0; tensor->dtype == STRATA_DTYPE_BOOL && i < tensor->n_bytes; i++) {
-        if (tensor->data[i] > 1) {
+        if (tensor->data[i] > 1)
             return strata_fail(err, STRATA_DATA, "%s: element %zu of tensor \"%.100s\" is %d; a bool must be 0 or 1",
                                file->name, i, tensor->name, tensor->data[i]);
-        }
     }
     if (tensor->n_bytes) memcpy(out_data, tensor->data, tensor->n_bytes);
     return STRATA_OK;
@@ -269,11 +283,10 @@ strata_status strata_safetensors_copy(const strata_safetensors *file, const char
                                       strata_shape shape, void *out_data, strata_error *err) {
     const strata_safetensor *tensor = NULL;
     STRATA_TRY(get_tensor(file, tensor_name, &tensor, err));
-    if (tensor->dtype != dtype || !strata_shape_equal(tensor->shape, shape)) {
+    if (tensor->dtype != dtype || !strata_shape_equal(tensor->shape, shape))
         return strata_fail(err, STRATA_DATA, "%s: tensor \"%.100s\" is %s %s, but %s %s is needed", file->name, tensor_name,
                            strata_dtype_name(tensor->dtype), strata_shape_text(tensor->shape).text, strata_dtype_name(dtype),
                            strata_shape_text(shape).text);
-    }
     return copy_elements(file, tensor, out_data, err);
 }
 
@@ -285,5 +298,150 @@ strata_status strata_safetensors_load(const strata_safetensors *file, const char
     STRATA_TRY(strata_array_create(tensor->dtype, tensor->shape, out_array, err));
     strata_status status = copy_elements(file, tensor, out_array->data, err);
     if (status) strata_array_finish(out_array);
+    return status;
+}
+
+/* ---- writing ---- */
+
+static int in_file_order(const void *a, const void *b) {
+    const strata_named_array *const *x = a, *const *y = b;
+    size_t x_bytes = strata_dtype_bytes((*x)->array.dtype), y_bytes = strata_dtype_bytes((*y)->array.dtype);
+    if (x_bytes != y_bytes) return x_bytes > y_bytes ? -1 : 1;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static int by_key(const void *a, const void *b) {
+    const strata_metadata *const *x = a, *const *y = b;
+    return strcmp((*x)->key, (*y)->key);
+}
+
+static void add_metadata(strata_json_writer *writer, const strata_metadata *const *sorted, size_t n_metadata) {
+    if (n_metadata == 0) return;
+    strata_json_begin_object(strata_json_key(writer, metadata_key));
+    for (size_t i = 0; i < n_metadata; i++) strata_json_write_string(strata_json_key(writer, sorted[i]->key), sorted[i]->value);
+    strata_json_end_object(writer);
+}
+
+static size_t add_tensor(strata_json_writer *writer, const strata_named_array *tensor, size_t begin) {
+    size_t end = begin + strata_array_bytes(&tensor->array);
+    strata_json_begin_object(strata_json_key(writer, tensor->name));
+    strata_json_write_string(strata_json_key(writer, "dtype"), strata_safetensors_dtype_name(tensor->array.dtype));
+    strata_json_write_ints(strata_json_key(writer, "shape"), tensor->array.shape.dims, tensor->array.shape.rank);
+    strata_json_begin_array(strata_json_key(writer, "data_offsets"));
+    strata_json_write_int(writer, (int64_t)begin);
+    strata_json_write_int(writer, (int64_t)end);
+    strata_json_end_array(writer);
+    strata_json_end_object(writer);
+    return end;
+}
+
+static strata_status check_names(const char *path, const strata_named_array *const *tensors, size_t n_tensors,
+                                 const strata_metadata *const *metadata, size_t n_metadata, strata_error *err) {
+    for (size_t i = 0; i < n_metadata; i++) {
+        if (!strata_utf8_valid(metadata[i]->key) || !strata_utf8_valid(metadata[i]->value))
+            return strata_fail(err, STRATA_INVALID, "%s: metadata \"%.100s\" is not valid UTF-8", path, metadata[i]->key);
+    }
+    for (size_t i = 0; i < n_tensors; i++) {
+        const char *name = tensors[i]->name;
+        if (strcmp(name, metadata_key) == 0)
+            return strata_fail(err, STRATA_INVALID, "%s: a tensor can't be named \"%s\"; the format uses that name", path,
+                               name);
+        if (!strata_utf8_valid(name))
+            return strata_fail(err, STRATA_INVALID, "%s: the name \"%.100s\" of a tensor is not valid UTF-8", path, name);
+        if (!strata_safetensors_dtype_name(tensors[i]->array.dtype))
+            return strata_fail(err, STRATA_INVALID, "%s: tensor \"%.100s\" has dtype %d, which is not known", path, name,
+                               (int)tensors[i]->array.dtype);
+    }
+    return STRATA_OK;
+}
+
+/* Makes the 8 bytes of length and the padded header. The caller frees the text. */
+static strata_status make_header(const char *path, const strata_named_array *const *tensors, size_t n_tensors,
+                                 const strata_metadata *const *metadata, size_t n_metadata, char **out_text,
+                                 size_t *out_n_bytes, strata_error *err) {
+    strata_json_writer writer = {0};
+    strata_text_add_bytes(&writer.text, "........", 8); /* room for the length */
+    strata_json_begin_object(&writer);
+    add_metadata(&writer, metadata, n_metadata);
+    size_t end = 0;
+    for (size_t i = 0; i < n_tensors; i++) end = add_tensor(&writer, tensors[i], end);
+    strata_json_end_object(&writer);
+    strata_text_add_bytes(&writer.text, "       ", (8 - writer.text.n_bytes % 8) % 8);
+    STRATA_TRY(strata_json_take(&writer, out_text, out_n_bytes, err));
+    uint64_t n_header = *out_n_bytes - 8;
+    if (n_header > STRATA_SAFETENSORS_MAX_HEADER)
+        return strata_fail(err, STRATA_INVALID, "%s: names, shapes and metadata need %llu bytes; at most %d are possible", path,
+                           (unsigned long long)n_header, STRATA_SAFETENSORS_MAX_HEADER);
+    for (int i = 0; i < 8; i++) (*out_text)[i] = (char)(n_header >> 8 * i & 0xFF);
+    return STRATA_OK;
+}
+
+/* Parses the header as a reader will, so that no file is written that a reader would refuse, for example because of two equal
+ * names. */
+static strata_status check_header(const char *path, const char *header, size_t n_header, strata_error *err) {
+    strata_json root;
+    strata_error why;
+    strata_status status = strata_json_parse("header", header + 8, n_header - 8, STRATA_SAFETENSORS_MAX_HEADER, &root, &why);
+    strata_json_finish(&root);
+    if (status == STRATA_DATA) status = STRATA_INVALID;
+    return status ? strata_fail(err, status, "%s: can't be written: %s", path, why.message) : STRATA_OK;
+}
+
+typedef struct output {
+    strata_file_writer *file;
+    strata_sha256 sha; /* context NULL: the hash is not computed */
+    int64_t n_bytes;
+} output;
+
+static strata_status add_bytes(output *to, const void *bytes, size_t n_bytes, strata_error *err) {
+    if (to->sha.context) STRATA_TRY(strata_sha256_update(&to->sha, bytes, n_bytes, err));
+    to->n_bytes += (int64_t)n_bytes;
+    return strata_file_writer_add(to->file, bytes, n_bytes, err);
+}
+
+static strata_status write_all(const char *path, const char *header, size_t n_header, const strata_named_array *const *tensors,
+                               size_t n_tensors, const strata_safetensors_writing *how, strata_error *err) {
+    output to = {0};
+    strata_status status = STRATA_OK;
+    STRATA_TRY_GOTO(strata_file_writer_create(path, &to.file, err));
+    if (how->sha256) STRATA_TRY_GOTO(strata_sha256_init(&to.sha, err));
+    STRATA_TRY_GOTO(add_bytes(&to, header, n_header, err));
+    for (size_t i = 0; i < n_tensors; i++) {
+        const strata_array *array = &tensors[i]->array;
+        STRATA_TRY_GOTO(add_bytes(&to, array->data, strata_array_bytes(array), err));
+    }
+    if (how->sha256) STRATA_TRY_GOTO(strata_sha256_final(&to.sha, how->sha256, err));
+    if (how->bytes) *how->bytes = to.n_bytes;
+    status = strata_file_writer_commit(to.file, how->check, err);
+cleanup:
+    strata_sha256_finish(&to.sha);
+    strata_file_writer_destroy(to.file);
+    return status;
+}
+
+strata_status strata_safetensors_write(const char *path, const strata_named_array *tensors, size_t n_tensors,
+                                       const strata_metadata *metadata, size_t n_metadata,
+                                       const strata_safetensors_writing *how, strata_error *err) {
+    char *header = NULL;
+    size_t n_header = 0;
+    strata_status status = STRATA_OUT_OF_MEMORY;
+    const strata_named_array **sorted = calloc(n_tensors + 1, sizeof *sorted);
+    const strata_metadata **sorted_metadata = calloc(n_metadata + 1, sizeof *sorted_metadata);
+    if (!sorted || !sorted_metadata) {
+        strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory to write %zu tensors", path, n_tensors);
+        goto cleanup;
+    }
+    for (size_t i = 0; i < n_tensors; i++) sorted[i] = &tensors[i];
+    for (size_t i = 0; i < n_metadata; i++) sorted_metadata[i] = &metadata[i];
+    qsort(sorted, n_tensors, sizeof *sorted, in_file_order);
+    qsort(sorted_metadata, n_metadata, sizeof *sorted_metadata, by_key);
+    STRATA_TRY_GOTO(check_names(path, sorted, n_tensors, sorted_metadata, n_metadata, err));
+    STRATA_TRY_GOTO(make_header(path, sorted, n_tensors, sorted_metadata, n_metadata, &header, &n_header, err));
+    STRATA_TRY_GOTO(check_header(path, header, n_header, err));
+    status = write_all(path, header, n_header, sorted, n_tensors, how ? how : &(strata_safetensors_writing){0}, err);
+cleanup:
+    free(header);
+    free(sorted_metadata);
+    free(sorted);
     return status;
 }

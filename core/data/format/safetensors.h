@@ -12,6 +12,12 @@
 
 enum { STRATA_SAFETENSORS_MAX_HEADER = 16 << 20 };
 
+/* The name of a dtype in files; NULL: it is not known. */
+const char *strata_safetensors_dtype_name(strata_dtype dtype);
+/* Finds a dtype by its name in files, and how many bits an element has. *out_dtype is STRATA_DTYPE_COUNT for one that Strata
+ * does not have. Returns false if the format has none of this name. */
+bool strata_safetensors_find_dtype(const char *name, strata_dtype *out_dtype, int *out_bits);
+
 /* Checks all of bytes[0..n_bytes), which are borrowed until finish.
  * Fails: DATA, with file, tensor and numbers, if the header is longer than the file or 16 MiB, the JSON is malformed, a name
  * occurs twice, a rank is above 8, a dimension is 2^48 or more, the byte ranges of tensors overlap or leave a gap, a byte range
@@ -25,22 +31,21 @@ typedef struct strata_metadata {
     const char *key, *value;
 } strata_metadata;
 
+/* How a file is written; each field may be NULL. */
+typedef struct strata_safetensors_writing {
+    /* Reads the temporary file back before it is renamed. */
+    const strata_file_check *check;
+    /* Receive the SHA-256 and the length of the bytes that were written. */
+    char *sha256;
+    int64_t *bytes;
+} strata_safetensors_writing;
+
 /* Writes a temporary file and renames it (core/base/file.h), so that `path` is always either the old or the new file. Tensors
  * are sorted by decreasing element size, then by name, as in the format's own library, so each is aligned to its elements. The
- * same content gives the same bytes.
+ * same content gives the same bytes. how: may be NULL.
  * Fails: INVALID for a duplicate or reserved name or key; OUT_OF_DISK, UNAVAILABLE, OUT_OF_MEMORY as core/base/file.h. */
 STRATA_MUST_USE strata_status strata_safetensors_write(const char *path, const strata_named_array *tensors, size_t n_tensors,
-                                                       const strata_metadata *metadata, size_t n_metadata, strata_error *err);
-/* The same; `check` reads the temporary file back before it is renamed. */
-STRATA_MUST_USE strata_status strata_safetensors_write_checked(const char *path, const strata_named_array *tensors,
-                                                               size_t n_tensors, const strata_metadata *metadata,
-                                                               size_t n_metadata, const strata_file_check *check,
-                                                               strata_error *err);
-/* The same; also returns the SHA-256 and the length of the bytes that were written. check, out_sha256, out_bytes: NULL if they are
- * not needed. */
-STRATA_MUST_USE strata_status strata_safetensors_write_hashed(const char *path, const strata_named_array *tensors,
-                                                              size_t n_tensors, const strata_metadata *metadata,
-                                                              size_t n_metadata, const strata_file_check *check,
-                                                              char *out_sha256, int64_t *out_bytes, strata_error *err);
+                                                       const strata_metadata *metadata, size_t n_metadata,
+                                                       const strata_safetensors_writing *how, strata_error *err);
 
 #endif

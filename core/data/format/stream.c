@@ -22,9 +22,9 @@ typedef struct decoder {
     /* A file cannot expand to more than this times its size. The limit of DEFLATE is 1032. LZMA has no exact limit; the largest
      * ratio that is known is below 7000. */
     size_t most_expansion;
-    strata_status (*open)(strata_stream *s, strata_error *err);
+    strata_status (*open)(strata_stream *s, strata_error *err); /* (optional) */
     strata_status (*read)(strata_stream *s, unsigned char *out, size_t wanted, size_t *out_n, strata_error *err);
-    void (*close)(strata_stream *s);
+    void (*close)(strata_stream *s); /* (optional) */
 } decoder;
 
 struct strata_stream {
@@ -57,11 +57,6 @@ static strata_status corrupt(const strata_stream *s, size_t near, const char *wh
 
 /* ---- plain ---- */
 
-static strata_status plain_open(strata_stream *s, strata_error *err) {
-    (void)s, (void)err;
-    return STRATA_OK;
-}
-
 static strata_status plain_read(strata_stream *s, unsigned char *out, size_t wanted, size_t *out_n, strata_error *err) {
     (void)err;
     size_t n = s->n_bytes - s->at < wanted ? s->n_bytes - s->at : wanted;
@@ -70,10 +65,6 @@ static strata_status plain_read(strata_stream *s, unsigned char *out, size_t wan
     s->n_read += n;
     *out_n = n;
     return STRATA_OK;
-}
-
-static void plain_close(strata_stream *s) {
-    (void)s;
 }
 
 /* ---- gzip ---- */
@@ -167,14 +158,14 @@ static strata_status xz_open(strata_stream *s, strata_error *err) {
                        s->name);
 }
 #define xz_read  plain_read
-#define xz_close plain_close
+#define xz_close NULL
 #endif
 
 /* The last decoder has no magic bytes and reads every other file. */
 static const decoder decoders[] = {
     {"gzip", {0x1F, 0x8B}, 2, 1032, gzip_open, gzip_read, gzip_close},
     {"xz", {0xFD, '7', 'z', 'X', 'Z', 0}, 6, 16384, xz_open, xz_read, xz_close},
-    {"plain", {0}, 0, 1, plain_open, plain_read, plain_close},
+    {"plain", {0}, 0, 1, NULL, plain_read, NULL},
 };
 
 strata_status strata_stream_create(const char *name, const void *bytes, size_t n_bytes, strata_stream **out_stream,
@@ -184,7 +175,7 @@ strata_status strata_stream_create(const char *name, const void *bytes, size_t n
     *s = (strata_stream){.name = name, .bytes = bytes, .n_bytes = n_bytes, .decoder = decoders};
     while (n_bytes < s->decoder->n_magic || (s->decoder->n_magic && memcmp(bytes, s->decoder->magic, s->decoder->n_magic)))
         s->decoder++;
-    strata_status status = s->decoder->open(s, err);
+    strata_status status = s->decoder->open ? s->decoder->open(s, err) : STRATA_OK;
     if (status)
         free(s);
     else
@@ -194,7 +185,7 @@ strata_status strata_stream_create(const char *name, const void *bytes, size_t n
 
 void strata_stream_destroy(strata_stream *stream) {
     if (!stream) return;
-    stream->decoder->close(stream);
+    if (stream->decoder->close) stream->decoder->close(stream);
     free(stream);
 }
 

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "core/base/file.h"
+#include "core/base/memory.h"
 #include "core/data/format/stream.h"
 
 enum { LONGEST_PATH = 4096, TAR_BLOCK = 512 };
@@ -44,24 +45,20 @@ typedef struct walk {
         dev_t device;
         ino_t number;
     } * visited;
-    size_t n_visited, capacity;
+    int64_t n_visited, capacity;
     strata_error *err;
 } walk;
 
 /* Adds a folder to those that were visited. *out_again: it was one of them. */
 static strata_status enter_once(walk *w, const struct stat *info, bool *out_again) {
     *out_again = false;
-    for (size_t i = 0; i < w->n_visited; i++)
+    for (int64_t i = 0; i < w->n_visited; i++)
         if (w->visited[i].device == info->st_dev && w->visited[i].number == info->st_ino) {
             *out_again = true;
             return STRATA_OK;
         }
-    if (w->n_visited == w->capacity) {
-        const size_t capacity = w->capacity ? 2 * w->capacity : 64;
-        struct folder_id *larger = realloc(w->visited, capacity * sizeof *larger);
-        if (!larger) return strata_fail(w->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", w->path);
-        w->visited = larger, w->capacity = capacity;
-    }
+    if (!strata_make_room(&w->visited, w->n_visited, &w->capacity, sizeof *w->visited))
+        return strata_fail(w->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", w->path);
     w->visited[w->n_visited++] = (struct folder_id){info->st_dev, info->st_ino};
     return STRATA_OK;
 }

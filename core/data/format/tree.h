@@ -17,13 +17,15 @@ typedef enum strata_tree_skip {
     STRATA_TREE_NO_FILE
 } strata_tree_skip;
 
+/* Called for each file that is wanted. `place` is the file's name in messages. A NUL follows the bytes; the callee takes them,
+ * and frees them also if it fails. */
+typedef strata_status (*strata_tree_take)(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
+                                          strata_error *err);
+
 typedef struct strata_tree_visitor {
     /* Whether the file of this name, relative to the root and with '/', is wanted. */
     bool (*wants)(const char *name, void *user);
-    /* Called for each file that `wants` accepted. `place` is the file's name in messages. A NUL follows the bytes; the callee
-     * takes them, and frees them also if it fails. */
-    strata_status (*take)(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
-                          strata_error *err);
+    strata_tree_take take;
     void *user;
     /* How many levels of folders below the root are visited. A tar archive is always visited as a whole. */
     int depth;

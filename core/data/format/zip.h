@@ -44,7 +44,7 @@ const strata_zip_member *strata_zip_find(const strata_zip *zip, const char *name
 STRATA_MUST_USE strata_status strata_zip_unpack(const strata_zip *zip, const strata_zip_member *member,
                                                 const unsigned char **out_bytes, unsigned char **out_expanded);
 
-/* ---- writing (zip_write.c) ---- */
+/* ---- writing ---- */
 
 /* A member to write; name and bytes are borrowed. */
 typedef struct strata_zip_content {

@@ -46,10 +46,6 @@ bool strata_cell_is_listed(const char *cell, const char *const *words, int n) {
 
 /* ---- numbers ---- */
 
-static bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-
 const strata_number_format strata_decimal_point = {'.', ','}, strata_decimal_comma = {',', '.'};
 
 /* The length of the separator of groups of digits at `at`: `thousands`, an apostrophe or a space; spaces that do not end a line
@@ -64,7 +60,7 @@ static size_t group_separator_length(const char *at, char thousands) {
 
 static int count_digits(const char *at) {
     int n = 0;
-    while (is_digit(at[n])) n++;
+    while (strata_ascii_is_digit(at[n])) n++;
     return n;
 }
 
@@ -79,7 +75,7 @@ static const char *end_of_digit_groups(const char *at, char thousands, const cha
     at += first;
     *out_separator = at;
     *out_length = length;
-    while (!strncmp(at, *out_separator, length) && is_digit(at[length])) {
+    while (!strncmp(at, *out_separator, length) && strata_ascii_is_digit(at[length])) {
         const int n = count_digits(at + length);
         const bool fits = n == 3 ? !(pairs && triples) : n == 2 && first < 3 && !triples;
         if (!fits) return NULL;
@@ -168,7 +164,7 @@ bool strata_cell_number(const char *cell, strata_number_format format, double *o
             after_point = true;
             continue;
         }
-        if (!is_digit(*cell)) break;
+        if (!strata_ascii_is_digit(*cell)) break;
         n_digits++;
         if (digits < UINT64_C(1000000000000000000))
             digits = digits * 10 + (uint64_t)(*cell - '0'), exponent -= after_point;

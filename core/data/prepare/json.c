@@ -21,21 +21,18 @@ enum { N_KINDS = 4, MOST_BYTES = 256 << 20, MOST_COLUMNS = 1 << 20, MOST_WORDS =
 /* ---- writing ---- */
 
 static void write_names(strata_json_writer *w, const char *key, char *const *names, int n) {
-    strata_json_key(w, key);
-    strata_json_begin_array(w);
+    strata_json_begin_array(strata_json_key(w, key));
     for (int i = 0; i < n; i++) strata_json_write_string(w, names[i]);
     strata_json_end_array(w);
 }
 
 static void write_text(strata_json_writer *w, const char *key, const char *text) {
-    strata_json_key(w, key);
-    strata_json_write_string(w, text);
+    strata_json_write_string(strata_json_key(w, key), text);
 }
 
 static void write_flag(strata_json_writer *w, const char *key, bool value) {
     if (!value) return;
-    strata_json_key(w, key);
-    strata_json_write_bool(w, true);
+    strata_json_write_bool(strata_json_key(w, key), true);
 }
 
 static void write_column(strata_json_writer *w, const strata_column *column) {
@@ -64,8 +61,7 @@ static void write_character(strata_json_writer *w, const char *key, char charact
 
 static void write_dialect(strata_json_writer *w, const strata_preprocessing *p) {
     const strata_csv_dialect *d = &p->dialect;
-    strata_json_key(w, "dialect");
-    strata_json_begin_object(w);
+    strata_json_begin_object(strata_json_key(w, "dialect"));
     write_character(w, "separator", d->separator);
     write_character(w, "quote", d->quote);
     if (d->header) strata_json_key(w, "header"), strata_json_write_bool(w, d->header == STRATA_CSV_HEADER_YES);
@@ -77,8 +73,7 @@ static void write_dialect(strata_json_writer *w, const strata_preprocessing *p) 
 }
 
 static void write_columns(strata_json_writer *w, const char *key, const strata_column *columns, int n) {
-    strata_json_key(w, key);
-    strata_json_begin_array(w);
+    strata_json_begin_array(strata_json_key(w, key));
     for (int i = 0; i < n; i++) write_column(w, &columns[i]);
     strata_json_end_array(w);
 }
@@ -93,12 +88,7 @@ strata_status strata_preprocessing_to_json(const strata_preprocessing *p, char *
     write_columns(&w, "labels", p->labels, p->n_labels);
     if (p->weight) write_text(&w, "weight", p->weight);
     if (strata_preprocessing_has_texts(p)) strata_json_key(&w, "length"), strata_json_write_int(&w, p->length);
-    if (p->element.rank) {
-        strata_json_key(&w, "element");
-        strata_json_begin_array(&w);
-        for (int i = 0; i < p->element.rank; i++) strata_json_write_int(&w, p->element.dims[i]);
-        strata_json_end_array(&w);
-    }
+    if (p->element.rank) strata_json_write_ints(strata_json_key(&w, "element"), p->element.dims, p->element.rank);
     strata_json_end_object(&w);
     return strata_json_take(&w, out_text, NULL, err);
 }
@@ -325,9 +315,5 @@ strata_status strata_preprocessing_from_json(const char *text, size_t n_bytes, c
     strata_preprocessing *p = calloc(1, sizeof *p);
     strata_status status = p ? read_all(&root, p, err) : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", source);
     strata_json_finish(&root);
-    if (status)
-        strata_preprocessing_destroy(p);
-    else
-        *out_preprocessing = p;
-    return status;
+    return strata_preprocessing_give(status, p, out_preprocessing);
 }

@@ -2,7 +2,6 @@
  *
  * Finds whether a label is a class or a number. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

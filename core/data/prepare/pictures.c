@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Folders of pictures: finding the classes and the size of the examples, and making datasets of pictures of that size. */
+ * Folders of pictures: finding the classes and the size of the examples, and making datasets of pictures of that size, or of
+ * pictures that have one size already. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/memory.h"
 #include "core/base/text.h"
 #include "core/data/dataset.h"
-#include "core/data/format/picture.h"
 #include "core/data/format/picture_folder.h"
 #include "core/data/format/stream.h"
 #include "core/data/format/tree.h"
@@ -21,7 +22,8 @@ enum {
     LARGEST_SIDE = 64,
     MOST_SIDE = 4096,
     /* An error message lists at most this many pictures that cannot be read. */
-    MOST_NAMED = 5
+    MOST_NAMED = 5,
+    MOST_CLASSES = 65536
 };
 
 static strata_status no_memory(const char *name, strata_error *err) {
@@ -34,15 +36,17 @@ typedef struct picture {
     /* The path in the folder, for example "cat/1.png". */
     char *name;
     strata_picture_size size;
-    /* [element] NULL: only the header was read. */
-    uint8_t *pixels;
+    /* data NULL: only the header was read. */
+    strata_array pixels;
 } picture;
 
 typedef struct picture_list {
     picture *pictures;
     int64_t n, capacity;
-    /* Pictures are resized to this shape, (rows, columns, channels). Rank 0: only their headers are read. */
+    /* Pictures are resized to this shape, (rows, columns, channels). Rank 0: they are not resized. */
     strata_shape element;
+    /* The channels of pictures that are not resized. 0: only their headers are read. */
+    int channels;
     /* How many pictures could not be read, and the messages for the first of them. */
     int64_t n_unread;
     strata_text unread;
@@ -53,46 +57,38 @@ typedef struct picture_list {
 static void picture_list_finish(picture_list *a) {
     for (int64_t i = 0; i < a->n; i++) {
         free(a->pictures[i].name);
-        free(a->pictures[i].pixels);
+        strata_array_finish(&a->pictures[i].pixels);
     }
     free(a->pictures);
     strata_text_finish(&a->unread);
     strata_text_finish(&a->left_out);
 }
 
-static strata_status read_pixels(const char *place, const unsigned char *bytes, size_t n_bytes, strata_shape element,
-                                 uint8_t **out, strata_error *err) {
-    strata_array pixels = {0}, sized = {0};
+static strata_status read_pixels(const char *place, const unsigned char *bytes, size_t n_bytes, const picture_list *a,
+                                 strata_array *out, strata_error *err) {
+    const strata_shape element = a->element;
+    strata_array pixels = {0};
+    if (!element.rank) return strata_picture_parse(place, bytes, n_bytes, a->channels, out, err);
     STRATA_TRY(strata_picture_parse(place, bytes, n_bytes, (int)element.dims[2], &pixels, err));
-    strata_status status = strata_picture_resize(&pixels, element.dims[0], element.dims[1], &sized, err);
+    strata_status status = strata_picture_resize(&pixels, element.dims[0], element.dims[1], out, err);
     strata_array_finish(&pixels);
-    if (status) return status;
-    *out = malloc(strata_array_bytes(&sized));
-    if (*out) memcpy(*out, sized.data, strata_array_bytes(&sized));
-    strata_array_finish(&sized);
-    return *out ? STRATA_OK : no_memory(place, err);
+    return status;
 }
 
 static strata_status add_picture(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
                                  strata_error *err) {
     picture_list *a = user;
     strata_status status = STRATA_OK;
-    if (a->n == a->capacity) {
-        const int64_t capacity = a->capacity ? 2 * a->capacity : 256;
-        picture *larger = realloc(a->pictures, (size_t)capacity * sizeof *larger);
-        if (!larger) {
-            free(bytes);
-            return no_memory(place, err);
-        }
-        a->pictures = larger;
-        a->capacity = capacity;
+    if (!strata_make_room(&a->pictures, a->n, &a->capacity, sizeof *a->pictures)) {
+        free(bytes);
+        return no_memory(place, err);
     }
     picture *added = &a->pictures[a->n++];
     *added = (picture){.name = strdup(name)};
     if (!added->name)
         status = no_memory(place, err);
-    else if (a->element.rank)
-        status = read_pixels(place, bytes, n_bytes, a->element, &added->pixels, err);
+    else if (a->element.rank || a->channels)
+        status = read_pixels(place, bytes, n_bytes, a, &added->pixels, err);
     else
         status = strata_picture_measure(place, bytes, n_bytes, &added->size, err);
     free(bytes);
@@ -127,9 +123,10 @@ static int by_name(const void *a, const void *b) {
     return strata_tree_compare_names(((const picture *)a)->name, ((const picture *)b)->name);
 }
 
-/* Reads all pictures of a folder, sorted by name. classes: each must be in the folder of its class. */
-static strata_status read_folder(const char *path, bool classes, picture_list *a, strata_error *err) {
-    strata_picture_folder folder = {.classes = classes, .take = add_readable_picture, .user = a};
+/* Reads all pictures of a folder, sorted by name. classes: each must be in the folder of its class. take: add_picture, which
+ * fails at once, or add_readable_picture. */
+static strata_status read_folder(const char *path, bool classes, strata_tree_take take, picture_list *a, strata_error *err) {
+    strata_picture_folder folder = {.classes = classes, .take = take, .user = a};
     STRATA_TRY(strata_picture_folder_visit(path, &folder, err));
     STRATA_TRY(check_unread(path, a, err));
     strata_picture_folder_describe(&folder, &a->left_out);
@@ -156,11 +153,6 @@ static strata_status find_classes(const char *path, const picture_list *a, strat
     if (!status) label->n_words = n;
     free(names);
     label->kind = STRATA_COLUMN_WORDS;
-    if (!status && !(label->name = strdup("class"))) status = no_memory(path, err);
-    if (!status && n < 2)
-        status = strata_fail(err, STRATA_DATA,
-                             "%s: all pictures are of one class, \"%s\"; there must be a folder for each of several classes",
-                             path, label->words[0]);
     return status;
 }
 
@@ -216,8 +208,13 @@ static strata_status find_in_pictures(const char *path, const strata_preprocessi
     p->labels = calloc(1, sizeof *p->labels);
     if (!p->labels) return no_memory(path, err);
     p->n_labels = 1;
-    STRATA_TRY(read_folder(path, true, a, err));
+    STRATA_TRY(read_folder(path, true, add_readable_picture, a, err));
     STRATA_TRY(find_classes(path, a, &p->labels[0], err));
+    if (!(p->labels[0].name = strdup("class"))) return no_memory(path, err);
+    if (p->labels[0].n_words < 2)
+        return strata_fail(err, STRATA_DATA,
+                           "%s: all pictures are of one class, \"%s\"; there must be a folder for each of several classes",
+                           path, p->labels[0].words[0]);
     return choose_size(path, a, opts, p, err);
 }
 
@@ -228,11 +225,7 @@ strata_status strata_preprocessing_from_pictures(const char *path, const strata_
     strata_preprocessing *p = calloc(1, sizeof *p);
     strata_status status = p ? find_in_pictures(path, opts ? opts : &defaults, p, &a, err) : no_memory(path, err);
     picture_list_finish(&a);
-    if (status)
-        strata_preprocessing_destroy(p);
-    else
-        *out_preprocessing = p;
-    return status;
+    return strata_preprocessing_give(status, p, out_preprocessing);
 }
 
 /* ---- examples ---- */
@@ -275,20 +268,17 @@ static strata_status list_to_dataset(const strata_preprocessing *p, const char *
     strata_dataset *dataset = NULL;
     strata_status status = STRATA_OK;
     STRATA_TRY_GOTO(strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(a->n, e.dims[0], e.dims[1], e.dims[2]), &x, err));
-    for (int64_t i = 0; i < a->n; i++) memcpy((uint8_t *)x.data + (size_t)i * bytes, a->pictures[i].pixels, bytes);
+    for (int64_t i = 0; i < a->n; i++) memcpy((uint8_t *)x.data + (size_t)i * bytes, a->pictures[i].pixels.data, bytes);
     if (!unlabelled) STRATA_TRY_GOTO(label_all(p, path, a, &y, err));
     STRATA_TRY_GOTO(strata_dataset_take_arrays(&x, unlabelled ? NULL : &y, 1.0 / 255, &dataset, err));
     if (unlabelled) STRATA_TRY_GOTO(name_elements(a, dataset, err));
     STRATA_TRY_GOTO(strata_dataset_set_source(dataset, path, err));
     STRATA_TRY_GOTO(
         strata_dataset_set_class_names(dataset, (const char *const *)p->labels[0].words, p->labels[0].n_words, err));
-    *out_dataset = dataset;
-    dataset = NULL;
 cleanup:
-    strata_dataset_destroy(dataset);
     strata_array_finish(&x);
     strata_array_finish(&y);
-    return status;
+    return strata_dataset_give(status, dataset, out_dataset);
 }
 
 static strata_status read_one(const char *path, picture_list *a, strata_error *err) {
@@ -310,10 +300,59 @@ strata_status strata_preprocessing_apply_pictures(const strata_preprocessing *p,
     if (!folder && !unlabelled)
         return strata_fail(err, STRATA_DATA, "%s: is not a folder; pictures with labels must be in <folder>/<class>/", path);
     if (opts && opts->report) *opts->report = (strata_preprocessing_report){0};
-    strata_status status = folder ? read_folder(path, !unlabelled, &a, err) : read_one(path, &a, err);
+    strata_status status = folder ? read_folder(path, !unlabelled, add_readable_picture, &a, err) : read_one(path, &a, err);
     if (opts && opts->report && a.left_out.n_bytes)
         snprintf(opts->report->left_out, sizeof opts->report->left_out, "%s", a.left_out.bytes);
     if (!status) status = list_to_dataset(p, path, &a, unlabelled, out_dataset, err);
     picture_list_finish(&a);
     return status;
+}
+
+/* ---- pictures of one size ---- */
+
+static strata_status check_sizes(const char *path, const picture_list *a, strata_error *err) {
+    const strata_shape first = a->pictures[0].pixels.shape;
+    for (int64_t i = 1; i < a->n; i++) {
+        const strata_shape own = a->pictures[i].pixels.shape;
+        if (strata_shape_equal(own, first)) continue;
+        return strata_fail(err, STRATA_DATA,
+                           "%s/%s: has %lld x %lld pixels, but %s/%s has %lld x %lld; resize them to one size", path,
+                           a->pictures[i].name, (long long)own.dims[1], (long long)own.dims[0], path, a->pictures[0].name,
+                           (long long)first.dims[1], (long long)first.dims[0]);
+    }
+    return STRATA_OK;
+}
+
+/* Sets that each picture is a separate file, and what the dataset is. */
+static strata_status describe_files(const char *path, const picture_list *a, strata_dataset *dataset, strata_error *err) {
+    char source[1024];
+    int64_t *ends = malloc((size_t)a->n * sizeof *ends);
+    if (!ends) return no_memory(path, err);
+    for (int64_t i = 0; i < a->n; i++) ends[i] = i + 1;
+    strata_status status = strata_dataset_set_files(dataset, ends, a->n, err);
+    free(ends);
+    snprintf(source, sizeof source, "%.400s: %lld pictures of %lld classes%s%s", path, (long long)a->n,
+             (long long)strata_dataset_n_classes(dataset), a->left_out.n_bytes ? "; " : "",
+             a->left_out.n_bytes ? a->left_out.bytes : "");
+    return status ? status : strata_dataset_set_source(dataset, source, err);
+}
+
+strata_status strata_dataset_image_folder(const char *path, int channels, strata_dataset **out_dataset, strata_error *err) {
+    strata_column label = {0};
+    strata_preprocessing p = {.kind = STRATA_PREPROCESSING_PICTURES, .labels = &label, .n_labels = 1};
+    picture_list a = {.channels = channels ? channels : 3};
+    strata_dataset *dataset = NULL;
+    strata_status status = STRATA_OK;
+    STRATA_TRY_GOTO(read_folder(path, true, add_picture, &a, err));
+    STRATA_TRY_GOTO(check_sizes(path, &a, err));
+    p.element = a.pictures[0].pixels.shape;
+    STRATA_TRY_GOTO(find_classes(path, &a, &label, err));
+    if (label.n_words > MOST_CLASSES)
+        STRATA_TRY_GOTO(strata_fail(err, STRATA_DATA, "%s: more than %d folders of classes", path, MOST_CLASSES));
+    STRATA_TRY_GOTO(list_to_dataset(&p, path, &a, false, &dataset, err));
+    STRATA_TRY_GOTO(describe_files(path, &a, dataset, err));
+cleanup:
+    strata_column_finish(&label);
+    picture_list_finish(&a);
+    return strata_dataset_give(status, dataset, out_dataset);
 }

@@ -10,6 +10,7 @@
 
 #include "core/base/ascii.h"
 #include "core/base/text.h"
+#include "core/data/columns.h"
 #include "core/data/format/csv.h"
 #include "core/data/prepare/cell.h"
 
@@ -267,49 +268,22 @@ static int last_column(const strata_csv *csv) {
     return index;
 }
 
-/* Finds the indices of the labels' columns. Without names the label is the last column. */
-static strata_status choose_labels(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
-                                   int *indices, strata_error *err) {
-    const int n = opts->n_labels ? opts->n_labels : 1;
-    p->labels = calloc((size_t)n, sizeof *p->labels);
+/* Finds the indices of the labels' columns, without names the last column, and of the features' columns. */
+static strata_status choose_columns(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
+                                    int *labels, int *features, int *out_n, strata_error *err) {
+    const strata_column_names names = {.labels = opts->n_labels ? opts->labels : NULL,
+                                       .n_labels = opts->n_labels ? opts->n_labels : 1,
+                                       .weight = opts->weight,
+                                       .features = opts->features,
+                                       .n_features = opts->n_features};
+    int weight;
+    labels[0] = last_column(csv);
+    p->labels = calloc((size_t)names.n_labels, sizeof *p->labels);
     if (!p->labels) return no_memory(strata_csv_name(csv), err);
-    for (int i = 0; i < n; i++) {
-        indices[i] = last_column(csv);
-        if (opts->n_labels) STRATA_TRY(strata_csv_find(csv, opts->labels[i], &indices[i], err));
-        for (int k = 0; k < i; k++)
-            if (indices[k] == indices[i])
-                return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is named twice as a label", opts->labels[i]);
-        STRATA_TRY(copy_name(strata_csv_column(csv, indices[i]), &p->labels[i].name, err));
-        p->n_labels++;
-    }
-    return STRATA_OK;
-}
-
-static bool is_among(int index, const int *indices, int n) {
-    for (int i = 0; i < n; i++)
-        if (indices[i] == index) return true;
-    return false;
-}
-
-/* Finds the indices of the features' columns: those that are named, otherwise all except labels and weight. */
-static strata_status choose_features(const strata_preprocessing *p, const strata_csv *csv,
-                                     const strata_preprocessing_options *opts, const int *labels, int *out_indices, int *out_n,
-                                     strata_error *err) {
-    int weight = -1;
-    *out_n = 0;
-    if (p->weight) STRATA_TRY(strata_csv_find(csv, p->weight, &weight, err));
-    if (is_among(weight, labels, p->n_labels))
-        return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both the weight and the label", p->weight);
-    for (int i = 0; i < opts->n_features; i++) {
-        int index = -1;
-        STRATA_TRY(strata_csv_find(csv, opts->features[i], &index, err));
-        if (index == weight || is_among(index, labels, p->n_labels))
-            return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both a feature and the %s", opts->features[i],
-                               index == weight ? "weight" : "label");
-        out_indices[(*out_n)++] = index;
-    }
-    for (int i = 0; i < strata_csv_n_columns(csv) && !opts->n_features; i++)
-        if (i != weight && !is_among(i, labels, p->n_labels)) out_indices[(*out_n)++] = i;
+    STRATA_TRY(strata_columns_find(csv, &names, labels, &weight, features, out_n, err));
+    for (; p->n_labels < names.n_labels; p->n_labels++)
+        STRATA_TRY(copy_name(strata_csv_column(csv, labels[p->n_labels]), &p->labels[p->n_labels].name, err));
+    if (opts->weight) STRATA_TRY(copy_name(opts->weight, &p->weight, err));
     if (*out_n) return STRATA_OK;
     return strata_fail(err, STRATA_DATA,
                        "%s: has no column but the label \"%s\"; there is nothing to learn from. If other characters separate "
@@ -567,9 +541,7 @@ static strata_status find_in_csv(strata_preprocessing *p, const strata_csv *csv,
     strata_examples examples = {.csv = csv, .name = strata_csv_name(csv)};
     if (strata_csv_n_rows(csv) < 1) return strata_fail(err, STRATA_DATA, "%s: has a header and no rows", strata_csv_name(csv));
     STRATA_TRY(copy_header(p, csv, err));
-    STRATA_TRY(choose_labels(p, csv, opts, labels, err));
-    if (opts->weight) STRATA_TRY(copy_name(opts->weight, &p->weight, err));
-    STRATA_TRY(choose_features(p, csv, opts, labels, features, &n_features, err));
+    STRATA_TRY(choose_columns(p, csv, opts, labels, features, &n_features, err));
     STRATA_TRY(find_reading(p, &examples, labels, features, n_features, &facts, err));
     STRATA_TRY(strata_labels_find(p, &examples, labels, opts->task, err));
     STRATA_TRY(find_columns(p, &examples, opts, features, n_features, found, err));
@@ -595,11 +567,7 @@ strata_status strata_preprocessing_from_csv(const strata_csv *csv, const strata_
     finish_findings(&found);
     free(labels);
     free(features);
-    if (status)
-        strata_preprocessing_destroy(p);
-    else
-        *out_preprocessing = p;
-    return status;
+    return strata_preprocessing_give(status, p, out_preprocessing);
 }
 
 /* ---- arrays ---- */
@@ -664,11 +632,7 @@ strata_status strata_preprocessing_from_examples(const strata_examples *examples
     strata_preprocessing *p = calloc(1, sizeof *p);
     if (!p) return no_memory("preprocessing", err);
     strata_status status = find_in_arrays(p, examples, opts ? opts : &defaults, err);
-    if (status)
-        strata_preprocessing_destroy(p);
-    else
-        *out_preprocessing = p;
-    return status;
+    return strata_preprocessing_give(status, p, out_preprocessing);
 }
 
 strata_status strata_preprocessing_from_arrays(const strata_array *features, const strata_array *labels,

@@ -61,6 +61,15 @@ struct strata_preprocessing {
     bool measured;
 };
 
+/* The end of a function that makes a preprocessing, as strata_dataset_give. */
+static inline strata_status strata_preprocessing_give(strata_status status, strata_preprocessing *p,
+                                                      strata_preprocessing **out) {
+    if (status)
+        strata_preprocessing_destroy(p);
+    else
+        *out = p;
+    return status;
+}
 /* Whether any column is text. If the kind is TEXTS, all columns are. */
 bool strata_preprocessing_has_texts(const strata_preprocessing *p);
 
@@ -116,8 +125,6 @@ void strata_column_finish(strata_column *column);
 /* Finds the kind of each label, and its classes. The labels are the columns `indices` of the table, or the array y. */
 STRATA_MUST_USE strata_status strata_labels_find(strata_preprocessing *p, const strata_examples *examples, const int *indices,
                                                  strata_task task, strata_error *err);
-
-/* ---- table.c: rows as datasets ---- */
 
 /* ---- core/data/split.c ---- */
 

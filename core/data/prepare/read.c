@@ -5,11 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
-#include "core/base/text.h"
 #include "core/data/format/csv.h"
 #include "core/data/format/parquet.h"
-#include "core/data/format/picture.h"
 #include "core/data/format/stream.h"
 #include "core/data/format/zip.h"
 #include "core/data/prepare/cell.h"

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/file.h"
-#include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/format/stream.h"
 #include "core/data/format/tree.h"
@@ -168,12 +168,7 @@ static strata_status read_batches(const char *path, batches *b, strata_error *er
     STRATA_TRY(strata_tree_visit_folder(path, &visitor, err));
     if (b->n) return STRATA_OK;
     snprintf(tar, sizeof tar, "%s/%s", path, tar_name);
-    FILE *there = fopen(tar, "rb");
-    if (there) {
-        fclose(there);
-        return strata_tree_visit_tar(tar, &visitor, err);
-    }
-    return STRATA_OK;
+    return access(tar, R_OK) ? STRATA_OK : strata_tree_visit_tar(tar, &visitor, err);
 }
 
 /* Makes a dataset of all batches. Each batch's records are freed when they were copied, so that at most one batch is in memory
@@ -207,11 +202,7 @@ static strata_status join(batches *b, strata_dataset **out_dataset, strata_error
     if (!status) status = strata_dataset_set_source(dataset, line, err);
     if (!status) status = strata_dataset_set_class_names(dataset, class_names, STRATA_CIFAR10_CLASSES, err);
     free(line);
-    if (status)
-        strata_dataset_destroy(dataset);
-    else
-        *out_dataset = dataset;
-    return status;
+    return strata_dataset_give(status, dataset, out_dataset);
 }
 
 strata_status strata_dataset_cifar10(const char *path, const char *split, strata_dataset **out_dataset, strata_error *err) {

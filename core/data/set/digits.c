@@ -3,12 +3,11 @@
  * Draws digits. Each point of the glyph's strokes (core/data/set/digits_glyphs.h) is moved a little at random. The strokes are
  * then bent by a wave, rotated, sheared, scaled and shifted, and drawn with a round pen, and noise is added. For the drawing,
  * the smallest squared distance to a stroke is computed for each pixel, so that crossing strokes join smoothly. */
-#include "core/data/set/digits.h"
-
 #include <math.h>
 #include <string.h>
 
 #include "core/data/set/digits_glyphs.h"
+#include "core/data/set/image_set.h"
 #include "strata/philox.h"
 
 enum { SIDE = STRATA_DIGIT_SIDE, PIXELS = SIDE * SIDE, PIECES = 4 /* line segments between two points of a curve */ };
@@ -178,16 +177,29 @@ static uint8_t draw_digit(uint64_t seed, uint64_t index, uint8_t out_image[PIXEL
     distortion h = random_distortion(&g);
     float radius = uniform(&g, radii[0], radii[1]), ink = uniform(&g, inks[0], inks[1]), noise = uniform(&g, 0, most_noise);
     h.reach = radius + 0.5f;
-    for (int i = 0; i < MOST_STROKES && glyphs[digit][style][i].kind != NO_STROKE; i++) {
+    for (int i = 0; i < MOST_STROKES && glyphs[digit][style][i].kind != NO_STROKE; i++)
         draw_stroke(distance2, &glyphs[digit][style][i], &h, &g);
-    }
     shade(distance2, radius, ink, noise, &g, out_image);
     return (uint8_t)digit;
 }
 
+void strata_image_set_finish(strata_image_set *set) {
+    if (!set) return;
+    strata_array_finish(&set->images);
+    strata_array_finish(&set->labels);
+}
+
 strata_status strata_digits_make(uint64_t seed, uint64_t first_index, int64_t n_images, strata_image_set *out_set,
                                  strata_error *err) {
-    STRATA_TRY(strata_image_set_create(n_images, out_set, err));
+    *out_set = (strata_image_set){0};
+    if (n_images < 1)
+        return strata_fail(err, STRATA_INVALID, "a set of %lld images; it must have at least 1", (long long)n_images);
+    strata_status status = strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(n_images, SIDE, SIDE), &out_set->images, err);
+    if (!status) status = strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(n_images), &out_set->labels, err);
+    if (status) {
+        strata_image_set_finish(out_set);
+        return status;
+    }
     uint8_t *images = out_set->images.data, *labels = out_set->labels.data;
     for (int64_t i = 0; i < n_images; i++) labels[i] = draw_digit(seed, first_index + (uint64_t)i, images + i * PIXELS);
     return STRATA_OK;

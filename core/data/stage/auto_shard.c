@@ -3,8 +3,8 @@
  * Makes the dataset of one of several workers: the same stages over the worker's share of the files, or with the worker's shard
  * in the place of a shard_hint stage. The stages after such a change are created again with a copy of their state. The other
  * stages are shared with the original dataset. */
-#include <string.h>
 
+#include "core/data/dataset.h"
 #include "core/data/stage/stage.h"
 
 typedef struct sharding {
@@ -39,13 +39,12 @@ static strata_status rewrite(const sharding *s, strata_dataset *dataset, strata_
 static strata_status rebuild(const strata_dataset *dataset, strata_dataset **parents, strata_dataset **out, strata_error *err) {
     const strata_stage *stage = dataset->stage;
     strata_dataset *made = NULL;
-    strata_status status =
-        strata_stage_create(stage, parents, dataset->n_parents, dataset->state_bytes, &dataset->spec, &made, err);
+    strata_status status = strata_stage_create(stage, parents, dataset->n_parents, dataset->state, dataset->state_bytes,
+                                               &dataset->spec, &made, err);
     if (status) {
         for (int i = 0; i < dataset->n_parents; i++) strata_dataset_destroy(parents[i]);
         return status;
     }
-    memcpy(made->state, dataset->state, dataset->state_bytes);
     made->n_shuffles = dataset->n_shuffles;
     made->n_classes = dataset->n_classes;
     /* If the stage has as many elements as its parent had, the new stage has as many as its new parent. Otherwise its size is
@@ -63,11 +62,7 @@ static strata_status replace_hint(const sharding *s, strata_dataset *parent, str
     if (!status && before >= 0 && before < s->n)
         status = strata_fail(err, STRATA_INVALID, "shard_hint: %lld elements for %lld workers; there must be one for each",
                              (long long)before, (long long)s->n);
-    if (status)
-        strata_dataset_destroy(parent);
-    else
-        *out = parent;
-    return status;
+    return strata_dataset_give(status, parent, out);
 }
 
 static strata_status rewrite(const sharding *s, strata_dataset *dataset, strata_dataset **out, strata_error *err) {

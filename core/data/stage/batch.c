@@ -134,8 +134,7 @@ static strata_status put(const strata_stage *stage, strata_dataset **dataset, ba
         memcpy(spec.parts[i].shape.dims + 1, shape.dims, (size_t)shape.rank * sizeof *shape.dims);
     }
     spec.is_batch = true;
-    STRATA_TRY(strata_stage_put(stage, dataset, sizeof b, &spec, err));
-    *(batching *)(*dataset)->state = b;
+    STRATA_TRY(strata_stage_put(stage, dataset, &b, sizeof b, &spec, err));
     if (before >= 0) (*dataset)->n = b.drop_remainder ? before / b.n : (before + b.n - 1) / b.n;
     return STRATA_OK;
 }

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "core/base/memory.h"
 #include "core/data/stage/stage.h"
 
 typedef struct store {
@@ -68,14 +69,8 @@ static void publish(cache *c, caching *state) {
 /* Adds the parent's next element to the store. */
 static strata_status store_next(strata_iterator *it, bool *out_more, strata_error *err) {
     store *s = ((caching *)it->state)->store;
-    if (s->n == s->capacity) {
-        int64_t capacity = s->capacity ? 2 * s->capacity : 64;
-        strata_element *larger = realloc(s->elements, (size_t)capacity * sizeof *larger);
-        if (!larger)
-            return strata_fail(err, STRATA_OUT_OF_MEMORY, "cache: no host memory for %lld elements", (long long)capacity);
-        s->elements = larger;
-        s->capacity = capacity;
-    }
+    if (!strata_make_room(&s->elements, s->n, &s->capacity, sizeof *s->elements))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "cache: no host memory for more than %lld elements", (long long)s->n);
     STRATA_TRY(strata_iterator_next(it->parents[0], &s->elements[s->n], out_more, err));
     s->n += *out_more;
     return STRATA_OK;
@@ -128,7 +123,7 @@ static const strata_stage cache_stage = {.name = "cache",
 strata_status strata_dataset_cache(strata_dataset **dataset, strata_error *err) {
     if ((*dataset)->n == STRATA_SIZE_INFINITE)
         return strata_fail(err, STRATA_INVALID, "cache: a dataset without end cannot be stored; put take before cache");
-    STRATA_TRY(strata_stage_put(&cache_stage, dataset, sizeof(cache), NULL, err));
+    STRATA_TRY(strata_stage_put(&cache_stage, dataset, NULL, sizeof(cache), NULL, err));
     pthread_mutex_init(&((cache *)(*dataset)->state)->lock, NULL);
     return STRATA_OK;
 }

@@ -81,9 +81,8 @@ static const strata_stage files_stage = {.name = "files",
 static strata_status make(const char *const *paths, int64_t first, int64_t step, int64_t count, files of,
                           const strata_element_spec *spec, strata_dataset **out_dataset, strata_error *err) {
     strata_dataset *dataset = NULL;
-    STRATA_TRY(strata_stage_create(&files_stage, NULL, 0, sizeof of, spec, &dataset, err));
+    STRATA_TRY(strata_stage_create(&files_stage, NULL, 0, &of, sizeof of, spec, &dataset, err));
     files *f = dataset->state;
-    *f = of;
     f->paths = calloc((size_t)count, sizeof *f->paths);
     dataset->n_files = f->paths ? count : 0;
     bool enough = f->paths != NULL;

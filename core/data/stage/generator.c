@@ -50,8 +50,8 @@ strata_status strata_dataset_from_generator(const strata_generator *generator, s
     if (!generator->next) return strata_fail(err, STRATA_INVALID, "generator: needs a function `next`");
     if (generator->size < STRATA_SIZE_INFINITE)
         return strata_fail(err, STRATA_INVALID, "generator: its size is %lld", (long long)generator->size);
-    STRATA_TRY(strata_stage_create(&generator_stage, NULL, 0, sizeof *generator, &generator->spec, out_dataset, err));
-    *(strata_generator *)(*out_dataset)->state = *generator;
+    STRATA_TRY(
+        strata_stage_create(&generator_stage, NULL, 0, generator, sizeof *generator, &generator->spec, out_dataset, err));
     (*out_dataset)->n = generator->size;
     return STRATA_OK;
 }

@@ -57,7 +57,7 @@ strata_status strata_dataset_zip(strata_dataset **datasets, int n_datasets, stra
         }
         n = shorter(n, datasets[i]->n);
     }
-    STRATA_TRY(strata_stage_create(&zip_stage, datasets, n_datasets, 0, &spec, out_dataset, err));
+    STRATA_TRY(strata_stage_create(&zip_stage, datasets, n_datasets, NULL, 0, &spec, out_dataset, err));
     (*out_dataset)->n = n;
     for (int i = 1; i < n_datasets; i++)
         if (datasets[i]->n_classes > (*out_dataset)->n_classes) (*out_dataset)->n_classes = datasets[i]->n_classes;
@@ -175,8 +175,7 @@ strata_status strata_dataset_interleave(strata_dataset **dataset, strata_interle
         return strata_fail(err, STRATA_INVALID,
                            "interleave: cycle_length %d and block_length %lld; they must be 1..%d and at least 1",
                            s.cycle_length, (long long)s.block_length, LONGEST_CYCLE);
-    STRATA_TRY(strata_stage_put(&interleave_stage, dataset, sizeof s, &opts->spec, err));
-    *(interleave *)(*dataset)->state = s;
+    STRATA_TRY(strata_stage_put(&interleave_stage, dataset, &s, sizeof s, &opts->spec, err));
     (*dataset)->n = STRATA_SIZE_UNKNOWN;
     return STRATA_OK;
 }

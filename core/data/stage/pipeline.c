@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "core/data/dataset.h"
 #include "core/data/stage/stage.h"
 #include "strata/philox.h"
 
@@ -96,8 +97,9 @@ static strata_shape of_one_example(const strata_element_spec *spec, int part) {
     return shape;
 }
 
-strata_status strata_stage_create(const strata_stage *stage, strata_dataset *const *parents, int n_parents, size_t state_bytes,
-                                  const strata_element_spec *spec, strata_dataset **out_dataset, strata_error *err) {
+strata_status strata_stage_create(const strata_stage *stage, strata_dataset *const *parents, int n_parents, const void *state,
+                                  size_t state_bytes, const strata_element_spec *spec, strata_dataset **out_dataset,
+                                  strata_error *err) {
     const strata_element_spec *of = spec ? spec : &parents[0]->spec;
     STRATA_TRY(check_spec(of, stage->name, err));
     strata_dataset *dataset = calloc(1, sizeof *dataset);
@@ -119,12 +121,10 @@ strata_status strata_stage_create(const strata_stage *stage, strata_dataset *con
         dataset->n = first->n;
         dataset->n_classes = first->n_classes;
         dataset->scale = first->spec.parts[0].dtype == STRATA_DTYPE_U8 ? first->scale : 0;
-        if (first->source && !(dataset->source = strdup(first->source)))
-            status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", stage->name);
+        if (first->source) status = strata_dataset_set_source(dataset, first->source, err);
         if (!status)
             status =
-                strata_names_copy((const char *const *)first->class_names, first->n_class_names, &dataset->class_names, err);
-        if (!status) dataset->n_class_names = first->n_class_names;
+                strata_dataset_set_class_names(dataset, (const char *const *)first->class_names, first->n_class_names, err);
     }
     if (status) {
         strata_dataset_destroy(dataset);
@@ -132,6 +132,7 @@ strata_status strata_stage_create(const strata_stage *stage, strata_dataset *con
     }
     dataset->stage = stage;
     dataset->state_bytes = state_bytes;
+    if (state) memcpy(dataset->state, state, state_bytes);
     for (int i = 0; i < n_parents; i++) {
         dataset->parents[i] = parents[i];
         dataset->n_shuffles += parents[i]->n_shuffles;
@@ -141,9 +142,9 @@ strata_status strata_stage_create(const strata_stage *stage, strata_dataset *con
     return STRATA_OK;
 }
 
-strata_status strata_stage_put(const strata_stage *stage, strata_dataset **dataset, size_t state_bytes,
+strata_status strata_stage_put(const strata_stage *stage, strata_dataset **dataset, const void *state, size_t state_bytes,
                                const strata_element_spec *spec, strata_error *err) {
-    return strata_stage_create(stage, (strata_dataset *const[]){*dataset}, 1, state_bytes, spec, dataset, err);
+    return strata_stage_create(stage, (strata_dataset *const[]){*dataset}, 1, state, state_bytes, spec, dataset, err);
 }
 
 strata_dataset *strata_dataset_retain(strata_dataset *dataset) {
@@ -232,6 +233,16 @@ strata_status strata_iterator_next(strata_iterator *iterator, strata_element *ou
     return strata_fail(err, iterator->status, "%s", iterator->error.message);
 }
 
+strata_status strata_iterator_discard(strata_iterator *iterator, strata_next_function next, int64_t n, strata_error *err) {
+    bool more = true;
+    for (int64_t i = 0; i < n && more; i++) {
+        strata_element element = {0};
+        STRATA_TRY(next(iterator, &element, &more, err));
+        strata_element_finish(&element);
+    }
+    return STRATA_OK;
+}
+
 strata_status strata_iterator_advance(strata_iterator *iterator, int64_t n, strata_error *err) {
     const strata_stage *stage = iterator->dataset->stage;
     if (n <= 0) return STRATA_OK;
@@ -240,13 +251,7 @@ strata_status strata_iterator_advance(strata_iterator *iterator, int64_t n, stra
         if (__builtin_add_overflow(iterator->position, n, &iterator->position)) iterator->position = INT64_MAX;
         return STRATA_OK;
     }
-    bool more = true;
-    for (int64_t i = 0; i < n && more; i++) {
-        strata_element element;
-        STRATA_TRY(strata_iterator_next(iterator, &element, &more, err));
-        strata_element_finish(&element);
-    }
-    return STRATA_OK;
+    return strata_iterator_discard(iterator, strata_iterator_next, n, err);
 }
 
 bool strata_dataset_has_at(const strata_dataset *dataset) {

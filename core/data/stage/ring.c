@@ -157,14 +157,8 @@ static strata_status ring_next(strata_iterator *it, strata_element *out, bool *o
 }
 
 static strata_status ring_advance(strata_iterator *it, int64_t n, strata_error *err) {
-    bool more = true;
     if (!((ring *)it->state)->slots) return strata_iterator_advance(it->parents[0], n, err);
-    for (int64_t i = 0; i < n && more; i++) {
-        strata_element element = {0};
-        STRATA_TRY(ring_next(it, &element, &more, err));
-        strata_element_finish(&element);
-    }
-    return STRATA_OK;
+    return strata_iterator_discard(it, ring_next, n, err);
 }
 
 static strata_status map_at(const strata_dataset *dataset, uint64_t seed, uint64_t epoch, int64_t index, strata_element *out,
@@ -184,16 +178,13 @@ strata_status strata_dataset_map(strata_dataset **dataset, strata_map_function f
     if (!function) return strata_fail(err, STRATA_INVALID, "map: needs a function");
     if (o.threads < 0 || o.threads > MOST_THREADS)
         return strata_fail(err, STRATA_INVALID, "map: %d threads; 0 to %d are possible", o.threads, MOST_THREADS);
-    STRATA_TRY(strata_stage_put(&map_stage, dataset, sizeof(map), o.spec, err));
-    *(map *)(*dataset)->state = (map){function, user, o.threads, 2 * o.threads};
-    return STRATA_OK;
+    const map m = {function, user, o.threads, 2 * o.threads};
+    return strata_stage_put(&map_stage, dataset, &m, sizeof m, o.spec, err);
 }
 
 strata_status strata_dataset_prefetch(strata_dataset **dataset, int64_t n, strata_error *err) {
     const int64_t most = 1 << 20;
     if (n < 1 || n > most)
         return strata_fail(err, STRATA_INVALID, "prefetch: n is %lld; it must be 1..%lld", (long long)n, (long long)most);
-    STRATA_TRY(strata_stage_put(&prefetch_stage, dataset, sizeof(map), NULL, err));
-    *(map *)(*dataset)->state = (map){.threads = 1, .n_slots = n};
-    return STRATA_OK;
+    return strata_stage_put(&prefetch_stage, dataset, &(map){.threads = 1, .n_slots = n}, sizeof(map), NULL, err);
 }

@@ -2,7 +2,6 @@
  *
  * Stages that choose among the elements of their parent, or repeat them, and do not change them: take, skip, shard, filter,
  * repeat. */
-#include <stdlib.h>
 
 #include "core/data/stage/stage.h"
 
@@ -55,8 +54,7 @@ static const strata_stage take_stage = SELECTION("take"), skip_stage = SELECTION
 
 static strata_status put_selection(const strata_stage *stage, strata_dataset **dataset, selection s, strata_error *err) {
     int64_t before = (*dataset)->n;
-    STRATA_TRY(strata_stage_put(stage, dataset, sizeof s, NULL, err));
-    *(selection *)(*dataset)->state = s;
+    STRATA_TRY(strata_stage_put(stage, dataset, &s, sizeof s, NULL, err));
     if (before >= 0) {
         int64_t left = before > s.first ? (before - s.first - 1) / s.step + 1 : 0;
         (*dataset)->n = left < s.end ? left : s.end;
@@ -98,7 +96,7 @@ static strata_status hint_open(strata_iterator *it, strata_error *err) {
 const strata_stage strata_stage_shard_hint = {.name = "shard_hint", .open = hint_open};
 
 strata_status strata_dataset_shard_hint(strata_dataset **dataset, strata_error *err) {
-    STRATA_TRY(strata_stage_put(&strata_stage_shard_hint, dataset, 0, NULL, err));
+    STRATA_TRY(strata_stage_put(&strata_stage_shard_hint, dataset, NULL, 0, NULL, err));
     (*dataset)->n = STRATA_SIZE_UNKNOWN;
     return STRATA_OK;
 }
@@ -127,8 +125,7 @@ static const strata_stage filter_stage = {.name = "filter", .next = filter_next}
 
 strata_status strata_dataset_filter(strata_dataset **dataset, strata_filter_function function, void *user, strata_error *err) {
     if (!function) return strata_fail(err, STRATA_INVALID, "filter: needs a function");
-    STRATA_TRY(strata_stage_put(&filter_stage, dataset, sizeof(filter), NULL, err));
-    *(filter *)(*dataset)->state = (filter){function, user};
+    STRATA_TRY(strata_stage_put(&filter_stage, dataset, &(filter){function, user}, sizeof(filter), NULL, err));
     (*dataset)->n = STRATA_SIZE_UNKNOWN;
     return STRATA_OK;
 }
@@ -177,14 +174,8 @@ static strata_status repeat_advance(strata_iterator *it, int64_t n, strata_error
         position = pass * size;
         ((repetition *)it->state)->gave = target > position;
     }
-    bool more = true;
     if (size > 0) return strata_iterator_advance(it->parents[0], target - position, err);
-    for (; position < target && more; position++) {
-        strata_element element = {0};
-        STRATA_TRY(repeat_next(it, &element, &more, err));
-        strata_element_finish(&element);
-    }
-    return STRATA_OK;
+    return strata_iterator_discard(it, repeat_next, target - position, err);
 }
 
 static const strata_stage repeat_stage = {
@@ -198,8 +189,7 @@ strata_status strata_dataset_repeat(strata_dataset **dataset, int64_t count, str
     if (count == 0) n = STRATA_SIZE_INFINITE;
     if (before == 0) n = 0;
     if (count > 0 && before > 0 && __builtin_mul_overflow(before, count, &n)) n = STRATA_SIZE_INFINITE;
-    STRATA_TRY(strata_stage_put(&repeat_stage, dataset, sizeof count, NULL, err));
-    *(int64_t *)(*dataset)->state = count;
+    STRATA_TRY(strata_stage_put(&repeat_stage, dataset, &count, sizeof count, NULL, err));
     (*dataset)->n = n;
     return STRATA_OK;
 }

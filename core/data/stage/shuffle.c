@@ -5,6 +5,7 @@
  * from it at random and replaced by the parent's next element. */
 #include <stdlib.h>
 
+#include "core/base/memory.h"
 #include "core/data/stage/stage.h"
 #include "strata/philox.h"
 
@@ -53,23 +54,14 @@ static void shuffle_close(strata_iterator *it) {
 
 /* ---- the buffer ---- */
 
-static strata_status make_room(shuffling *s, strata_error *err) {
-    if (s->n_buffered < s->capacity) return STRATA_OK;
-    int64_t capacity = s->capacity ? 2 * s->capacity : 64;
-    strata_element *larger = realloc(s->buffer, (size_t)capacity * sizeof *larger);
-    if (!larger)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "shuffle: no host memory for %lld elements", (long long)capacity);
-    s->buffer = larger;
-    s->capacity = capacity;
-    return STRATA_OK;
-}
-
 static strata_status fill(strata_iterator *it, strata_error *err) {
     const shuffle *options = it->dataset->state;
     shuffling *s = it->state;
     while (!s->ended && (!options->buffer || s->n_buffered < options->buffer)) {
         bool more;
-        STRATA_TRY(make_room(s, err));
+        if (!strata_make_room(&s->buffer, s->n_buffered, &s->capacity, sizeof *s->buffer))
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "shuffle: no host memory for more than %lld elements",
+                               (long long)s->n_buffered);
         STRATA_TRY(strata_iterator_next(it->parents[0], &s->buffer[s->n_buffered], &more, err));
         s->n_buffered += more;
         s->ended = !more;
@@ -107,14 +99,7 @@ static strata_status shuffle_next(strata_iterator *it, strata_element *out, bool
 }
 
 static strata_status shuffle_advance(strata_iterator *it, int64_t n, strata_error *err) {
-    const shuffling *s = it->state;
-    bool more = true;
-    for (int64_t i = 0; !s->order && i < n && more; i++) {
-        strata_element element = {0};
-        STRATA_TRY(shuffle_next(it, &element, &more, err));
-        strata_element_finish(&element);
-    }
-    return STRATA_OK;
+    return ((const shuffling *)it->state)->order ? STRATA_OK : strata_iterator_discard(it, shuffle_next, n, err);
 }
 
 static const strata_stage shuffle_stage = {.name = "shuffle",
@@ -131,7 +116,8 @@ strata_status strata_dataset_shuffle(strata_dataset **dataset, const strata_shuf
                            (long long)o.buffer);
     if (!o.buffer && (*dataset)->n == STRATA_SIZE_INFINITE)
         return strata_fail(err, STRATA_INVALID, "shuffle: a dataset without end needs a buffer");
-    STRATA_TRY(strata_stage_put(&shuffle_stage, dataset, sizeof(shuffle), NULL, err));
-    *(shuffle *)(*dataset)->state = (shuffle){o.buffer, o.same_each_epoch, (*dataset)->n_shuffles++};
+    const shuffle s = {o.buffer, o.same_each_epoch, (*dataset)->n_shuffles};
+    STRATA_TRY(strata_stage_put(&shuffle_stage, dataset, &s, sizeof s, NULL, err));
+    (*dataset)->n_shuffles++;
     return STRATA_OK;
 }

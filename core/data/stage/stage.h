@@ -16,6 +16,9 @@
 
 enum { STRATA_MAX_PARENTS = 4 };
 
+typedef strata_status (*strata_next_function)(strata_iterator *iterator, strata_element *out_element, bool *out_more,
+                                              strata_error *err);
+
 typedef struct strata_stage {
     const char *name;
     /* The size of an iterator's state, which is zeroed before open. */
@@ -23,7 +26,7 @@ typedef struct strata_stage {
     /* Prepares iterator->state and opens the parents, for which there is strata_iterator_open_parents. (optional: NULL
      * only opens the parents) */
     strata_status (*open)(strata_iterator *iterator, strata_error *err);
-    strata_status (*next)(strata_iterator *iterator, strata_element *out_element, bool *out_more, strata_error *err);
+    strata_next_function next;
     /* (optional) Like n calls of next, without computing the elements. */
     strata_status (*advance)(strata_iterator *iterator, int64_t n, strata_error *err);
     void (*close)(
@@ -103,13 +106,13 @@ struct strata_dataset {
 };
 
 /* Creates a stage over n_parents datasets, which it takes on success; 0: a source. Its size, classes and names are those of the
- * first parent, and so is its spec if `spec` is NULL. */
+ * first parent, and so is its spec if `spec` is NULL. state: what dataset->state begins as; NULL: zeros. */
 STRATA_MUST_USE strata_status strata_stage_create(const strata_stage *stage, strata_dataset *const *parents, int n_parents,
-                                                  size_t state_bytes, const strata_element_spec *spec,
+                                                  const void *state, size_t state_bytes, const strata_element_spec *spec,
                                                   strata_dataset **out_dataset, strata_error *err);
 /* Creates a stage over *dataset, and replaces *dataset by it. */
-STRATA_MUST_USE strata_status strata_stage_put(const strata_stage *stage, strata_dataset **dataset, size_t state_bytes,
-                                               const strata_element_spec *spec, strata_error *err);
+STRATA_MUST_USE strata_status strata_stage_put(const strata_stage *stage, strata_dataset **dataset, const void *state,
+                                               size_t state_bytes, const strata_element_spec *spec, strata_error *err);
 extern const strata_stage strata_stage_table, strata_stage_shard_hint;
 /* dataset.c: the role of a part of an element; OTHER for parts that do not exist. */
 strata_part_role strata_spec_role(const strata_element_spec *spec, int part);
@@ -118,12 +121,17 @@ strata_auto_shard strata_auto_shard_resolve(const strata_dataset *dataset, strat
 /* select.c: as strata_dataset_shard; an iteration that finds no element in the shard fails. */
 STRATA_MUST_USE strata_status strata_dataset_shard_required(strata_dataset **dataset, int64_t n, int64_t index,
                                                             strata_error *err);
+/* dataset.c: makes a dataset of n elements of the dataset of arrays `whole`, with its source and classes, also those that occur
+ * only in other elements. take: makes an array of these elements from one of the whole. */
+typedef strata_status (*strata_rows_function)(const strata_array *from, const void *user, strata_array *out, strata_error *err);
+STRATA_MUST_USE strata_status strata_table_part(const strata_dataset *whole, int64_t n, strata_rows_function take,
+                                                const void *user, strata_dataset **out_part, strata_error *err);
 /* dataset.c: element `position` of the order. */
 int64_t strata_order_index(const strata_order *order, int64_t position);
 /* dataset.c: writes part `part` of elements order[first .. first + n) of a dataset of arrays, as strata_dataset_fetch writes
- * the first two parts. */
+ * the first two parts. stored: an input has the dtype of its array and is not scaled. */
 void strata_dataset_fetch_part(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n, int part,
-                               void *out);
+                               bool stored, void *out);
 /* dataset.c: one more than the largest integer of a target; 0: it is not known, or the target is no integers. */
 int64_t strata_dataset_part_classes(const strata_dataset *dataset, int part);
 /* dataset.c: checks that the integers of an input of arrays are in 0 .. n - 1. Fails: DATA, with the first that is not. */
@@ -131,12 +139,12 @@ STRATA_MUST_USE strata_status strata_dataset_check_part_tokens(const strata_data
                                                                strata_error *err);
 /* dataset.c: out[i] = source[i] * scale. */
 void strata_bytes_to_f32(const uint8_t *source, float scale, int64_t n, float *out);
-/* dataset.c: like strata_dataset_fetch, but features have the dtype of the array and are not scaled. */
-void strata_dataset_fetch_stored(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
-                                 void *out_features, void *out_labels);
 
 STRATA_MUST_USE strata_status strata_iterator_open_parents(strata_iterator *iterator, uint64_t epoch, strata_error *err);
 STRATA_MUST_USE strata_status strata_iterator_advance(strata_iterator *iterator, int64_t n, strata_error *err);
+/* The same by n calls of `next`, whose elements are discarded. */
+STRATA_MUST_USE strata_status strata_iterator_discard(strata_iterator *iterator, strata_next_function next, int64_t n,
+                                                      strata_error *err);
 /* Whether strata_dataset_at can compute elements independently of each other. */
 bool strata_dataset_has_at(const strata_dataset *dataset);
 STRATA_MUST_USE strata_status strata_dataset_at(const strata_dataset *dataset, uint64_t seed, uint64_t epoch, int64_t index,

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/memory.h"
+
 static uint32_t hash_of(const void *key, size_t length) {
     const unsigned char *bytes = key;
     uint64_t hash = UINT64_C(0xCBF29CE484222325);
@@ -17,7 +19,7 @@ static uint32_t hash_of(const void *key, size_t length) {
 void strata_dictionary_finish(strata_dictionary *dictionary) {
     free(dictionary->entries);
     free(dictionary->slots);
-    free(dictionary->pool);
+    strata_text_finish(&dictionary->pool);
     *dictionary = (strata_dictionary){0};
 }
 
@@ -26,7 +28,7 @@ static uint32_t slot_of(const strata_dictionary *d, const void *key, size_t leng
     uint32_t slot = hash & (d->n_slots - 1);
     for (; d->slots[slot]; slot = (slot + 1) & (d->n_slots - 1)) {
         const struct strata_dictionary_entry *e = &d->entries[d->slots[slot] - 1];
-        if (e->hash == hash && e->length == length && !memcmp(d->pool + e->first, key, length)) break;
+        if (e->hash == hash && e->length == length && !memcmp(d->pool.bytes + e->first, key, length)) break;
     }
     return slot;
 }
@@ -51,21 +53,8 @@ static bool grow_slots(strata_dictionary *d) {
     return true;
 }
 
-static bool make_room(strata_dictionary *d, size_t length) {
-    if (d->n == d->capacity) {
-        int32_t capacity = d->capacity ? d->capacity * 2 : 64;
-        void *larger = realloc(d->entries, (size_t)capacity * sizeof *d->entries);
-        if (!larger) return false;
-        d->entries = larger;
-        d->capacity = capacity;
-    }
-    if (d->pool_capacity - d->n_pool < length + 1) {
-        size_t capacity = 2 * d->pool_capacity + length + 256;
-        char *larger = realloc(d->pool, capacity);
-        if (!larger) return false;
-        d->pool = larger;
-        d->pool_capacity = capacity;
-    }
+static bool make_room(strata_dictionary *d) {
+    if (!strata_make_room(&d->entries, d->n, &d->capacity, sizeof *d->entries)) return false;
     return (uint32_t)d->n < d->n_slots / 4 * 3 || grow_slots(d);
 }
 
@@ -75,18 +64,20 @@ strata_status strata_dictionary_add(strata_dictionary *dictionary, const void *k
     int32_t known = strata_dictionary_find(d, key, length);
     *out_index = known;
     if (known >= 0) return STRATA_OK;
-    if (d->n >= 1 << 30 || length > UINT32_MAX || !make_room(d, length))
+    const size_t first = d->pool.n_bytes;
+    if (d->n < 1 << 30 && length <= UINT32_MAX && make_room(d)) {
+        strata_text_add_bytes(&d->pool, key, length);
+        strata_text_add_bytes(&d->pool, "", 1);
+    }
+    if (d->pool.n_bytes != first + length + 1)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a table of %d strings", d->n + 1);
     uint32_t hash = hash_of(key, length);
     d->slots[slot_of(d, key, length, hash)] = d->n + 1;
-    memcpy(d->pool + d->n_pool, key, length);
-    d->pool[d->n_pool + length] = 0;
-    d->entries[d->n] = (struct strata_dictionary_entry){.first = d->n_pool, .length = (uint32_t)length, .hash = hash};
-    d->n_pool += length + 1;
+    d->entries[d->n] = (struct strata_dictionary_entry){.first = first, .length = (uint32_t)length, .hash = hash};
     *out_index = d->n++;
     return STRATA_OK;
 }
 
 const char *strata_dictionary_string(const strata_dictionary *dictionary, int32_t index) {
-    return dictionary->pool + dictionary->entries[index].first;
+    return dictionary->pool.bytes + dictionary->entries[index].first;
 }

@@ -5,9 +5,7 @@
 #ifndef STRATA_CORE_DATA_DICTIONARY_H
 #define STRATA_CORE_DATA_DICTIONARY_H
 
-#include <stdbool.h>
-
-#include "strata/status.h"
+#include "strata/text.h"
 
 /* Zero-initialize it, and call strata_dictionary_finish at the end. */
 typedef struct strata_dictionary {
@@ -17,13 +15,13 @@ typedef struct strata_dictionary {
         uint32_t length, hash;
         int64_t count;
     } * entries;
-    int32_t n, capacity;
+    int32_t n;
+    int64_t capacity;
     /* [n_slots] The index of an entry, plus 1; 0: the slot is free. */
     int32_t *slots;
     uint32_t n_slots;
     /* All strings, each with a NUL after it. */
-    char *pool;
-    size_t n_pool, pool_capacity;
+    strata_text pool;
 } strata_dictionary;
 
 void strata_dictionary_finish(strata_dictionary *dictionary);

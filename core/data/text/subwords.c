@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/memory.h"
 #include "core/base/text.h"
 #include "core/data/text/tokenizer.h"
 #include "core/data/text/words.h"
@@ -39,7 +40,7 @@ static strata_status find_characters(strata_tokenizer *tokenizer, const strata_d
         STRATA_TRY_GOTO(strata_dictionary_add(&characters, " ", 1, &index, err));
         characters.entries[index].count += word->count;
         for (size_t at = 0, size; at < word->length; at += size) {
-            const char *character = words->pool + word->first + at;
+            const char *character = words->pool.bytes + word->first + at;
             size = strata_utf8_length(character, word->length - at);
             STRATA_TRY_GOTO(strata_dictionary_add(&characters, character, size, &index, err));
             characters.entries[index].count += word->count;
@@ -62,21 +63,18 @@ static int32_t find_rank(const strata_tokenizer *tokenizer, int32_t left, int32_
 strata_status strata_tokenizer_add_merge(strata_tokenizer *tokenizer, int32_t left, int32_t right, strata_error *err) {
     const int32_t key[2] = {left, right};
     int32_t rank, index;
-    if (tokenizer->n_merges == tokenizer->merges_capacity) {
-        int32_t capacity = tokenizer->merges_capacity ? 2 * tokenizer->merges_capacity : 64;
-        strata_merge *larger = realloc(tokenizer->merges, (size_t)capacity * sizeof *larger);
-        if (!larger) return strata_fail(err, STRATA_OUT_OF_MEMORY, "tokenizer: no host memory for %d merges", capacity);
-        tokenizer->merges = larger;
-        tokenizer->merges_capacity = capacity;
-    }
     const strata_dictionary *tokens = &tokenizer->tokens;
     const struct strata_dictionary_entry *a = &tokens->entries[left - STRATA_FIRST_TOKEN];
     const struct strata_dictionary_entry *b = &tokens->entries[right - STRATA_FIRST_TOKEN];
     size_t length = (size_t)a->length + b->length;
     char *joined = malloc(length);
-    if (!joined) return strata_fail(err, STRATA_OUT_OF_MEMORY, "tokenizer: no host memory");
-    memcpy(joined, tokens->pool + a->first, a->length);
-    memcpy(joined + a->length, tokens->pool + b->first, b->length);
+    if (!joined ||
+        !strata_make_room(&tokenizer->merges, tokenizer->n_merges, &tokenizer->merges_capacity, sizeof(strata_merge))) {
+        free(joined);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "tokenizer: no host memory for %d merges", tokenizer->n_merges + 1);
+    }
+    memcpy(joined, tokens->pool.bytes + a->first, a->length);
+    memcpy(joined + a->length, tokens->pool.bytes + b->first, b->length);
     strata_status status = strata_dictionary_add(&tokenizer->tokens, joined, length, &index, err);
     free(joined);
     if (!status) status = strata_dictionary_add(&tokenizer->ranks, key, sizeof key, &rank, err);
@@ -113,7 +111,8 @@ int strata_subwords_encode(const strata_tokenizer *tokenizer, const char *word, 
 typedef struct pair {
     int64_t count;
     int32_t *words; /* the words in which the pair occurs, or did before other merges; some may be listed several times */
-    int32_t n_words, capacity;
+    int32_t n_words;
+    int64_t capacity;
 } pair;
 
 typedef struct candidate {
@@ -131,9 +130,9 @@ typedef struct trainer {
     /* The number of the string {left, right} is the pair's index in `pairs`. */
     strata_dictionary keys;
     pair *pairs;
-    int32_t pairs_capacity;
     candidate *heap;
-    size_t n_heap, heap_capacity;
+    size_t n_heap;
+    int64_t pairs_capacity, heap_capacity;
     strata_error *err;
 } trainer;
 
@@ -155,13 +154,7 @@ static bool before(const trainer *t, candidate a, candidate b) {
 }
 
 static strata_status push(trainer *t, int32_t p) {
-    if (t->n_heap == t->heap_capacity) {
-        size_t capacity = t->heap_capacity ? 2 * t->heap_capacity : 256;
-        candidate *larger = realloc(t->heap, capacity * sizeof *larger);
-        if (!larger) return no_memory(t);
-        t->heap = larger;
-        t->heap_capacity = capacity;
-    }
+    if (!strata_make_room(&t->heap, (int64_t)t->n_heap, &t->heap_capacity, sizeof *t->heap)) return no_memory(t);
     candidate added = {t->pairs[p].count, p};
     size_t at = t->n_heap++;
     for (; at && before(t, added, t->heap[(at - 1) / 2]); at = (at - 1) / 2) t->heap[at] = t->heap[(at - 1) / 2];
@@ -186,26 +179,14 @@ static strata_status find_pair(trainer *t, const int32_t *ids, int32_t *out_pair
     int32_t before_n = t->keys.n;
     STRATA_TRY(strata_dictionary_add(&t->keys, ids, 2 * sizeof *ids, out_pair, t->err));
     if (t->keys.n == before_n) return STRATA_OK;
-    if (t->keys.n > t->pairs_capacity) {
-        int32_t capacity = t->pairs_capacity ? 2 * t->pairs_capacity : 256;
-        pair *larger = realloc(t->pairs, (size_t)capacity * sizeof *larger);
-        if (!larger) return no_memory(t);
-        t->pairs = larger;
-        t->pairs_capacity = capacity;
-    }
+    if (!strata_make_room(&t->pairs, before_n, &t->pairs_capacity, sizeof *t->pairs)) return no_memory(t);
     t->pairs[*out_pair] = (pair){0};
     return STRATA_OK;
 }
 
 static strata_status add_word(trainer *t, pair *p, int32_t word) {
     if (p->n_words && p->words[p->n_words - 1] == word) return STRATA_OK;
-    if (p->n_words == p->capacity) {
-        int32_t capacity = p->capacity ? 2 * p->capacity : 4;
-        int32_t *larger = realloc(p->words, (size_t)capacity * sizeof *larger);
-        if (!larger) return no_memory(t);
-        p->words = larger;
-        p->capacity = capacity;
-    }
+    if (!strata_make_room(&p->words, p->n_words, &p->capacity, sizeof *p->words)) return no_memory(t);
     p->words[p->n_words++] = word;
     return STRATA_OK;
 }
@@ -234,7 +215,7 @@ static strata_status merge_everywhere(trainer *t, int32_t p) {
     const strata_merge merge = t->tokenizer->merges[t->tokenizer->n_merges - 1];
     int32_t *words = t->pairs[p].words, n_words = t->pairs[p].n_words;
     t->pairs[p].words = NULL; /* the list is in `words` now, since count_pairs may move the table of pairs */
-    t->pairs[p].n_words = t->pairs[p].capacity = 0;
+    t->pairs[p].n_words = 0, t->pairs[p].capacity = 0;
     strata_status status = STRATA_OK;
     for (int32_t i = 0; i < n_words && !status; i++) {
         int32_t word = words[i];

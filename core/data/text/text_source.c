@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A pipeline's source of documents, and the map that converts them to tokens. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/data/stage/stage.h"
@@ -18,7 +17,7 @@ static strata_status document_at(const strata_dataset *dataset, uint64_t seed, u
         strata_element_finish(out);
         return status;
     }
-    memcpy(out->parts[0].data, texts->bytes + document->first, document->length);
+    memcpy(out->parts[0].data, texts->all.bytes + document->first, document->length);
     if (out->n_parts > 1) *(int32_t *)out->parts[1].data = document->label;
     return STRATA_OK;
 }
@@ -32,8 +31,7 @@ static const strata_stage documents_stage = {.name = "documents", .at = document
 strata_status strata_dataset_take_texts(strata_texts **texts, strata_dataset **out_dataset, strata_error *err) {
     const strata_element_spec spec = {.n_parts = (*texts)->has_labels ? 2 : 1,
                                       .parts = {{STRATA_DTYPE_U8, STRATA_SHAPE(-1)}, {STRATA_DTYPE_I32, STRATA_SHAPE()}}};
-    STRATA_TRY(strata_stage_create(&documents_stage, NULL, 0, sizeof *texts, &spec, out_dataset, err));
-    *(strata_texts **)(*out_dataset)->state = *texts;
+    STRATA_TRY(strata_stage_create(&documents_stage, NULL, 0, texts, sizeof *texts, &spec, out_dataset, err));
     (*out_dataset)->n = (*texts)->n;
     (*out_dataset)->n_classes = (*texts)->n_classes;
     *texts = NULL;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/memory.h"
 #include "core/base/text.h"
 #include "core/data/columns.h"
 #include "core/data/format/stream.h"
@@ -35,49 +36,26 @@ strata_status strata_texts_create(const char *source, const char *const *class_n
 
 void strata_texts_destroy(strata_texts *texts) {
     if (!texts) return;
-    free(texts->bytes);
+    strata_text_finish(&texts->all);
     free(texts->documents);
     strata_names_free(texts->class_names, texts->n_classes);
     free(texts->source);
     free(texts);
 }
 
-static strata_status make_room(strata_texts *texts, size_t n_bytes, strata_error *err) {
-    size_t wanted = texts->n_bytes + n_bytes;
-    if (wanted > texts->bytes_capacity) {
-        size_t capacity = texts->bytes_capacity * 2 > wanted ? texts->bytes_capacity * 2 : wanted + 256;
-        char *larger = realloc(texts->bytes, capacity);
-        if (!larger) return strata_fail(err, STRATA_OUT_OF_MEMORY, "texts: no host memory for %zu bytes", capacity);
-        texts->bytes = larger;
-        texts->bytes_capacity = capacity;
-    }
-    if (texts->n == texts->capacity) {
-        int64_t capacity = texts->capacity ? texts->capacity * 2 : 64;
-        struct strata_document *larger = realloc(texts->documents, (size_t)capacity * sizeof *larger);
-        if (!larger)
-            return strata_fail(err, STRATA_OUT_OF_MEMORY, "texts: no host memory for %lld documents", (long long)capacity);
-        texts->documents = larger;
-        texts->capacity = capacity;
-    }
-    return STRATA_OK;
-}
-
 strata_status strata_texts_add(strata_texts *texts, const char *const *parts, int n_parts, int label, int64_t line,
                                strata_error *err) {
-    size_t n_bytes = 0;
-    for (int i = 0; i < n_parts; i++) n_bytes += strlen(parts[i]) + 1;
-    STRATA_TRY(make_room(texts, n_bytes + 1, err));
-    char *out = texts->bytes + texts->n_bytes;
+    const size_t first = texts->all.n_bytes;
     for (int i = 0; i < n_parts; i++) {
-        size_t length = strlen(parts[i]);
-        memcpy(out, parts[i], length);
-        out += length;
-        if (i + 1 < n_parts) *out++ = ' ';
+        strata_text_add_bytes(&texts->all, parts[i], strlen(parts[i]));
+        if (i + 1 < n_parts) strata_text_add_bytes(&texts->all, " ", 1);
     }
-    *out = 0;
-    size_t length = (size_t)(out - texts->bytes) - texts->n_bytes;
-    texts->documents[texts->n++] = (struct strata_document){texts->n_bytes, length, label, line};
-    texts->n_bytes += length + 1;
+    const size_t length = texts->all.n_bytes - first;
+    strata_text_add_bytes(&texts->all, "", 1);
+    if (texts->all.failed || !strata_make_room(&texts->documents, texts->n, &texts->capacity, sizeof *texts->documents))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "texts: no host memory for more than %lld documents",
+                           (long long)texts->n);
+    texts->documents[texts->n++] = (struct strata_document){first, length, label, line};
     return STRATA_OK;
 }
 
@@ -85,7 +63,7 @@ int64_t strata_texts_size(const strata_texts *texts) {
     return texts->n;
 }
 const char *strata_texts_get(const strata_texts *texts, int64_t index) {
-    return texts->bytes + texts->documents[index].first;
+    return texts->all.bytes + texts->documents[index].first;
 }
 int strata_texts_label(const strata_texts *texts, int64_t index) {
     return texts->has_labels ? texts->documents[index].label : -1;

@@ -4,14 +4,14 @@
 #ifndef STRATA_CORE_DATA_TEXTS_H
 #define STRATA_CORE_DATA_TEXTS_H
 
+#include "strata/text.h"
 #include "strata/tokenizer.h"
 
 struct strata_texts {
     /* The texts of all documents, each with a NUL after it. */
-    char *bytes;
-    size_t n_bytes, bytes_capacity;
+    strata_text all;
     struct strata_document {
-        /* The text is bytes[first .. first + length). */
+        /* The text is all.bytes[first .. first + length). */
         size_t first, length;
         int32_t label;
         /* The line of the source in which the document begins, from 1; 0: the source is not divided into lines. */

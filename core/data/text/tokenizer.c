@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/text/texts.h"
 #include "core/data/text/words.h"
@@ -53,7 +52,7 @@ strata_status strata_dictionary_rank(strata_dictionary *out, const strata_dictio
     for (int32_t i = 0; !status && i < from->n && i < most && rows[i].count >= least_count; i++) {
         int32_t index;
         const struct strata_dictionary_entry *entry = &from->entries[rows[i].index];
-        status = strata_dictionary_add(out, from->pool + entry->first, entry->length, &index, err);
+        status = strata_dictionary_add(out, from->pool.bytes + entry->first, entry->length, &index, err);
     }
     free(rows);
     return status;
@@ -177,13 +176,10 @@ strata_status strata_dataset_from_texts(const strata_texts *texts, const strata_
     STRATA_TRY_GOTO(strata_dataset_take_arrays(&features, texts->has_labels ? &labels : NULL, 0, &dataset, err));
     STRATA_TRY_GOTO(strata_dataset_set_source(dataset, texts->source, err));
     STRATA_TRY_GOTO(strata_dataset_set_class_names(dataset, (const char *const *)texts->class_names, texts->n_classes, err));
-    *out_dataset = dataset;
-    dataset = NULL;
 cleanup:
-    strata_dataset_destroy(dataset);
     strata_array_finish(&features);
     strata_array_finish(&labels);
-    return status;
+    return strata_dataset_give(status, dataset, out_dataset);
 }
 
 strata_status strata_dataset_from_text(const char *text, const strata_tokenizer *tokenizer, int64_t length,

@@ -25,7 +25,8 @@ struct strata_tokenizer {
     int32_t n_characters;
     /* [n_merges] The merge with rank r is merges[r]. */
     strata_merge *merges;
-    int32_t n_merges, merges_capacity;
+    int32_t n_merges;
+    int64_t merges_capacity;
     /* The number of the string {left, right} is the rank of its merge. */
     strata_dictionary ranks;
 };

@@ -18,15 +18,12 @@ strata_status strata_tokenizer_to_json(const strata_tokenizer *tokenizer, char *
     bool words = tokenizer->kind == STRATA_TOKENIZER_WORDS;
     int32_t n = words ? tokenizer->tokens.n : tokenizer->n_characters;
     strata_json_begin_object(&writer);
-    strata_json_key(&writer, "kind");
-    strata_json_write_string(&writer, kinds[tokenizer->kind]);
-    strata_json_key(&writer, words ? "tokens" : "characters");
-    strata_json_begin_array(&writer);
+    strata_json_write_string(strata_json_key(&writer, "kind"), kinds[tokenizer->kind]);
+    strata_json_begin_array(strata_json_key(&writer, words ? "tokens" : "characters"));
     for (int32_t i = 0; i < n; i++) strata_json_write_string(&writer, strata_dictionary_string(&tokenizer->tokens, i));
     strata_json_end_array(&writer);
     if (!words) {
-        strata_json_key(&writer, "merges");
-        strata_json_begin_array(&writer);
+        strata_json_begin_array(strata_json_key(&writer, "merges"));
         for (int32_t i = 0; i < tokenizer->n_merges; i++) {
             strata_json_write_int(&writer, tokenizer->merges[i].left);
             strata_json_write_int(&writer, tokenizer->merges[i].right);

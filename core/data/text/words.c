@@ -24,16 +24,6 @@ static uint32_t decode(const char *at, size_t length) {
     }
 }
 
-static size_t encode(uint32_t c, char *out) {
-    if (c < 0x80) return out[0] = (char)c, 1;
-    if (c < 0x800) return out[0] = (char)(0xC0 | c >> 6), out[1] = (char)(0x80 | (c & 0x3F)), 2;
-    if (c < 0x10000)
-        return out[0] = (char)(0xE0 | c >> 12), out[1] = (char)(0x80 | (c >> 6 & 0x3F)), out[2] = (char)(0x80 | (c & 0x3F)), 3;
-    out[0] = (char)(0xF0 | c >> 18), out[1] = (char)(0x80 | (c >> 12 & 0x3F));
-    out[2] = (char)(0x80 | (c >> 6 & 0x3F)), out[3] = (char)(0x80 | (c & 0x3F));
-    return 4;
-}
-
 /* Ranges of capital letters: first, first + step, ... last. Adding `shift` to one gives its lower-case letter. */
 static const struct {
     uint32_t first, last, step;
@@ -142,7 +132,7 @@ static strata_status take_word(strata_word_reader *r, const char *place, strata_
         if (!c.length || !(in_word(c.code) || joins) || r->length + 4 > STRATA_LONGEST_WORD) break;
         const bool alone = stands_alone(c.code);
         if (alone && r->length) break;
-        r->length += encode(joins ? '\'' : lower(c.code), r->word + r->length);
+        r->length += strata_utf8_encode(joins ? '\'' : lower(c.code), r->word + r->length);
         r->at += c.length;
         if (alone) break;
     }
