@@ -39,8 +39,9 @@ void strata_proto_message(strata_text *message, int field, strata_text *inner);
 
 /* ---- png.c ---- */
 
-/* Encodes a picture as PNG (W3C PNG, third edition), with zlib: (rows, columns, channels) of u8. It has 1 channel (grey), 3 (red, green, blue) or 4 (red, green,
- * blue, opacity). Fails: OUT_OF_MEMORY; INVALID for a picture without pixels or with rows of more than 2^31 bytes. */
+/* Encodes a picture as PNG (W3C PNG, third edition), with zlib: (rows, columns, channels) of u8. It has 1 channel (grey), 3
+ * (red, green, blue) or 4 (red, green, blue, opacity). Fails: OUT_OF_MEMORY; INVALID for a picture without pixels or with rows
+ * of more than 2^31 bytes. */
 STRATA_MUST_USE strata_status strata_png_encode(const unsigned char *pixels, int64_t rows, int64_t columns, int channels,
                                                 strata_text *out_file, strata_error *err);
 

@@ -5,8 +5,8 @@
  * no worker described.
  *
  * Everything that a step computes from is described by lines of text, the *terms*: "name\tvalue". A value may be a JSON object,
- * whose members are compared one by one, or begin with STRATA_HASH_MARK. All workers get the terms of all, and find the same first
- * difference. */
+ * whose members are compared one by one, or begin with STRATA_HASH_MARK. All workers get the terms of all, and find the same
+ * first difference. */
 #include "core/model/agree.h"
 
 #include <inttypes.h>
@@ -268,11 +268,11 @@ strata_status strata_model_agree(const strata_model *model, const strata_dataset
 
 /* ---- the description of a training ----
  *
- * A checkpoint that is continued with other data would train a model that nobody described, and its epoch would go on at the wrong
- * example. The description has the form of terms. The first one is the batch, which may change. */
+ * A checkpoint that is continued with other data would train a model that nobody described, and its epoch would go on at the
+ * wrong example. The description has the form of terms. The first one is the batch, which may change. */
 
-/* Of each array of the data, up to BLOCKS_KEPT hashes of HASHED_BYTES bytes in all are stored, so that a description takes no longer
- * than a few steps, and a checkpoint stays small. All examples of small data are hashed. */
+/* Of each array of the data, up to BLOCKS_KEPT hashes of HASHED_BYTES bytes in all are stored, so that a description takes no
+ * longer than a few steps, and a checkpoint stays small. All examples of small data are hashed. */
 enum { HASHED_BYTES = 1 << 18, BLOCKS_KEPT = 32 };
 static const char BATCH[] = "batch";
 

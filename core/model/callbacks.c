@@ -128,7 +128,8 @@ void strata_callback_states_give(const strata_model *model, const strata_callbac
 
 /* ---- ready-made callbacks ---- */
 
-/* Without `user`, since options are wrong or there is no memory, the callback has no function; strata_model_add_callback says so. */
+/* Without `user`, since options are wrong or there is no memory, the callback has no function; strata_model_add_callback says
+ * so. */
 static strata_callback make(const char *name, strata_event_callback on_event, void *user, size_t state, size_t state_bytes) {
     if (!user) return (strata_callback){.name = name};
     return (strata_callback){name, on_event, user, free, state_bytes ? (char *)user + state : NULL, state_bytes};

@@ -53,8 +53,8 @@ const char *strata_checkpoint_slot_name(int slot);
 void strata_checkpoint_destroy(strata_checkpoint *checkpoint); /* NULL is fine */
 /* The number of updates that were made. */
 int64_t strata_checkpoint_steps(const strata_checkpoint *checkpoint);
-/* Writes a safetensors file; rank 0's is a model file. check: reads the file before it gets its name; out_sha256, out_bytes; NULL:
- * they are not needed. */
+/* Writes a safetensors file; rank 0's is a model file. check: reads the file before it gets its name; out_sha256, out_bytes;
+ * NULL: they are not needed. */
 STRATA_MUST_USE strata_status strata_checkpoint_write(const strata_checkpoint *checkpoint, const char *path,
                                                       const strata_file_check *check, char out_sha256[STRATA_SHA256_TEXT_BYTES],
                                                       int64_t *out_bytes, strata_error *err);
@@ -87,9 +87,9 @@ STRATA_MUST_USE strata_status strata_checkpoint_folder_save(strata_checkpoint_fo
 /* Waits for the thread, and unlocks the folder; NULL is fine. */
 STRATA_MUST_USE strata_status strata_checkpoint_folder_close(strata_checkpoint_folder *folder, strata_error *err);
 
-/* Opens the newest valid checkpoint in the folder. *out_path: its folder, which the caller frees after the manifest; NULL: there
- * is none. Fails: DATA if there are checkpoints but all are damaged, with the damage of the newest one; UNSUPPORTED for one of a
- * newer version. */
+/* Opens the newest valid checkpoint in the folder. *out_path: its folder, which the caller frees after the manifest; NULL:
+ * there is none. Fails: DATA if there are checkpoints but all are damaged, with the damage of the newest one; UNSUPPORTED for
+ * one of a newer version. */
 STRATA_MUST_USE strata_status strata_checkpoint_folder_find(const char *folder, strata_manifest *out_manifest, char **out_path,
                                                             strata_error *err);
 

@@ -30,8 +30,8 @@ bool strata_model_takes_bytes(const strata_model *model, int64_t batch);
 STRATA_MUST_USE strata_status strata_model_check_compiled(const strata_model *model, const char *verb, strata_error *err);
 /* Checks that the model was compiled or built, so that it has variables. */
 STRATA_MUST_USE strata_status strata_model_check_built(const strata_model *model, const char *verb, strata_error *err);
-/* Checks the arguments of a report: that the model was compiled, or built, and the batch, which is 32 by default. what: as verb,
- * and in messages about the batch. */
+/* Checks the arguments of a report: that the model was compiled, or built, and the batch, which is 32 by default. what: as
+ * verb, and in messages about the batch. */
 STRATA_MUST_USE strata_status strata_model_check_report(const strata_model *model, const char *verb, const char *what,
                                                         bool trains, int64_t *batch, strata_error *err);
 strata_program_kind strata_model_part_program(strata_model_part part);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading model files, which are safetensors files with an F32 tensor for each parameter. The metadata contain the model's JSON, under
- * "strata.model", and the model's notes. checkpoint.c writes them. */
+ * Reading model files, which are safetensors files with an F32 tensor for each parameter. The metadata contain the model's
+ * JSON, under "strata.model", and the model's notes. checkpoint.c writes them. */
 #include "core/model/checkpoint.h"
 
 /* Checks that the file has every parameter with its shape, and no other tensors except those of a checkpoint. */

@@ -66,7 +66,8 @@ void strata_model_write_examples(const strata_model *model, const strata_example
 
 /* ---- validation.c: the validation data of a fit, and the decisions that depend on their loss ---- */
 
-/* strata_validation_begin checks the options and allocates memory before training. Without validation data the other functions do nothing. */
+/* strata_validation_begin checks the options and allocates memory before training. Without validation data the other functions
+ * do nothing. */
 STRATA_MUST_USE strata_status strata_validation_begin(strata_model *model, const strata_fit_options *opts, strata_error *err);
 /* Uses the metrics of the validation data after epoch `epoch`: updates the best epoch. *out_stop: patience ends the
  * training. */

@@ -255,8 +255,8 @@ typedef struct strata_step {
     strata_graph *graph;
     /* [parameters.n_blocks] The reads of the parameters. */
     strata_tensor **blocks;
-    /* [n_outputs] For the kind GRADIENTS, as described at strata_gradient_layout. Else the sums or predictions, if there are any,
-     * and `scores`. In training with a loss scale the sums have one more number, which is 0 if the gradients were finite. */
+    /* [n_outputs] For the kind GRADIENTS, as described at strata_gradient_layout. Else the sums or predictions, if there are
+     * any, and `scores`. In training with a loss scale the sums have one more number: 0 if the gradients were finite. */
     strata_tensor **outputs;
     int n_outputs;
     /* Except for the kind GRADIENTS: what exact metrics need of each example (strata_model_metric_scores); NULL: nothing. */
@@ -515,8 +515,8 @@ size_t strata_callbacks_state_bytes(const strata_model *model);
 /* json.c: writes an optimizer's settings as a JSON object. */
 void strata_optimizer_write(strata_json_writer *writer, const strata_optimizer *settings, const strata_optimizer_kind *kind);
 
-/* fit_trace.c: adds a track for each device; the devices then add what they run. *out_tracks: [devices], which the caller frees,
- * also on failure. strata_group_set_trace adds the host's slices of a program. */
+/* fit_trace.c: adds a track for each device; the devices then add what they run. *out_tracks: [devices], which the caller
+ * frees, also on failure. strata_group_set_trace adds the host's slices of a program. */
 STRATA_MUST_USE strata_status strata_model_trace_begin(strata_model *model, strata_trace *trace, int **out_tracks,
                                                        strata_error *err);
 /* Lets the devices add to the trace; NULL: they add to no trace. Programs are compiled again, since those for a trace measure

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reports about a model's programs (strata/summary.h). They are computed from the graphs of a prediction and of a training step, so
- * they describe what runs, and no formula is written twice. */
+ * Reports about a model's programs (strata/summary.h). They are computed from the graphs of a prediction and of a training
+ * step, so they describe what runs, and no formula is written twice. */
 #include <stdio.h>
 
 #include "core/model/build.h"

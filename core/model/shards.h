@@ -34,8 +34,8 @@ STRATA_MUST_USE strata_status strata_shards_write_slot(strata_model *model, int 
  * strata_shards_read_own_slot reads only these, to their positions in values, (flat_size). */
 void strata_shards_own_range(const strata_model *model, int64_t *out_begin, int64_t *out_end);
 STRATA_MUST_USE strata_status strata_shards_read_own_slot(strata_model *model, int slot, float *values, strata_error *err);
-/* Reads or sets what a device of this worker has of a slot, or, for slot -1, of the parameters' shards, from or to their positions
- * in values, (flat_size). */
+/* Reads or sets what a device of this worker has of a slot, or, for slot -1, of the parameters' shards, from or to their
+ * positions in values, (flat_size). */
 STRATA_MUST_USE strata_status strata_shards_access(const strata_model *model, int replica, int slot, bool set, float *values,
                                                    strata_error *err);
 

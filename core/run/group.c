@@ -338,8 +338,8 @@ static strata_status check_order(const strata_group *group, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Checks that all replicas have the same collectives in the same order, and counts their bytes as exchange.c does: each member of
- * a sum gives a whole value and gets a whole one. */
+/* Checks that all replicas have the same collectives in the same order, and counts their bytes as exchange.c does: each member
+ * of a sum gives a whole value and gets a whole one. */
 static strata_status check_collectives(strata_group *group, strata_error *err) {
     for (int i = 0, any = true; any; i++) {
         const strata_tensor *first = collective_of(group, 0, i).node;
@@ -640,8 +640,8 @@ static const strata_trace_label *segment_label(const strata_group *group, int re
     return strata_trace_add_label(group->trace, name, "", 0, 0);
 }
 
-/* Waits for the end of a segment of the replica, and so of all segments before it. *out_waited: how many seconds it waited; NULL:
- * not needed. */
+/* Waits for the end of a segment of the replica, and so of all segments before it. *out_waited: how many seconds it waited;
+ * NULL: not needed. */
 static strata_status wait_for_segment(strata_group *group, const lane *l, int replica, int slot, int segment,
                                       double *out_waited, strata_error *err) {
     member *m = &group->members[replica];

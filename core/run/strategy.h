@@ -188,7 +188,7 @@ void strata_strategy_local_share(const strata_strategy *strategy, int64_t batch,
 /* Like all_gather, with the same number of bytes from each worker. */
 STRATA_MUST_USE strata_status strata_workers_gather(const strata_workers *workers, const void *own, void *out_all, size_t bytes,
                                                     strata_error *err);
-/* The same for parts of any size. *out_all, a pointer that the caller frees: all parts, in rank order. sizes: [n] their bytes. */
+/* The same for parts of any size. *out_all, a pointer that the caller frees: all parts, in rank order. sizes: [n] bytes. */
 STRATA_MUST_USE strata_status strata_workers_gather_parts(const strata_workers *workers, const void *own, size_t bytes,
                                                           void *out_all, int64_t *sizes, strata_error *err);
 /* Sends rank 0's status to all workers. Returns this worker's own failure; else rank 0's, with this message. */
