@@ -52,8 +52,13 @@ strata_status strata_communicator_give_up(strata_communicator *comm, strata_stat
                                     strata_peer_text(comm, comm->rank).text, err->message);
 }
 
-strata_status strata_communicator_mismatch(strata_communicator *comm, const strata_call *mine, int peer,
-                                           const strata_call *theirs, strata_error *err) {
+strata_status strata_communicator_check(strata_communicator *comm, const strata_call *mine, int peer, const strata_call *theirs,
+                                        size_t bytes, size_t wanted, strata_error *err) {
+    if (!memcmp(theirs, mine, sizeof *mine))
+        return bytes == wanted ? STRATA_OK
+                               : strata_communicator_fail(comm, mine, STRATA_INTERNAL, err,
+                                                          "a message of %s has %zu bytes; it should have %zu",
+                                                          strata_peer_text(comm, peer).text, bytes, wanted);
     return strata_communicator_fail(
         comm, NULL, STRATA_INVALID, err,
         "the ranks call different things: %s calls %s, and %s calls %s%s; all must call the same collectives, with the same "
@@ -61,6 +66,16 @@ strata_status strata_communicator_mismatch(strata_communicator *comm, const stra
         strata_peer_text(comm, comm->rank).text, strata_call_text(mine).text, strata_peer_text(comm, peer).text,
         strata_call_text(theirs).text,
         mine->algorithm != theirs->algorithm && mine->kind == theirs->kind ? " (by another algorithm)" : "");
+}
+
+strata_status strata_communicator_stalled(strata_communicator *comm, const strata_call *call, const strata_receive *receives,
+                                          int n_receives, strata_error *err) {
+    for (int i = 0; i < n_receives; i++)
+        if (!receives[i].view)
+            return strata_communicator_fail(comm, call, STRATA_TIMEOUT, err, "no progress for %g s: %s sends nothing",
+                                            comm->stall_seconds, strata_peer_text(comm, receives[i].peer).text);
+    return strata_communicator_fail(comm, call, STRATA_TIMEOUT, err, "no progress for %g s: nobody takes what this rank sends",
+                                    comm->stall_seconds);
 }
 
 /* ---- keys ---- */
@@ -486,7 +501,7 @@ strata_status strata_communicator_shrink(strata_communicator *comm, strata_commu
     char name[2 * sizeof comm->names.own];
     int n = 0, rank = -1;
     *out_comm = NULL;
-    if (comm->transport->run)
+    if (comm->transport == &strata_transport_mpi)
         return strata_fail(err, STRATA_UNSUPPORTED, "the engine %s cannot go on without a rank", comm->transport->name);
     int *ranks = malloc((size_t)comm->world * sizeof *ranks);
     if (!ranks) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->world);
@@ -513,7 +528,7 @@ const char *strata_communicator_transport(const strata_communicator *comm) {
     return comm->transport->name;
 }
 const char *strata_communicator_algorithm(const strata_communicator *comm, size_t n_bytes) {
-    return comm->transport->run ? comm->transport->name : strata_algorithms[strata_algorithm_choose(comm, n_bytes)].name;
+    return strata_algorithms[strata_algorithm_choose(comm, n_bytes)].name;
 }
 uint64_t strata_communicator_bytes_sent(const strata_communicator *comm) {
     return atomic_load(&((strata_communicator *)comm)->bytes_sent);

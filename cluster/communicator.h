@@ -147,9 +147,14 @@ strata_status strata_communicator_fail(strata_communicator *comm, const strata_c
 /* Called by a rank that could not connect. Unless there is already a verdict, it sends one to the other ranks, which would
  * otherwise wait for this rank. Returns the verdict. */
 strata_status strata_communicator_give_up(strata_communicator *comm, strata_status status, strata_error *err);
-/* Reports that the two ranks of a link called different collectives. Returns the verdict. */
-strata_status strata_communicator_mismatch(strata_communicator *comm, const strata_call *mine, int peer,
-                                           const strata_call *theirs, strata_error *err);
+/* For transports: checks that a message belongs to the call that this rank makes, and has the `wanted` bytes. Else reports that
+ * the two ranks called different collectives, and returns the verdict. */
+STRATA_MUST_USE strata_status strata_communicator_check(strata_communicator *comm, const strata_call *mine, int peer,
+                                                        const strata_call *theirs, size_t bytes, size_t wanted,
+                                                        strata_error *err);
+/* Reports that an exchange made no progress for stall_seconds. A receive without a view has not ended. Returns the verdict. */
+strata_status strata_communicator_stalled(strata_communicator *comm, const strata_call *call, const strata_receive *receives,
+                                          int n_receives, strata_error *err);
 
 /* "rank 2 (host b, process 17)", with the rank in the job. */
 typedef struct strata_peer_string {

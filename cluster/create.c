@@ -13,8 +13,6 @@
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/table.h"
 #include "cluster/communicator.h"
-#include "cluster/engine/mpi.h"
-#include "cluster/store/remote.h"
 #include "cluster/wire/socket.h"
 #include "core/base/clock.h"
 
@@ -172,8 +170,7 @@ static strata_status open_links(strata_communicator *comm, const char *wanted, c
     if (comm->transport->shares_memory && !together)
         return strata_fail(err, STRATA_INVALID, "the transport %s is for ranks of one host and user; these are on several",
                            comm->transport->name);
-    strata_status status = comm->transport == &strata_transport_mpi ? strata_mpi_begin(err) : STRATA_OK;
-    if (!status) status = comm->transport->open(comm, err);
+    strata_status status = comm->transport->open(comm, err);
     while (status == STRATA_UNSUPPORTED && chosen) {
         const strata_transport *next = strata_transport_next(comm->transport, !together);
         if (!next) break;

@@ -120,8 +120,7 @@ strata_status strata_communicator_all_reduce(strata_communicator *comm, void *da
 
 strata_status strata_communicator_reduce(strata_communicator *comm, void *data, size_t count, strata_dtype dtype,
                                          strata_reducer reducer, int root, strata_error *err) {
-    const strata_collective what = {STRATA_REDUCE,  .out = data,        .count = count,
-                                    .dtype = dtype, .reducer = reducer, .root = root};
+    const strata_collective what = {STRATA_REDUCE, NULL, data, count, NULL, dtype, reducer, .root = root};
     return strata_communicator_run(comm, &what, err);
 }
 
@@ -140,13 +139,7 @@ strata_status strata_communicator_all_gather(strata_communicator *comm, const vo
 strata_status strata_communicator_reduce_scatter(strata_communicator *comm, const void *in, void *out, size_t count,
                                                  const size_t *counts, strata_dtype dtype, strata_reducer reducer,
                                                  strata_error *err) {
-    const strata_collective what = {.kind = STRATA_REDUCE_SCATTER,
-                                    .in = in,
-                                    .out = out,
-                                    .count = count,
-                                    .counts = counts,
-                                    .dtype = dtype,
-                                    .reducer = reducer};
+    const strata_collective what = {STRATA_REDUCE_SCATTER, in, out, count, counts, dtype, .reducer = reducer};
     return strata_communicator_run(comm, &what, err);
 }
 

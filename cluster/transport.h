@@ -29,8 +29,6 @@ typedef struct strata_receive {
     const void *view;
 } strata_receive;
 
-struct strata_operation;
-
 typedef struct strata_transport {
     const char *name;
     /* Messages are copied to memory that all ranks share. So all ranks must be on one machine, and one copy serves all
@@ -50,9 +48,6 @@ typedef struct strata_transport {
      * detected: another call on the peer's side, a lost peer, or no progress for stall_seconds. */
     strata_status (*exchange)(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
                               strata_receive *receives, int n_receives, strata_error *err);
-    /* Only for an engine, which runs whole collectives in place of exchange. The arguments were checked before. The engine
-     * must check that all ranks make the same call. (optional). */
-    strata_status (*run)(const struct strata_operation *op, strata_collective_kind kind, strata_error *err);
 } strata_transport;
 
 extern const strata_transport strata_transport_inproc, strata_transport_shm, strata_transport_tcp, strata_transport_mpi;
@@ -62,5 +57,9 @@ const strata_transport *strata_transport_find(const char *name);
 /* The first automatic row after `after` (NULL: of all rows) that can connect ranks on one machine, or on several hosts. NULL:
  * there is none. */
 const strata_transport *strata_transport_next(const strata_transport *after, bool several_hosts);
+
+/* Finds and opens the MPI library for the engine mpi, once in a process. Fails: INVALID if no mpirun started this process;
+ * UNSUPPORTED if the library of the launcher's MPI is not installed. Threads: any. */
+STRATA_MUST_USE strata_status strata_mpi_find(strata_error *err);
 
 #endif

@@ -20,7 +20,7 @@
 #include "core/op/ops.h"
 #include "strata/sha256.h"
 #include "strata/version.h"
-#include "strategies/optimizer.h"
+#include "strategies/context.h"
 
 /* Compares the terms with those of the other workers, and frees them. */
 static strata_status compare(const strata_strategy *strategy, strata_text *terms, strata_error *err) {

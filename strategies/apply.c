@@ -12,14 +12,6 @@
 #include "core/op/communication.h"
 #include "strategies/context.h"
 
-struct strata_model_use {
-    strata_model *model;
-    strata_layer_context context;
-    /* Parameters were updated since, so the next application reads them again. */
-    bool forgotten;
-    strata_model_use *next;
-};
-
 strata_variables strata_model_variables(strata_model *model) {
     return (strata_variables){.items = model->custom.list, .n = model->strategy ? model->parameters.n_blocks : 0};
 }
@@ -43,10 +35,6 @@ static strata_model_use *find(const strata_replica_context *replica, const strat
 strata_model_use *strata_model_use_find(const strata_replica_context *replica, const strata_model *model) {
     strata_model_use *use = find(replica, model);
     return use && !use->forgotten ? use : NULL;
-}
-
-strata_tensor *const *strata_model_use_parts(const strata_model_use *use) {
-    return use->context.parts;
 }
 
 void strata_model_use_forget(strata_replica_context *replica, const strata_model *model) {

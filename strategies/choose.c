@@ -10,18 +10,6 @@
 #include "core/run/device.h"
 #include "strategies/kinds.h"
 
-strata_status strata_choice_add(strata_device_choice *choice, const char *id, strata_error *err) {
-    if (choice->n == choice->capacity) {
-        const int capacity = choice->capacity ? 2 * choice->capacity : 8;
-        void *ids = realloc(choice->ids, (size_t)capacity * sizeof *choice->ids);
-        if (!ids) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d devices", capacity);
-        choice->ids = ids;
-        choice->capacity = capacity;
-    }
-    snprintf(choice->ids[choice->n++], sizeof *choice->ids, "%s", id);
-    return STRATA_OK;
-}
-
 static bool is_accelerator(const strata_device_info *row) {
     return !row->skipped[0] && row->device_class > STRATA_DEVICE_CPU && !strchr(row->id, '.');
 }
@@ -59,21 +47,21 @@ static bool is_used_api(const strata_device_info *rows, int n_rows, const strata
     return true;
 }
 
-strata_status strata_choose_accelerators(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
-                                         strata_error *err) {
-    for (int i = 0; i < n_rows; i++)
-        if (is_accelerator(&rows[i]) && is_used_api(rows, n_rows, &rows[i]))
-            STRATA_TRY(strata_choice_add(choice, rows[i].id, err));
-    snprintf(choice->reason, sizeof choice->reason, "%s", choice->n > 1 ? "all accelerators" : "the only accelerator");
-    return STRATA_OK;
-}
-
 strata_status strata_choose_best(const strata_device_info *rows, int n_rows, strata_device_choice *choice, strata_error *err) {
     const strata_device_info *best = strata_device_best(rows, n_rows);
     if (!best) return strata_fail(err, STRATA_UNAVAILABLE, "strategy: no device can be used; `strata devices` says why");
     const char *reason = is_accelerator(best) ? "the best device" : "there is no accelerator; the best CPU";
     snprintf(choice->reason, sizeof choice->reason, "%s", reason);
-    return strata_choice_add(choice, best->id, err);
+    choice->ids[choice->n++] = best->id;
+    return STRATA_OK;
+}
+
+strata_status strata_choose_accelerators(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
+                                         strata_error *err) {
+    for (int i = 0; i < n_rows; i++)
+        if (is_accelerator(&rows[i]) && is_used_api(rows, n_rows, &rows[i])) choice->ids[choice->n++] = rows[i].id;
+    snprintf(choice->reason, sizeof choice->reason, "%s", choice->n > 1 ? "all accelerators" : "the only accelerator");
+    return choice->n ? STRATA_OK : strata_choose_best(rows, n_rows, choice, err);
 }
 
 void strata_choice_divide(strata_device_choice *choice, int local_rank, int local_size) {

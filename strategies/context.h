@@ -9,6 +9,7 @@
 #include "core/optimizer/optimizer.h"
 #include "core/run/strategy.h"
 #include "strata/distribute.h"
+#include "strategies/memory.h"
 
 enum { STRATA_MAX_FUNCTION_NODES = 256, STRATA_MAX_GATHERS = 32, STRATA_MAX_FEEDS = 32 };
 
@@ -45,10 +46,46 @@ void strata_feed_write(const strata_feed *feed, const strata_run_rows *rows, voi
 void strata_feeds_count(const strata_feed *feeds, int n_feeds);
 void strata_feed_name(int index, char out_name[16]);
 
+/* ---- optimizers: their settings, their count of updates, and slots for each variable that they have updated ---- */
+
+/* The optimizer's state for one variable. */
+typedef struct strata_optimizer_memory {
+    /* The variable may be destroyed before the optimizer; its number remains. */
+    const strata_distributed_variable *variable;
+    int64_t number;
+    struct strata_optimizer_memory *next;
+    /* [n_replicas] Each replica of this worker updates the elements [begin, end) of the variable, with slots of this size. */
+    struct strata_optimizer_part {
+        int64_t begin, end;
+        strata_variable *slots[STRATA_MAX_OPTIMIZER_SLOTS];
+        /* With a sharded optimizer: room for these elements, and for a block of a model the positions of the parameters. */
+        strata_variable *shard;
+        strata_segments segments;
+    } parts[];
+} strata_optimizer_memory;
+
+struct strata_distributed_optimizer {
+    strata_strategy *strategy;
+    strata_optimizer settings;
+    const strata_optimizer_kind *kind;
+    /* Each replica updates a part of each variable. */
+    bool sharded;
+    /* The number of updates so far. */
+    int64_t steps;
+    strata_optimizer_memory *memories;
+    strata_owned owned;
+};
+
 /* ---- tracing ---- */
 
-/* A model that the function has applied; defined in apply.c. */
-typedef struct strata_model_use strata_model_use;
+/* A model that the function has applied. */
+typedef struct strata_model_use {
+    strata_model *model;
+    strata_layer_context context;
+    /* Parameters were updated since, so the next application reads them again. */
+    bool forgotten;
+    struct strata_model_use *next;
+} strata_model_use;
 
 /* A tensor that strata_replica_read has returned for a variable. Gradients are computed with respect to it. */
 typedef struct strata_replica_reading {
@@ -99,11 +136,13 @@ STRATA_MUST_USE strata_status strata_function_agree(const strata_replica_context
                                                     const strata_replica_context *compared, const strata_error *failed,
                                                     strata_error *err);
 
+/* values.c: the values of all workers in replica order, as views of `values` or of memory that is taken. */
+STRATA_MUST_USE strata_status strata_per_replica_collect(const strata_strategy *strategy, const strata_per_replica *values,
+                                                         strata_memory *memory, strata_per_replica *out, strata_error *err);
+
 /* apply.c */
 /* Returns the model's use in this trace; NULL: the function has not applied the model. */
 strata_model_use *strata_model_use_find(const strata_replica_context *replica, const strata_model *model);
-/* [parameters.n_parts] The views of the parameters' parts that layers use; NULL for a part that no layer uses. */
-strata_tensor *const *strata_model_use_parts(const strata_model_use *use);
 /* Returns the gradient of a block, with the block's layout. gradients: [parameters.n_parts] the gradients of the parts; NULL:
  * the gradient is zeros. */
 strata_tensor *strata_model_use_pack(strata_model_use *use, int block, strata_tensor *const *gradients);

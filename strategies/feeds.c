@@ -8,7 +8,6 @@
 #include "core/graph/graph.h"
 #include "core/model/loop.h"
 #include "strategies/context.h"
-#include "strategies/optimizer.h"
 
 void strata_feed_name(int index, char out_name[16]) {
     snprintf(out_name, 16, "feed%d", index);

@@ -22,7 +22,7 @@ typedef struct input_spec {
 
 /* The function for one set of input shapes. */
 typedef struct trace {
-    input_spec *specs; /* [replica * n_inputs + input] */
+    strata_memory memory;
     int n_inputs, n_outputs;
     input_spec *outputs; /* [replica * n_outputs + output] */
     uint64_t elsewhere;  /* a hash of the input shapes of all workers; 0: these do not matter */
@@ -30,6 +30,7 @@ typedef struct trace {
     int n_feeds;
     strata_group *group;
     struct trace *next;
+    input_spec specs[]; /* [replica * n_inputs + input] */
 } trace;
 
 struct strata_function {
@@ -62,9 +63,7 @@ strata_status strata_function_create(strata_strategy *strategy, strata_replica_f
 
 static void destroy_trace(trace *t) {
     strata_group_destroy(t->group);
-    free(t->specs);
-    free(t->outputs);
-    free(t->feeds);
+    strata_memory_free(&t->memory);
     free(t);
 }
 
@@ -87,14 +86,14 @@ strata_communication_totals strata_function_communication(const strata_function 
 
 /* ---- tracing ---- */
 
-static strata_status build(const strata_function *function, const trace *t, strata_replica_context *replica,
-                           strata_error *err) {
+/* specs: [n_inputs] the replica's inputs. */
+static strata_status build(const strata_function *function, const input_spec *specs, int n_inputs,
+                           strata_replica_context *replica, strata_error *err) {
     strata_tensor *inputs[MOST_INPUTS];
-    for (int i = 0; i < t->n_inputs; i++) {
+    for (int i = 0; i < n_inputs; i++) {
         char name[16];
-        const input_spec *spec = &t->specs[replica->id * t->n_inputs + i];
         snprintf(name, sizeof name, "input%d", i);
-        inputs[i] = strata_input(replica->graph, name, spec->dtype, spec->shape);
+        inputs[i] = strata_input(replica->graph, name, specs[i].dtype, specs[i].shape);
     }
     const strata_replica_context *before = strata_set_replica(replica);
     strata_status status = function->body(replica, inputs, function->user, err);
@@ -128,7 +127,7 @@ static strata_status build_all(const strata_function *function, const trace *t, 
             strata_graph_destroy(replicas[r].graph);
             replicas[r] = (strata_replica_context){.strategy = function->strategy, .id = r, .gathers = gathers};
             STRATA_TRY(strata_graph_create(&replicas[r].graph, err));
-            strata_status status = build(function, t, &replicas[r], err);
+            strata_status status = build(function, t->specs + r * t->n_inputs, t->n_inputs, &replicas[r], err);
             if (!status && replicas[r].n_outputs != replicas[0].n_outputs)
                 status = strata_fail(err, STRATA_INVALID, "it returns %d values, replica 0 returns %d", replicas[r].n_outputs,
                                      replicas[0].n_outputs);
@@ -161,7 +160,7 @@ static strata_status compile_all(const strata_function *function, trace *t, int 
     const strata_strategy *strategy = function->strategy;
     const strata_executable_options opts = {.n_slots = n_slots};
     t->n_outputs = replicas[0].n_outputs;
-    t->outputs = calloc((size_t)(strategy->n_replicas * t->n_outputs) + 1, sizeof *t->outputs);
+    t->outputs = strata_memory_take(&t->memory, strategy->n_replicas * t->n_outputs, sizeof *t->outputs);
     if (!t->outputs) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
     for (int r = 0; r < strategy->n_replicas; r++) {
         strata_replica_context *own = &replicas[r];
@@ -179,9 +178,8 @@ static strata_status compile_all(const strata_function *function, trace *t, int 
 
 static strata_status take_feeds(trace *t, const strata_replica_context *replicas, int n, strata_error *err) {
     t->n_feeds = replicas[0].n_feeds;
-    t->feeds = calloc((size_t)t->n_feeds + 1, sizeof *t->feeds);
+    t->feeds = strata_memory_copy(&t->memory, replicas[0].feeds, (size_t)t->n_feeds * sizeof *t->feeds);
     if (!t->feeds) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
-    if (t->n_feeds) memcpy(t->feeds, replicas[0].feeds, (size_t)t->n_feeds * sizeof *t->feeds);
     for (int r = 1; r < n; r++)
         if (replicas[r].n_feeds != t->n_feeds)
             return strata_fail(err, STRATA_INVALID,
@@ -221,7 +219,7 @@ static strata_status agree_as_first(const strata_function *function, const strat
     if (!other) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
     *other = (strata_replica_context){.strategy = function->strategy, .gathers = own->gathers};
     strata_status status = strata_graph_create(&other->graph, &why);
-    if (!status) status = build(function, &(trace){.specs = first->specs, .n_inputs = first->n}, other, &why);
+    if (!status) status = build(function, first->specs, first->n, other, &why);
     status = strata_function_agree(own, status ? own : other, status ? &why : NULL, err);
     strata_graph_destroy(other->graph);
     free(other);
@@ -245,29 +243,27 @@ static strata_status agree(const strata_function *function, const trace *t, cons
 }
 
 static strata_status make_group(strata_function *function, trace *t, int n_slots, strata_error *err) {
-    const size_t n = (size_t)function->strategy->n_replicas;
-    const size_t all = (size_t)strata_strategy_num_replicas_in_sync(function->strategy);
-    strata_replica_context *replicas = calloc(n, sizeof *replicas);
-    strata_executable **executables = calloc(n, sizeof(*executables));
-    strata_gather_lengths gathers = {.lengths = calloc(all * STRATA_MAX_GATHERS + 1, sizeof *gathers.lengths)};
+    const int n = function->strategy->n_replicas, all = strata_strategy_num_replicas_in_sync(function->strategy);
+    strata_memory memory = {0};
+    strata_replica_context *replicas = strata_memory_take(&memory, n, sizeof *replicas);
+    strata_executable **executables = strata_memory_take(&memory, n, sizeof(*executables));
+    strata_gather_lengths gathers = {.lengths =
+                                         strata_memory_take(&memory, all * STRATA_MAX_GATHERS + 1, sizeof *gathers.lengths)};
     strata_status status = STRATA_OK;
-    if (!replicas || !executables || !gathers.lengths)
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory for %zu replicas", n);
+    if (memory.failed) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory for %d replicas", n);
     if (!status) status = build_all(function, t, replicas, &gathers, err);
     if (!status) status = note_gathers(function, t, replicas[0].n_gathers > 0, err);
-    if (!status) status = take_feeds(t, replicas, (int)n, err);
+    if (!status) status = take_feeds(t, replicas, n, err);
     if (!status && !function->traces && strata_strategy_has_workers(function->strategy))
         status = agree(function, t, &replicas[0], err);
     if (!status) status = compile_all(function, t, n_slots, replicas, executables, err);
     if (!status)
-        status = strata_group_create(executables, (int)n, &function->strategy->workers, function->strategy->cross_device,
-                                     &t->group, err);
+        status =
+            strata_group_create(executables, n, &function->strategy->workers, function->strategy->cross_device, &t->group, err);
     else
-        for (size_t r = 0; executables && r < n; r++) strata_executable_destroy(executables[r]);
-    for (size_t r = 0; replicas && r < n; r++) strata_graph_destroy(replicas[r].graph);
-    free(replicas);
-    free(executables);
-    free(gathers.lengths);
+        for (int r = 0; executables && r < n; r++) strata_executable_destroy(executables[r]);
+    for (int r = 0; replicas && r < n; r++) strata_graph_destroy(replicas[r].graph);
+    strata_memory_free(&memory);
     return status;
 }
 
@@ -278,38 +274,22 @@ static const strata_array *value_of(const strata_per_replica *values, int replic
 }
 
 /* FNV-1a (Fowler, Noll, Vo) */
-static uint64_t hash(uint64_t seed, const void *data, size_t n_bytes) {
-    for (size_t i = 0; i < n_bytes; i++) seed = (seed ^ ((const unsigned char *)data)[i]) * UINT64_C(0x100000001b3);
-    return seed;
+static uint64_t hash(const void *data, size_t n_bytes) {
+    uint64_t value = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < n_bytes; i++) value = (value ^ ((const unsigned char *)data)[i]) * UINT64_C(0x100000001b3);
+    return value;
 }
 
-/* Computes a hash of the input shapes of all workers, which is the same on each worker. */
-static strata_status hash_everywhere(const strata_strategy *strategy, const strata_per_replica *inputs, int n_inputs,
-                                     uint64_t *out_hash, strata_error *err) {
-    const uint64_t basis = UINT64_C(0xcbf29ce484222325);
-    uint64_t own = basis, *all = calloc((size_t)strategy->workers.n, sizeof *all);
+/* Computes a hash of the input shapes of all workers, which is the same on each worker. bytes: of this worker's. */
+static strata_status hash_everywhere(const strata_workers *workers, const input_spec *specs, size_t bytes, uint64_t *out_hash,
+                                     strata_error *err) {
+    const uint64_t own = hash(specs, bytes);
+    uint64_t *all = calloc((size_t)workers->n, sizeof *all);
     if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
-    for (int r = 0; r < strategy->n_replicas; r++)
-        for (int i = 0; i < n_inputs; i++) {
-            const strata_array *value = value_of(&inputs[i], r);
-            const int64_t head[2] = {value->dtype, value->shape.rank};
-            own = hash(hash(own, head, sizeof head), value->shape.dims, (size_t)value->shape.rank * sizeof *value->shape.dims);
-        }
-    strata_status status = strata_workers_gather(&strategy->workers, &own, all, sizeof own, err);
-    if (!status) *out_hash = hash(basis, all, (size_t)strategy->workers.n * sizeof *all) | 1;
+    strata_status status = strata_workers_gather(workers, &own, all, sizeof own, err);
+    if (!status) *out_hash = hash(all, (size_t)workers->n * sizeof *all) | 1;
     free(all);
     return status;
-}
-
-static bool fits(const trace *t, const strata_per_replica *inputs, int n_inputs, int n_replicas, uint64_t elsewhere) {
-    if (t->n_inputs != n_inputs || t->elsewhere != elsewhere) return false;
-    for (int r = 0; r < n_replicas; r++)
-        for (int i = 0; i < n_inputs; i++) {
-            const strata_array *value = value_of(&inputs[i], r);
-            const input_spec *spec = &t->specs[r * n_inputs + i];
-            if (value->dtype != spec->dtype || !strata_shape_equal(value->shape, spec->shape)) return false;
-        }
-    return true;
 }
 
 static strata_status check_inputs(const strata_function *function, const strata_per_replica *inputs, int n_inputs,
@@ -327,31 +307,28 @@ static strata_status check_inputs(const strata_function *function, const strata_
 /* n_steps: how many steps the caller would run in one call of the devices. */
 static strata_status find_trace(strata_function *function, int n_steps, const strata_per_replica *inputs, int n_inputs,
                                 trace **out_trace, strata_error *err) {
-    const int n = function->strategy->n_replicas, n_slots = strata_strategy_steps_per_call(function->strategy, n_steps);
-    uint64_t elsewhere = 0;
-    if (strata_strategy_has_workers(function->strategy) && (function->gathers || !function->traces))
-        STRATA_TRY(hash_everywhere(function->strategy, inputs, n_inputs, &elsewhere, err));
-    for (trace *t = function->traces; t; t = t->next)
-        if (fits(t, inputs, n_inputs, n, elsewhere) && strata_group_n_slots(t->group) >= n_slots) {
-            *out_trace = t;
-            return STRATA_OK;
-        }
-    trace *t = calloc(1, sizeof *t);
-    if (t) t->specs = calloc((size_t)(n * n_inputs) + 1, sizeof *t->specs);
-    if (!t || !t->specs) {
-        free(t);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
-    }
+    const strata_strategy *strategy = function->strategy;
+    const int n = strategy->n_replicas * n_inputs, n_slots = strata_strategy_steps_per_call(strategy, n_steps);
+    const size_t bytes = (size_t)n * sizeof(input_spec);
+    trace *t = calloc(1, sizeof *t + bytes), *known = function->traces;
+    if (!t) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
     t->n_inputs = n_inputs;
-    t->elsewhere = elsewhere;
-    for (int r = 0; r < n; r++)
-        for (int i = 0; i < n_inputs; i++) {
-            const strata_array *value = value_of(&inputs[i], r);
-            t->specs[r * n_inputs + i] = (input_spec){value->dtype, value->shape};
-        }
-    strata_status status = make_group(function, t, n_slots, err);
-    if (status) {
+    for (int k = 0; k < n; k++) { /* what is not set stays zeros, so that specs can be compared as bytes */
+        const strata_array *value = value_of(&inputs[k % n_inputs], k / n_inputs);
+        t->specs[k].dtype = value->dtype;
+        t->specs[k].shape.rank = value->shape.rank;
+        for (int i = 0; i < value->shape.rank; i++) t->specs[k].shape.dims[i] = value->shape.dims[i];
+    }
+    strata_status status = STRATA_OK;
+    if (strata_strategy_has_workers(strategy) && (function->gathers || !function->traces))
+        status = hash_everywhere(&strategy->workers, t->specs, bytes, &t->elsewhere, err);
+    while (known && (known->n_inputs != n_inputs || known->elsewhere != t->elsewhere || memcmp(known->specs, t->specs, bytes) ||
+                     strata_group_n_slots(known->group) < n_slots))
+        known = known->next;
+    if (!status && !known) status = make_group(function, t, n_slots, err);
+    if (status || known) {
         destroy_trace(t);
+        *out_trace = known;
         return status;
     }
     t->next = function->traces;

@@ -7,42 +7,34 @@
 #include "core/graph/graph.h"
 #include "strategies/context.h"
 
-/* The tensors with respect to which gradients are computed, and room for the gradients. */
+/* The tensors with respect to which gradients are computed, and their gradients. */
 typedef struct sources {
     strata_tensor **tensors, **gradients;
     int n;
 } sources;
 
-/* Adds to `s` the tensors that strata_replica_read has returned for a variable, as many as fit. Returns how many there are. */
-static int add_readings(const strata_replica_context *replica, const strata_distributed_variable *variable, sources *s) {
+/* How many tensors a variable has at most: readings, or the parts of a model's block of parameters. */
+static int count(const strata_replica_context *replica, const strata_distributed_variable *variable) {
+    if (variable->model) return variable->model->parameters.blocks[variable->block].n_parts;
     int n = 0;
-    for (const strata_replica_reading *r = replica->readings; r; r = r->next) {
-        if (r->variable != variable) continue;
-        if (s->tensors) s->tensors[s->n + n] = r->value;
-        n++;
-    }
-    s->n += n;
+    for (const strata_replica_reading *r = replica->readings; r; r = r->next) n += r->variable == variable;
     return n;
 }
 
-/* Does the same for the parts of a model's block of parameters. */
-static int add_parts(const strata_replica_context *replica, const strata_distributed_variable *variable, sources *s) {
-    const strata_model_use *use = strata_model_use_find(replica, variable->model);
-    if (!use) return 0;
-    const strata_parameter_block *at = &variable->model->parameters.blocks[variable->block];
-    strata_tensor *const *parts = strata_model_use_parts(use);
-    int n = 0;
-    for (int i = at->first_part; i < at->first_part + at->n_parts; i++) {
-        if (!parts[i]) continue;
-        if (s->tensors) s->tensors[s->n + n] = parts[i];
-        n++;
+/* Adds to `s` the parts of a model's block that layers use, or what strata_replica_read has returned for another variable.
+ * Returns whether there are any. */
+static bool add_sources(const strata_replica_context *replica, const strata_distributed_variable *variable, sources *s) {
+    const int before = s->n;
+    const strata_model_use *use = variable->model ? strata_model_use_find(replica, variable->model) : NULL;
+    if (use) {
+        const strata_parameter_block *at = &variable->model->parameters.blocks[variable->block];
+        strata_tensor *const *parts = use->context.parts; /* NULL for one that no layer uses */
+        for (int i = at->first_part; i < at->first_part + at->n_parts; i++)
+            if (parts[i]) s->tensors[s->n++] = parts[i];
     }
-    s->n += n;
-    return n;
-}
-
-static int add_sources(const strata_replica_context *replica, const strata_distributed_variable *variable, sources *s) {
-    return variable->model ? add_parts(replica, variable, s) : add_readings(replica, variable, s);
+    for (const strata_replica_reading *r = replica->readings; r && !variable->model; r = r->next)
+        if (r->variable == variable) s->tensors[s->n++] = r->value;
+    return s->n > before;
 }
 
 /* Combines the gradients of the parts of a model's block, from *next on, to the gradient of the block. */
@@ -54,7 +46,7 @@ static strata_tensor *of_block(strata_replica_context *replica, const strata_dis
     strata_tensor **gradients = strata_graph_alloc(replica->graph, (size_t)set->n_parts * sizeof *gradients);
     if (!gradients) return NULL;
     for (int i = at->first_part; i < at->first_part + at->n_parts; i++)
-        if (strata_model_use_parts(use)[i]) gradients[i] = *(*next)++;
+        if (use->context.parts[i]) gradients[i] = *(*next)++;
     return strata_model_use_pack(use, variable->block, gradients);
 }
 
@@ -68,24 +60,24 @@ strata_tensor *const *strata_replica_gradients(strata_replica_context *replica, 
                                                strata_variables variables) {
     strata_tensor **out = strata_graph_alloc(replica->graph, (size_t)variables.n * sizeof *out);
     sources s = {0};
+    size_t most = 0;
     if (!out || !loss || !strata_need_replica(replica, "strata_replica_gradients")) return out;
+    for (int i = 0; i < variables.n; i++) most += (size_t)count(replica, variables.items[i]);
+    s.tensors = strata_graph_alloc(replica->graph, most * sizeof *s.tensors);
+    s.gradients = strata_graph_alloc(replica->graph, most * sizeof *s.gradients);
+    if (!s.tensors || !s.gradients) return out;
     for (int i = 0; i < variables.n; i++)
         if (!add_sources(replica, variables.items[i], &s)) out[i] = unused(replica, variables.items[i]);
-    s.tensors = strata_graph_alloc(replica->graph, (size_t)s.n * sizeof *s.tensors);
-    s.gradients = strata_graph_alloc(replica->graph, (size_t)s.n * sizeof *s.gradients);
-    if (!s.tensors || !s.gradients || strata_tensor_is_poison(loss)) return out;
-    s.n = 0;
-    for (int i = 0; i < variables.n; i++) add_sources(replica, variables.items[i], &s);
+    if (strata_tensor_is_poison(loss)) return out;
     if (s.n) strata_gradients(loss, NULL, s.tensors, s.n, s.gradients);
     strata_tensor *const *next = s.gradients;
     for (int i = 0; i < variables.n; i++) {
-        sources none = {0};
         if (out[i]) continue;
         if (variables.items[i]->model) {
             out[i] = of_block(replica, variables.items[i], &next);
             continue;
         }
-        for (int k = add_sources(replica, variables.items[i], &none); k > 0; k--, next++)
+        for (int k = count(replica, variables.items[i]); k > 0; k--, next++)
             out[i] = out[i] ? strata_add(out[i], *next) : *next;
     }
     return out;

@@ -16,19 +16,17 @@ struct strata_distributed_batches {
     bool labels;
     strata_per_replica parts[PARTS]; /* features, labels; memory for the largest part so far */
     /* for a dataset that is divided among the replicas */
-    strata_worker_batches *batches; /* NULL: each worker has its own dataset */
-    const strata_dataset *whole;    /* borrowed */
-    strata_distributed_batches_options options;
+    strata_worker_batches *batches;             /* NULL: each worker has its own dataset */
+    const strata_dataset *whole;                /* borrowed */
+    strata_distributed_batches_options options; /* with the current epoch */
     strata_shape example[PARTS];
     strata_dtype dtypes[PARTS];
     /* for a worker's own dataset, which the user's function has made */
     strata_dataset *dataset;
     strata_iterator *iterator;
     strata_element *elements; /* [n_replicas] */
-    uint64_t seed;
     bool ended;
-    /* The current epoch, and whether its end was already reported; the next batch is then the first one of the next epoch. */
-    uint64_t epoch;
+    /* The end of the epoch was already reported; the next batch is then the first one of the next epoch. */
     bool over;
     /* The workers have compared their data. */
     bool agreed;
@@ -98,7 +96,6 @@ static strata_status divide(strata_distributed_batches *d, const strata_dataset 
     d->whole = dataset;
     if (opts) d->options = *opts;
     d->options.global_batch = batch;
-    d->epoch = d->options.epoch;
     return open_divided(d, err);
 }
 
@@ -170,8 +167,8 @@ static strata_status open_made(strata_distributed_batches *d, strata_dataset_fun
     d->elements = calloc((size_t)d->strategy->n_replicas, sizeof *d->elements);
     if (!d->elements) return strata_fail(err, STRATA_OUT_OF_MEMORY, "distributed batches: no host memory");
     d->labels = strata_dataset_element_spec(d->dataset).n_parts > 1;
-    d->seed = seed;
-    d->epoch = epoch;
+    d->options.seed = seed;
+    d->options.epoch = epoch;
     return strata_iterator_create(d->dataset, seed, epoch, 0, &d->iterator, err);
 }
 
@@ -242,7 +239,7 @@ static strata_status next_made(strata_distributed_batches *d, int64_t *out_n, st
 strata_status strata_distributed_batches_next(strata_distributed_batches *d, strata_per_replica values[2], int64_t *out_n,
                                               strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_distributed_batches_next", "give the function its inputs with the run", err));
-    if (d->over) STRATA_TRY(strata_distributed_batches_set_epoch(d, d->epoch + 1, err));
+    if (d->over) STRATA_TRY(strata_distributed_batches_set_epoch(d, d->options.epoch + 1, err));
     STRATA_TRY(d->batches ? next_divided(d, out_n, err) : next_made(d, out_n, err));
     d->over = !*out_n;
     for (int i = 0; i < 1 + d->labels; i++) values[i] = d->parts[i];
@@ -251,11 +248,11 @@ strata_status strata_distributed_batches_next(strata_distributed_batches *d, str
 
 strata_status strata_distributed_batches_set_epoch(strata_distributed_batches *d, uint64_t epoch, strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_distributed_batches_set_epoch", "begin epochs before the run", err));
-    d->epoch = epoch;
+    d->options.epoch = epoch;
     d->over = false;
     if (d->dataset) {
         strata_iterator *iterator = NULL;
-        STRATA_TRY(strata_iterator_create(d->dataset, d->seed, epoch, 0, &iterator, err));
+        STRATA_TRY(strata_iterator_create(d->dataset, d->options.seed, epoch, 0, &iterator, err));
         strata_iterator_destroy(d->iterator);
         d->iterator = iterator;
         d->ended = false;
@@ -263,7 +260,6 @@ strata_status strata_distributed_batches_set_epoch(strata_distributed_batches *d
     }
     strata_worker_batches *before = d->batches;
     d->batches = NULL;
-    d->options.epoch = epoch;
     const strata_status status = open_divided(d, err);
     if (status)
         d->batches = before;

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * merge_call: a function of the user that runs on the host between two segments of the replicas' programs. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/graph/graph.h"
 #include "core/op/communication.h"
 #include "strategies/context.h"
@@ -15,58 +12,33 @@ typedef struct merge_call {
     void *user;
 } merge_call;
 
-/* Makes arrays that are views of the replicas' memory. */
-static strata_status view(const merge_call *call, const void *const *data, int n, strata_per_replica *out, strata_error *err) {
-    STRATA_TRY(strata_per_replica_create(n, out, err));
-    for (int r = 0; r < n; r++) out->arrays[r] = strata_array_view(call->merge.dtype, call->merge.shape, (void *)data[r]);
-    return STRATA_OK;
-}
-
+/* Calls the function with the values of all workers' replicas. Each worker keeps the results for its own replicas. */
 static strata_status merge_values(const merge_call *call, const void *const *operands, int n_operands, void *const *results,
-                                  int n_results, strata_error *err) {
-    strata_per_replica values = {0}, outputs = {0};
-    strata_status status = view(call, operands, n_operands, &values, err);
-    if (!status) status = view(call, (const void *const *)results, n_results, &outputs, err);
-    if (!status) status = call->function(call->strategy, &values, &outputs, call->user, err);
-    strata_per_replica_finish(&values);
-    strata_per_replica_finish(&outputs);
-    return status;
-}
-
-/* Each worker gets the values of all workers' replicas and keeps the results for its own replicas. The memory contains the
- * gathered values of all, the merged values, pointers to both, and the sizes of the workers' contributions. */
-static strata_status merge_over_workers(const merge_call *call, const void *const *operands, int n_operands,
-                                        void *const *results, int n_results, strata_error *err) {
-    const strata_workers *workers = &call->strategy->workers;
-    const int n = workers->n_replicas, first = workers->first_replica;
-    const size_t bytes = (size_t)strata_shape_elements(call->merge.shape) * strata_dtype_bytes(call->merge.dtype);
-    char *own = calloc((size_t)n_operands + 2 * (size_t)n + 1, bytes ? bytes : 1);
-    const void **pointers = calloc(2 * (size_t)n, sizeof *pointers);
-    size_t *counts = calloc((size_t)workers->n, sizeof *counts);
-    strata_status status = STRATA_OK;
-    if (!own || !pointers || !counts) {
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for values of %d replicas", n);
-    } else {
-        char *all = own + (size_t)n_operands * bytes;
-        for (int r = 0; r < n_operands && bytes; r++) memcpy(own + (size_t)r * bytes, operands[r], bytes);
-        for (int w = 0; w < workers->n; w++)
-            counts[w] = (size_t)(workers->first_replicas[w + 1] - workers->first_replicas[w]) * bytes;
-        for (int r = 0; r < 2 * n; r++) pointers[r] = all + (size_t)r * bytes;
-        status = workers->all_gather(workers, own, all, counts, err);
+                                  int n_results, strata_memory *memory, strata_error *err) {
+    const strata_dtype dtype = call->merge.dtype;
+    const strata_shape shape = call->merge.shape;
+    const int first = call->strategy->workers.first_replica;
+    strata_per_replica own = {.n = n_operands, .arrays = strata_memory_take(memory, n_operands, sizeof *own.arrays)}, values,
+                       merged;
+    if (!own.arrays) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for values of %d replicas", n_operands);
+    for (int r = 0; r < n_operands; r++) own.arrays[r] = strata_array_view(dtype, shape, (void *)operands[r]);
+    STRATA_TRY(strata_per_replica_collect(call->strategy, &own, memory, &values, err));
+    merged = (strata_per_replica){.n = values.n, .arrays = strata_memory_take(memory, values.n, sizeof *merged.arrays)};
+    for (int r = 0; r < values.n && merged.arrays; r++) {
+        const bool is_own = r >= first && r < first + n_results;
+        void *to =
+            is_own ? results[r - first] : strata_memory_take(memory, strata_shape_elements(shape), strata_dtype_bytes(dtype));
+        merged.arrays[r] = strata_array_view(dtype, shape, to);
     }
-    if (!status) status = merge_values(call, pointers, n, (void *const *)(pointers + n), n, err);
-    for (int r = 0; r < n_results && bytes && !status; r++) memcpy(results[r], pointers[n + first + r], bytes);
-    free(own);
-    free(pointers);
-    free(counts);
-    return status;
+    if (memory->failed) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for values of %d replicas", values.n);
+    return call->function(call->strategy, &values, &merged, call->user, err);
 }
 
 static strata_status run(const strata_merge *merge, const void *const *operands, int n_operands, void *const *results,
                          int n_results, strata_error *err) {
-    const merge_call *call = (const merge_call *)merge;
-    strata_status status = (strata_strategy_has_workers(call->strategy) ? merge_over_workers : merge_values)(
-        call, operands, n_operands, results, n_results, err);
+    strata_memory memory = {0};
+    strata_status status = merge_values((const merge_call *)merge, operands, n_operands, results, n_results, &memory, err);
+    strata_memory_free(&memory);
     return status ? strata_fail_in(err, status, "merge_call") : STRATA_OK;
 }
 

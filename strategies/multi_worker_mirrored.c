@@ -8,7 +8,7 @@
 
 #include "cluster/subset.h"
 #include "strata/cluster_spec.h"
-#include "strategies/workers.h"
+#include "strategies/kinds.h"
 
 const strata_strategy_kind strata_strategy_multi_worker_mirrored = {
     .name = "multi_worker_mirrored", .most_devices = -1, .mesh = STRATA_MESH_OF_JOB};

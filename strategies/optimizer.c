@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Optimizers for custom loops: they sum gradients over replicas and make the same update as fit, by the same kernels. */
-#include "strategies/optimizer.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +8,7 @@
 #include "core/model/shards.h"
 #include "core/op/communication.h"
 #include "core/run/device.h"
+#include "strategies/context.h"
 
 /* ---- the object ---- */
 
@@ -43,18 +42,12 @@ strata_status strata_distributed_optimizer_create(const strata_optimizer *settin
     return STRATA_OK;
 }
 
-static void destroy_copies(strata_variable **copies, int n) {
-    for (int r = 0; copies && r < n; r++) strata_variable_destroy(copies[r]);
-    free(copies);
-}
-
 static void destroy_memory(strata_optimizer_memory *memory, int n) {
-    for (int s = 0; s < STRATA_MAX_OPTIMIZER_SLOTS; s++) destroy_copies(memory->slots[s], n);
-    destroy_copies(memory->shards, n);
-    for (int r = 0; memory->segments && r < n; r++) strata_shards_free_segments(&memory->segments[r]);
-    free(memory->segments);
-    free(memory->begins);
-    free(memory->ends);
+    for (int r = 0; r < n; r++) {
+        for (int s = 0; s < STRATA_MAX_OPTIMIZER_SLOTS; s++) strata_variable_destroy(memory->parts[r].slots[s]);
+        strata_variable_destroy(memory->parts[r].shard);
+        strata_shards_free_segments(&memory->parts[r].segments);
+    }
     free(memory);
 }
 
@@ -81,40 +74,25 @@ static int64_t cut_at(const strata_distributed_optimizer *o, const strata_distri
                                 strata_strategy_num_replicas_in_sync(o->strategy), o->kind->whole_parameters ? segments : NULL);
 }
 
-/* Makes room for the slots, and for the shards, on all replicas. */
-static strata_status allocate_memory(const strata_distributed_optimizer *o, strata_optimizer_memory *memory, int n_slots,
-                                     strata_error *err) {
-    const size_t n = (size_t)o->strategy->n_replicas;
-    bool there = true;
-    for (int s = 0; s < n_slots; s++) there &= (memory->slots[s] = calloc(n, sizeof(*memory->slots[s]))) != NULL;
-    if (o->sharded) {
-        memory->shards = calloc(n, sizeof(*memory->shards));
-        memory->segments = calloc(n, sizeof *memory->segments);
-        there &= memory->shards && memory->segments;
-    }
-    return there ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "optimizer: no host memory");
-}
-
 static strata_status fill_memory(const strata_distributed_optimizer *o, strata_optimizer_memory *memory, strata_error *err) {
     const strata_distributed_variable *variable = memory->variable;
     const strata_model *model = variable->model;
-    const int n_slots = o->kind->n_slots(&o->settings);
-    STRATA_TRY(allocate_memory(o, memory, n_slots, err));
     for (int r = 0; r < o->strategy->n_replicas; r++) {
         const int id = o->strategy->workers.first_replica + r;
+        struct strata_optimizer_part *part = &memory->parts[r];
         strata_device *device = o->strategy->devices[r];
         strata_shape shape = variable->copies[r]->shape;
-        memory->ends[r] = strata_shape_elements(shape);
+        part->end = strata_shape_elements(shape);
         if (o->sharded) {
-            const int64_t begin = memory->begins[r] = cut_at(o, variable, id),
-                          end = memory->ends[r] = cut_at(o, variable, id + 1);
+            part->begin = cut_at(o, variable, id);
+            part->end = cut_at(o, variable, id + 1);
             const int64_t first = model ? model->parameters.blocks[variable->block].begin : 0;
-            shape = STRATA_SHAPE(end - begin);
-            STRATA_TRY(strata_variable_create(device, "parameter shard", STRATA_DTYPE_F32, shape, &memory->shards[r], err));
-            if (model) STRATA_TRY(strata_shards_segments(model, first + begin, first + end, &memory->segments[r], err));
+            shape = STRATA_SHAPE(part->end - part->begin);
+            STRATA_TRY(strata_variable_create(device, "parameter shard", STRATA_DTYPE_F32, shape, &part->shard, err));
+            if (model) STRATA_TRY(strata_shards_segments(model, first + part->begin, first + part->end, &part->segments, err));
         }
-        for (int s = 0; s < n_slots; s++)
-            STRATA_TRY(strata_optimizer_make_slot(o->kind, &o->settings, s, device, shape, &memory->slots[s][r], err));
+        for (int s = 0; s < o->kind->n_slots(&o->settings); s++)
+            STRATA_TRY(strata_optimizer_make_slot(o->kind, &o->settings, s, device, shape, &part->slots[s], err));
     }
     return STRATA_OK;
 }
@@ -124,24 +102,22 @@ static strata_optimizer_memory *memory_of(strata_distributed_optimizer *o, const
     for (strata_optimizer_memory *m = o->memories; m; m = m->next)
         if (m->number == variable->number) return m;
     strata_error err = {0};
-    const size_t n = (size_t)o->strategy->n_replicas;
-    strata_optimizer_memory *memory = calloc(1, sizeof *memory);
-    if (memory) {
-        *memory = (strata_optimizer_memory){.variable = variable,
-                                            .number = variable->number,
-                                            .begins = calloc(n, sizeof *memory->begins),
-                                            .ends = calloc(n, sizeof *memory->ends)};
+    const int n = o->strategy->n_replicas;
+    strata_optimizer_memory *memory = calloc(1, sizeof *memory + (size_t)n * sizeof *memory->parts);
+    if (!memory) {
+        strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "optimizer: no host memory");
+        return NULL;
     }
-    strata_status status = memory && memory->begins && memory->ends
-                               ? fill_memory(o, memory, &err)
-                               : strata_fail(&err, STRATA_OUT_OF_MEMORY, "optimizer: no host memory");
-    if (!status) {
-        memory->next = o->memories;
-        return o->memories = memory;
+    memory->variable = variable;
+    memory->number = variable->number;
+    const strata_status status = fill_memory(o, memory, &err);
+    if (status) {
+        destroy_memory(memory, n);
+        strata_graph_poison(graph, NULL, status, "%s", err.message);
+        return NULL;
     }
-    if (memory) destroy_memory(memory, o->strategy->n_replicas);
-    strata_graph_poison(graph, NULL, status, "%s", err.message);
-    return NULL;
+    memory->next = o->memories;
+    return o->memories = memory;
 }
 
 /* ---- an update ---- */
@@ -201,25 +177,24 @@ static void clip(const application *a, strata_tensor **sums, strata_variables va
 }
 
 /* Builds the optimizer's step for one variable. gradient: the sum over all replicas. */
-static void update(const application *a, strata_distributed_variable *variable, const strata_optimizer_memory *memory,
+static void update(const application *a, strata_distributed_variable *variable, const struct strata_optimizer_part *part,
                    strata_tensor *gradient) {
     const strata_distributed_optimizer *o = a->optimizer;
     strata_graph *graph = a->replica->graph;
-    const int id = a->replica->id;
-    const int64_t begin = memory->begins[id], own = memory->ends[id] - begin;
-    strata_tensor *parameters = strata_variable_read(graph, variable->copies[id]);
+    const int64_t begin = part->begin, own = part->end - begin;
+    strata_tensor *parameters = strata_variable_read(graph, variable->copies[a->replica->id]);
     const strata_shape shape = strata_tensor_shape(parameters);
     strata_update u = {.parameters = parameters, .gradients = gradient, .step = a->words};
-    if (variable->model) u.segments = o->sharded ? &memory->segments[id] : &variable->model->segments[variable->block];
-    for (int s = 0; s < o->kind->n_slots(&o->settings); s++) u.slots[s] = strata_variable_read(graph, memory->slots[s][id]);
-    if (!memory->shards) {
+    if (variable->model) u.segments = o->sharded ? &part->segments : &variable->model->segments[variable->block];
+    for (int s = 0; s < o->kind->n_slots(&o->settings); s++) u.slots[s] = strata_variable_read(graph, part->slots[s]);
+    if (!part->shard) {
         strata_replica_update(a->replica, variable, o->kind->build(&o->settings, &u));
         return;
     }
     const int64_t given = strata_shape_elements(strata_tensor_shape(gradient));
     u.gradients = flat(gradient);
     if (given > own || needs_all_gradients(o)) u.gradients = strata_slice(u.gradients, &begin, &own);
-    u.parameters = strata_assign(strata_variable_read(graph, memory->shards[id]), strata_slice(flat(parameters), &begin, &own));
+    u.parameters = strata_assign(strata_variable_read(graph, part->shard), strata_slice(flat(parameters), &begin, &own));
     strata_tensor *updated = o->kind->build(&o->settings, &u);
     strata_replica_keep(a->replica, updated);
     const int64_t *lengths = lengths_of(a, variable);
@@ -274,7 +249,7 @@ void strata_optimizer_apply(strata_replica_context *replica, strata_distributed_
     for (int i = variables.n - 1; i >= 0; i--) {
         const strata_optimizer_memory *memory = memory_of(optimizer, variables.items[i], replica->graph);
         if (!memory) return;
-        update(&a, variables.items[i], memory, sums[i]);
+        update(&a, variables.items[i], &memory->parts[replica->id], sums[i]);
     }
     for (int i = 0; i < variables.n; i++)
         if (variables.items[i]->model) strata_model_use_forget(replica, variables.items[i]->model);

@@ -8,9 +8,7 @@
 
 #include "core/base/text.h"
 #include "core/run/device.h"
-#include "strategies/parameter_server/parameter_server.h"
-#include "strategies/tpu.h"
-#include "strategies/workers.h"
+#include "strategies/kinds.h"
 
 static const strata_strategy_kind *const kinds[] = {
 #define STRATA_STRATEGY(name) &strata_strategy_##name,
@@ -87,8 +85,7 @@ static strata_status open_one(strata_strategy *strategy, const char *which, cons
 
 static strata_status open_all(strata_strategy *strategy, const char *const *which, int n, const strata_device_options *opts,
                               strata_error *err) {
-    /* one more for the device that stores the parameters */
-    strategy->devices = calloc((size_t)n + 2, sizeof(*strategy->devices));
+    strategy->devices = calloc((size_t)n + 1, sizeof(*strategy->devices)); /* one more, which stores the parameters */
     if (!strategy->devices) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d devices", n);
     for (int i = 0; i < n; i++) STRATA_TRY(open_one(strategy, which[i], opts, err));
     return STRATA_OK;
@@ -141,37 +138,25 @@ static strata_status set_split(strata_strategy *strategy, const strata_strategy_
     return STRATA_OK;
 }
 
-static strata_status open_chosen(strata_strategy *strategy, const strata_device_choice *choice,
-                                 const strata_device_options *opts, strata_error *err) {
-    const char **ids = calloc((size_t)choice->n + 1, sizeof(*ids));
-    if (!ids) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d devices", choice->n);
-    for (int i = 0; i < choice->n; i++) ids[i] = choice->ids[i];
-    strata_status status = open_all(strategy, ids, choice->n, opts, err);
-    free(ids);
-    return status;
+const char *strata_strategy_name_of(const strata_strategy_kind *kind, int n) {
+    if (kind != &strata_strategy_auto || !n) return kind->name;
+    return n > 1 ? strata_strategy_mirrored.name : strata_strategy_one_device.name;
 }
 
-/* Chooses devices as mirrored does, for kinds without a rule of their own. */
-static strata_status choose_as_mirrored(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
-                                        const strata_strategy_kind **out_kind, strata_error *err) {
-    const strata_strategy_kind *kind = *out_kind;
-    const strata_status status = strata_strategy_mirrored.choose(rows, n_rows, choice, out_kind, err);
-    *out_kind = kind;
-    return status;
-}
-
-/* Chooses devices by the rule of the kind. If the kind stands for another one (auto), strategy->name becomes the name of that
- * one. */
+/* Chooses and opens devices by the rule of the kind. */
 static strata_status choose(strata_strategy *strategy, const strata_strategy_kind *kind, const strata_strategy_options *opts,
                             char reason[128], strata_error *err) {
     strata_device_info *rows = NULL;
     int n_rows = 0;
     strata_device_choice choice = {0};
     STRATA_TRY(strata_devices_list(&rows, &n_rows, err));
-    strata_status status = (kind->choose ? kind->choose : choose_as_mirrored)(rows, n_rows, &choice, &kind, err);
-    strategy->name = kind->name;
+    choice.ids = calloc((size_t)n_rows + 1, sizeof(*choice.ids));
+    strata_status status =
+        choice.ids ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d devices", n_rows);
+    if (!status) status = (kind->choose ? kind->choose : strata_choose_accelerators)(rows, n_rows, &choice, err);
+    strategy->name = strata_strategy_name_of(kind, choice.n);
     if (!status && kind->mesh == STRATA_MESH_OF_JOB) strata_choice_divide(&choice, opts->local_rank, opts->local_size);
-    if (!status) status = open_chosen(strategy, &choice, opts->device_options, err);
+    if (!status) status = open_all(strategy, choice.ids, choice.n, opts->device_options, err);
     memcpy(reason, choice.reason, sizeof choice.reason);
     free(choice.ids);
     strata_devices_free(rows);
@@ -323,12 +308,10 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     const bool given = strategy->n_devices > 0;
     char reason[128];
     snprintf(reason, sizeof reason, given ? "given" : "as asked for");
-    strategy->name = kind->name;
+    strategy->name = strata_strategy_name_of(kind, n);
     STRATA_TRY(check_options(kind, opts, n, err));
     strategy->shard_optimizer = opts->shard_optimizer;
     STRATA_TRY(strata_cross_device_find(opts->cross_device_ops, &strategy->cross_device, err));
-    if (n && kind == &strata_strategy_auto)
-        strategy->name = n > 1 ? strata_strategy_mirrored.name : strata_strategy_one_device.name;
     if (kind->mesh == STRATA_MESH_OF_TASK) STRATA_TRY(strata_parameter_server_join(strategy, opts, err));
     const char *device = kind->mesh == STRATA_MESH_OF_TASK ? strata_parameter_server_device(strategy, opts) : NULL;
     if (device)

@@ -9,20 +9,17 @@
  * An address names the system: "local", the name of a system or of its plugin, or the name of the TPU to which this host
  * belongs according to the environment (TPU_NAME). Hosts of a pod are workers, each with its own system: cluster/resolver/tpu.c
  * finds them. */
-#include "strategies/tpu.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/run/device.h"
+#include "strategies/kinds.h"
 
-static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
-                            const strata_strategy_kind **out_kind, strata_error *err) {
-    *out_kind = &strata_strategy_tpu;
+static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice, strata_error *err) {
+    (void)err;
     for (int i = 0; i < n_rows; i++)
-        if (!rows[i].skipped[0] && rows[i].device_class == STRATA_DEVICE_ACCELERATOR)
-            STRATA_TRY(strata_choice_add(choice, rows[i].id, err));
+        if (!rows[i].skipped[0] && rows[i].device_class == STRATA_DEVICE_ACCELERATOR) choice->ids[choice->n++] = rows[i].id;
     return STRATA_OK;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Per-replica values (each replica has its own): creating, reducing and gathering them. All of this is on the host. */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,99 +40,66 @@ strata_status strata_strategy_distribute_values(strata_strategy *strategy, strat
 
 /* ---- of all workers ---- */
 
-/* The description of a value that a worker sends before the value. */
+/* What a worker sends before each value, whose elements follow. The next one begins at a multiple of its size. */
 typedef struct description {
     int64_t dtype, rank, dims[STRATA_MAX_RANK];
 } description;
 
-static strata_status describe_all(const strata_workers *workers, const strata_per_replica *values, const size_t *counts,
-                                  description *all, strata_error *err) {
-    size_t *bytes = calloc((size_t)workers->n, sizeof *bytes);
-    description *own = calloc((size_t)values->n + 1, sizeof *own);
-    strata_status status = STRATA_OK;
-    if (!own || !bytes) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d values", values->n);
-    for (int r = 0; r < values->n && !status; r++) {
-        const strata_array *value = &values->arrays[r];
-        own[r] = (description){.dtype = value->dtype, .rank = value->shape.rank};
-        memcpy(own[r].dims, value->shape.dims, sizeof own[r].dims);
-    }
-    for (int w = 0; w < workers->n && !status; w++) bytes[w] = counts[w] * sizeof *own;
-    if (!status) status = workers->all_gather(workers, own, all, bytes, err);
-    free(bytes);
-    free(own);
-    return status;
+static size_t sent_bytes(const strata_array *value) {
+    return (1 + (strata_array_bytes(value) + sizeof(description) - 1) / sizeof(description)) * sizeof(description);
 }
 
-/* Makes arrays for the described values, as views of one range of memory that the caller frees. bytes[w]: the bytes of worker
- * w's values. */
-static strata_status lay_out(const description *all, const size_t *counts, int n_workers, strata_per_replica *out,
-                             void **memory, size_t *bytes, strata_error *err) {
-    size_t total = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        size_t at = 0;
-        int r = 0;
-        for (int w = 0; w < n_workers; w++) {
-            bytes[w] = 0;
-            for (size_t i = 0; i < counts[w]; i++, r++) {
-                strata_shape shape = {.rank = (int)all[r].rank};
-                memcpy(shape.dims, all[r].dims, sizeof shape.dims);
-                if (pass) out->arrays[r] = strata_array_view((strata_dtype)all[r].dtype, shape, (char *)*memory + at);
-                const size_t size = (size_t)strata_shape_elements(shape) * strata_dtype_bytes((strata_dtype)all[r].dtype);
-                bytes[w] += size;
-                at += size;
-            }
-        }
-        total = at;
-        if (!pass && !(*memory = malloc(total + 1)))
-            return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %zu bytes of all workers", total);
+static strata_array read_value(char *at) {
+    description d;
+    strata_shape shape = {0};
+    memcpy(&d, at, sizeof d);
+    shape.rank = (int)d.rank;
+    memcpy(shape.dims, d.dims, sizeof shape.dims);
+    return strata_array_view((strata_dtype)d.dtype, shape, at + sizeof d);
+}
+
+/* Sends this worker's values to the others. Returns those of all workers, of *out_bytes bytes. */
+static strata_status exchange(const strata_workers *workers, const strata_per_replica *values, strata_memory *memory,
+                              char **out_all, size_t *out_bytes, strata_error *err) {
+    uint64_t own = 0, *each = strata_memory_take(memory, workers->n, sizeof *each);
+    size_t *bytes = strata_memory_take(memory, workers->n, sizeof *bytes);
+    for (int r = 0; r < values->n; r++) own += sent_bytes(&values->arrays[r]);
+    char *mine = strata_memory_take(memory, (int64_t)own, 1), *at = mine;
+    if (memory->failed) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d values", values->n);
+    for (int r = 0; r < values->n; at += sent_bytes(&values->arrays[r++])) {
+        const strata_array *value = &values->arrays[r];
+        description d = {.dtype = value->dtype, .rank = value->shape.rank};
+        memcpy(d.dims, value->shape.dims, sizeof d.dims);
+        memcpy(at, &d, sizeof d);
+        if (strata_array_bytes(value)) memcpy(at + sizeof d, value->data, strata_array_bytes(value));
+    }
+    STRATA_TRY(strata_workers_gather(workers, &own, each, sizeof own, err));
+    *out_bytes = 0;
+    for (int w = 0; w < workers->n; w++) *out_bytes += bytes[w] = (size_t)each[w];
+    *out_all = strata_memory_take(memory, (int64_t)*out_bytes, 1);
+    if (!*out_all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %zu bytes of all workers", *out_bytes);
+    return workers->all_gather(workers, mine, *out_all, bytes, err);
+}
+
+strata_status strata_per_replica_collect(const strata_strategy *strategy, const strata_per_replica *values,
+                                         strata_memory *memory, strata_per_replica *out, strata_error *err) {
+    const bool has_workers = strata_strategy_has_workers(strategy);
+    char *all = NULL;
+    size_t bytes = 0;
+    int n = has_workers ? 0 : values->n;
+    if (has_workers) STRATA_TRY(exchange(&strategy->workers, values, memory, &all, &bytes, err));
+    for (size_t at = 0; at < bytes; n++) {
+        const strata_array value = read_value(all + at);
+        at += sent_bytes(&value);
+    }
+    *out = (strata_per_replica){.n = n, .arrays = strata_memory_take(memory, n, sizeof *out->arrays)};
+    if (!out->arrays) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d values", n);
+    for (int r = 0; r < n; r++) {
+        const strata_array *own = &values->arrays[r];
+        out->arrays[r] = has_workers ? read_value(all) : strata_array_view(own->dtype, own->shape, own->data);
+        if (has_workers) all += sent_bytes(&out->arrays[r]);
     }
     return STRATA_OK;
-}
-
-/* Returns this worker's values, concatenated. */
-static void *joined(const strata_per_replica *values) {
-    size_t bytes = 0;
-    for (int r = 0; r < values->n; r++) bytes += strata_array_bytes(&values->arrays[r]);
-    char *all = malloc(bytes + 1), *to = all;
-    for (int r = 0; r < values->n && all; r++) {
-        const size_t size = strata_array_bytes(&values->arrays[r]);
-        if (size) memcpy(to, values->arrays[r].data, size);
-        to += size;
-    }
-    return all;
-}
-
-/* Collects the values of all workers in replica order; without other workers these are `values` themselves. The caller finishes
- * *out and frees *memory. */
-static strata_status collect(const strata_strategy *strategy, const strata_per_replica *values, strata_per_replica *out,
-                             void **memory, strata_error *err) {
-    const strata_workers *workers = &strategy->workers;
-    const size_t n_workers = (size_t)workers->n;
-    const uint64_t own = (uint64_t)values->n;
-    uint64_t *all_counts = calloc(n_workers, sizeof *all_counts), n = 0;
-    size_t *counts = calloc(2 * n_workers, sizeof *counts), *bytes = counts + n_workers;
-    description *descriptions = NULL;
-    void *mine = NULL;
-    strata_status status = STRATA_OK;
-    if (!all_counts || !counts)
-        STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %zu workers", n_workers));
-    STRATA_TRY_GOTO(strata_workers_gather(workers, &own, all_counts, sizeof own, err));
-    for (size_t w = 0; w < n_workers; w++) counts[w] = (size_t)all_counts[w], n += all_counts[w];
-    if (n > INT_MAX || !n) STRATA_TRY_GOTO(strata_fail(err, STRATA_INVALID, "there are no values"));
-    descriptions = calloc(n, sizeof *descriptions);
-    mine = joined(values);
-    if (!descriptions || !mine)
-        STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for values of %zu workers", n_workers));
-    STRATA_TRY_GOTO(describe_all(workers, values, counts, descriptions, err));
-    STRATA_TRY_GOTO(strata_per_replica_create((int)n, out, err));
-    STRATA_TRY_GOTO(lay_out(descriptions, counts, workers->n, out, memory, bytes, err));
-    STRATA_TRY_GOTO(workers->all_gather(workers, mine, *memory, bytes, err));
-cleanup:
-    free(all_counts);
-    free(counts);
-    free(descriptions);
-    free(mine);
-    return status;
 }
 
 /* ---- reduce and gather ---- */
@@ -252,26 +218,22 @@ static strata_status gather(const strata_per_replica *values, int axis, strata_a
 strata_status strata_strategy_reduce(strata_strategy *strategy, const strata_per_replica *values, strata_reduction reduction,
                                      int axis, strata_array *out, strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_strategy_reduce", "there strata_replica_all_reduce is the one", err));
-    if (!strata_strategy_has_workers(strategy)) return reduce(values, reduction, axis, out, err);
+    strata_memory memory = {0};
     strata_per_replica all = {0};
-    void *memory = NULL;
-    strata_status status = collect(strategy, values, &all, &memory, err);
+    strata_status status = strata_per_replica_collect(strategy, values, &memory, &all, err);
     if (!status) status = reduce(&all, reduction, axis, out, err);
-    strata_per_replica_finish(&all);
-    free(memory);
+    strata_memory_free(&memory);
     return status;
 }
 
 strata_status strata_strategy_gather(strata_strategy *strategy, const strata_per_replica *values, int axis, strata_array *out,
                                      strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_strategy_gather", "there strata_replica_all_gather is the one", err));
-    if (!strata_strategy_has_workers(strategy)) return gather(values, axis, out, err);
+    strata_memory memory = {0};
     strata_per_replica all = {0};
-    void *memory = NULL;
-    strata_status status = collect(strategy, values, &all, &memory, err);
+    strata_status status = strata_per_replica_collect(strategy, values, &memory, &all, err);
     if (!status) status = gather(&all, axis, out, err);
-    strata_per_replica_finish(&all);
-    free(memory);
+    strata_memory_free(&memory);
     return status;
 }
 

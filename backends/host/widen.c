@@ -3,9 +3,9 @@
  * Nodes of f16 and bf16 by the loops for f32. The 16-bit operands are converted to f32 in scratch memory, the loop computes the
  * f32 result there, and this is rounded to the node's dtype once, as kernels of other backends do. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "backends/host/host.h"
+#include "core/base/narrow.h"
 #include "core/op/ops.h"
 
 enum { ALIGNMENT = 64 };
@@ -58,52 +58,13 @@ void strata_host_wide_destroy(host_wide *wide) {
     free(wide);
 }
 
-/* ---- conversions, in loops that compilers vectorize ---- */
-static inline float float_of(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline uint32_t bits_of(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static void widen_bf16(const uint16_t *from, float *to, int64_t n) {
-    for (int64_t i = 0; i < n; i++) to[i] = float_of((uint32_t)from[i] << 16);
-}
-
-static void narrow_bf16(const float *from, uint16_t *to, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t bits = bits_of(from[i]), rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-        to[i] = (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded);
-    }
-}
-
-/* A factor of 2^112 moves the exponent from f16's bias to f32's, also for subnormal numbers. */
-static void widen_f16(const uint16_t *from, float *to, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t magnitude = from[i] & 0x7fff, sign = (uint32_t)(from[i] & 0x8000) << 16;
-        const uint32_t finite = bits_of(float_of(magnitude << 13) * 0x1p112f), quiet = magnitude > 0x7c00 ? 0x400000 : 0;
-        to[i] = float_of(sign | (magnitude >= 0x7c00 ? 0x7f800000 | (magnitude & 0x3ff) << 13 | quiet : finite));
-    }
-}
-
-static void narrow_f16(const float *from, uint16_t *to, int64_t n) {
-    for (int64_t i = 0; i < n; i++) to[i] = strata_f16_from_f32(from[i]);
-}
-
 bool strata_host_to_f32(strata_dtype dtype, const void *from, float *to, int64_t n) {
-    if (dtype == STRATA_DTYPE_BF16) widen_bf16(from, to, n);
-    if (dtype == STRATA_DTYPE_F16) widen_f16(from, to, n);
+    if (strata_host_is_narrow(dtype)) strata_widen_row(dtype, from, (size_t)n, to);
     return strata_host_is_narrow(dtype);
 }
 
 void strata_host_from_f32(strata_dtype dtype, const float *from, void *to, int64_t n) {
-    if (dtype == STRATA_DTYPE_BF16) narrow_bf16(from, to, n);
-    if (dtype == STRATA_DTYPE_F16) narrow_f16(from, to, n);
+    if (strata_host_is_narrow(dtype)) strata_narrow_row(dtype, from, (size_t)n, to);
 }
 
 /* ---- the op cast ---- */

@@ -123,18 +123,19 @@ static strata_status run_barrier(const strata_operation *op, strata_error *err) 
     return STRATA_OK;
 }
 
+static strata_status run_message(const strata_operation *op, bool sends, strata_error *err) {
+    strata_span *peers = new_spans(op, err);
+    if (!peers) return STRATA_OUT_OF_MEMORY;
+    peers[op->root] = (strata_span){sends ? op->in : op->out, op->count * op->element_bytes, true};
+    return strata_move(op, NULL, sends ? peers : NULL, sends ? NULL : peers, err);
+}
+
 static strata_status run_send(const strata_operation *op, strata_error *err) {
-    strata_span *to = new_spans(op, err);
-    if (!to) return STRATA_OUT_OF_MEMORY;
-    to[op->root] = (strata_span){op->in, op->count * op->element_bytes, true};
-    return strata_move(op, NULL, to, NULL, err);
+    return run_message(op, true, err);
 }
 
 static strata_status run_recv(const strata_operation *op, strata_error *err) {
-    strata_span *from = new_spans(op, err);
-    if (!from) return STRATA_OUT_OF_MEMORY;
-    from[op->root] = (strata_span){op->out, op->count * op->element_bytes, true};
-    return strata_move(op, NULL, NULL, from, err);
+    return run_message(op, false, err);
 }
 
 /* ---- arguments ---- */
@@ -237,7 +238,6 @@ static strata_status run_as_it_is(strata_communicator *comm, const strata_collec
     if (what->kind == STRATA_ALL_GATHER) op.in = what->in;
     if (what->kind == STRATA_REDUCE_SCATTER && !what->counts) op.count *= world; /* the count of all ranks together */
     if (!peer) atomic_store_explicit(&comm->member->collective, comm->sequence++, memory_order_relaxed);
-    if (comm->transport->run && comm->world > 1) return comm->transport->run(&op, what->kind, err);
     return rows[what->kind].run(&op, err);
 }
 

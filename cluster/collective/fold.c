@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "cluster/collective/narrow.h"
+#include "core/base/narrow.h"
 
 enum { BLOCK = 1024 }; /* elements; the sums of a block stay in the first-level cache */
 

@@ -4,17 +4,17 @@
  * allreduce --tune`. */
 #include "cluster/collective/table.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "cluster/collective/algorithm.h"
 #include "cluster/communicator.h"
 #include "core/base/locale.h"
+#include "strata/file.h"
+#include "strata/text.h"
 
 /* Finds the path of the user's file; "": there is no folder for it. */
 static void find_file(const char *path, char out[STRATA_TABLE_PATH]) {
@@ -92,30 +92,14 @@ static void make_folders(char *path) {
     }
 }
 
-static bool write_rows(FILE *out, const strata_algorithm_table *others, const strata_algorithm_choice *choices, int n) {
-    strata_format_file(
-        out,
-        "# transport ranks most_bytes algorithm: which all_reduce strata takes; strata bench allreduce --tune measures it\n");
-    for (uint64_t i = 0; i < others->n; i++) {
-        const strata_table_row *row = &others->rows[i];
-        if (row->ranks == choices[0].ranks && !strcmp(row->transport, choices[0].transport)) continue;
-        strata_format_file(out, "%s %" PRId32 " ", row->transport, row->ranks);
-        if (row->most_bytes == UINT64_MAX)
-            strata_format_file(out, "any %s\n", strata_algorithms[row->algorithm].name);
-        else
-            strata_format_file(out, "%" PRIu64 " %s\n", row->most_bytes, strata_algorithms[row->algorithm].name);
-    }
-    for (int i = 0; i < n; i++)
-        if (choices[i].most_bytes == UINT64_MAX)
-            strata_format_file(out, "%s %d any %s\n", choices[i].transport, choices[i].ranks, choices[i].algorithm);
-        else
-            strata_format_file(out, "%s %d %" PRIu64 " %s\n", choices[i].transport, choices[i].ranks, choices[i].most_bytes,
-                               choices[i].algorithm);
-    return !fflush(out) && !ferror(out);
+static void add_row(strata_text *text, const char *transport, int ranks, uint64_t most_bytes, const char *algorithm) {
+    char bytes[24] = "any";
+    if (most_bytes != UINT64_MAX) snprintf(bytes, sizeof bytes, "%" PRIu64, most_bytes);
+    strata_text_add(text, "%s %d %s %s\n", transport, ranks, bytes, algorithm);
 }
 
 strata_status strata_algorithm_table_save(const char *path, const strata_algorithm_choice *choices, int n, strata_error *err) {
-    char file[STRATA_TABLE_PATH], temporary[STRATA_TABLE_PATH + 24];
+    char file[STRATA_TABLE_PATH];
     int row;
     find_file(path, file);
     if (!file[0] || n < 1)
@@ -132,15 +116,23 @@ strata_status strata_algorithm_table_save(const char *path, const strata_algorit
     strata_algorithm_table *others = malloc(sizeof *others);
     if (!others) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a table of algorithms");
     read_table(file, others);
-    make_folders(file);
-    snprintf(temporary, sizeof temporary, "%s.%ld", file, (long)getpid());
-    FILE *out = fopen(temporary, "w");
-    bool good = out && write_rows(out, others, choices, n);
-    if (out) good = !fclose(out) && good;
-    good = good && !rename(temporary, file);
-    strata_status status = STRATA_OK;
-    if (!good) status = strata_fail(err, STRATA_UNAVAILABLE, "%s: cannot write it: %s", file, strata_errno_text(errno));
-    if (!good && out) unlink(temporary);
+    strata_text text = {0};
+    strata_text_add(
+        &text,
+        "# transport ranks most_bytes algorithm: which all_reduce strata takes; strata bench allreduce --tune measures it\n");
+    for (uint64_t i = 0; i < others->n; i++) {
+        const strata_table_row *r = &others->rows[i];
+        if (r->ranks != choices[0].ranks || strcmp(r->transport, choices[0].transport) != 0)
+            add_row(&text, r->transport, r->ranks, r->most_bytes, strata_algorithms[r->algorithm].name);
+    }
     free(others);
+    for (int i = 0; i < n; i++)
+        add_row(&text, choices[i].transport, choices[i].ranks, choices[i].most_bytes, choices[i].algorithm);
+    char *bytes;
+    size_t n_bytes;
+    STRATA_TRY(strata_text_take(&text, &bytes, &n_bytes, err));
+    make_folders(file);
+    const strata_status status = strata_file_write(file, bytes, n_bytes, err);
+    free(bytes);
     return status;
 }

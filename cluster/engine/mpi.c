@@ -1,24 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine mpi: an installed MPI library runs whole collectives, for clusters that have their own network and launcher. The
- * library is Open MPI, MPICH, or one with MPICH's binary interface; it is loaded at run time, because users have one or the
- * other (mpi_library.h). mpirun starts the job. Strata's own store, verdicts and heartbeats work as with other transports.
+ * The engine mpi: a transport whose messages an installed MPI library carries, for clusters that have their own network and
+ * launcher. The library is Open MPI, MPICH, or one with MPICH's binary interface; it is loaded at run time, because users have
+ * one or the other (mpi_library.h). mpirun starts the job. Algorithms, the store, verdicts and heartbeats are those of other
+ * transports, so the results have the same bits. MPI_Allreduce would add in an order that depends on size, ranks and algorithm.
  *
- * MPI cannot cancel a collective that has begun. If a call fails because a rank is lost or makes no progress, MPI may still
- * read and write the call's memory later, so this is never the caller's: all of it lies in the communicator's scratch memory
- * (struct area), to and from which values are copied, and which is abandoned when a call fails.
- *
- * The results have the same bits as with other transports. MPI_Allreduce adds in an order that depends on size, ranks and
- * algorithm. So MPI only moves bytes here, and Strata computes the folds, in rank order. A large all_reduce is an alltoallv
- * of slices, a fold of the own slice, and an allgatherv; a small one is an allgather of all inputs. For large sums this sends
- * as many bytes as the best algorithms. Reductions inside MPI or in network switches are not used.
+ * MPI cannot cancel a message that has begun. If an exchange fails because a rank is lost or makes no progress, MPI may still
+ * read and write the memory of its messages later, so this is never the caller's: messages are copied to and from memory of
+ * the link, which is abandoned when an exchange fails.
  *
  * MPI can be initialized only once in a process. The first communicator initializes it, and it is finalized at exit; hence
  * the static variables. */
-#include "cluster/engine/mpi.h"
-
 #include <dlfcn.h>
-#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -27,19 +20,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "cluster/collective/algorithm.h"
-#include "cluster/collective/fold.h"
 #include "cluster/communicator.h"
 #include "cluster/engine/mpi_library.h"
+#include "cluster/transport/memory.h"
 #include "core/base/clock.h"
 
-enum {
-    THREAD_MULTIPLE = 3,
-    SMALL_BYTES = 16 << 10, /* up to this size an all_reduce is one allgather of all inputs */
-    CHUNK_BYTES = 16 << 20, /* a larger all_reduce or broadcast is several, so that the scratch memory stays small */
-    TAG_CALL = 1,
-    TAG_DATA = 2
-};
+enum { THREAD_MULTIPLE = 3, TAG = 1 };
 
 static const strata_mpi_library *const libraries[] = {&strata_mpi_library_open_mpi, &strata_mpi_library_mpich};
 
@@ -51,7 +37,7 @@ static struct {
     bool ready, ours;
     /* A communicator failed, so MPI_Finalize would wait for the lost rank. */
     atomic_bool broken;
-    /* The memory of failed calls, a list: each block begins with the address of the next one. */
+    /* The memory of failed exchanges, a list: each begins with the address of the next one. */
     void *abandoned;
 } mpi = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -122,363 +108,123 @@ strata_status strata_mpi_find(strata_error *err) {
     return locked(find, err);
 }
 
-strata_status strata_mpi_begin(strata_error *err) {
-    return locked(begin, err);
+/* ---- messages ---- */
+
+/* A message: what both sides compare, and the payload. */
+typedef struct message {
+    strata_call call;
+    uint64_t bytes;
+    _Alignas(64) unsigned char payload[];
+} message;
+
+typedef struct mpi_link {
+    strata_mpi_handle comm;
+    /* A message's room, and how many messages are received, and how many are sent, at most in an exchange. */
+    size_t room;
+    int most;
+    /* The messages behind room for an address: [most] that are received, [most] that are sent. NULL: an exchange failed. */
+    unsigned char *memory;
+    /* Those of receives, then those of sends, of which one may be to all ranks. */
+    strata_mpi_handle *requests;
+} mpi_link;
+
+static message *message_at(const mpi_link *l, int i) {
+    return (message *)(void *)(l->memory + sizeof(message) + (size_t)i * l->room);
 }
 
-/* ---- waiting ---- */
-
-/* Leaves the scratch memory, which take_area has divided, to MPI, which may use it as long as the process lives. */
-static void abandon(const strata_operation *op) {
+/* Leaves the memory of messages to MPI, which may use it as long as the process lives. */
+static strata_status abandon(strata_communicator *comm, strata_status status) {
+    mpi_link *l = comm->link;
     mpi.broken = true;
     pthread_mutex_lock(&mpi.lock);
-    *(void **)op->comm->scratch.memory = mpi.abandoned;
-    mpi.abandoned = op->comm->scratch.memory;
+    *(void **)(void *)l->memory = mpi.abandoned;
+    mpi.abandoned = l->memory;
     pthread_mutex_unlock(&mpi.lock);
-    op->comm->scratch.memory = NULL;
-    op->comm->scratch.bytes = 0;
+    l->memory = NULL;
+    return status;
 }
 
-static strata_status failed(const strata_operation *op, const char *what, strata_error *err) {
-    abandon(op);
-    return strata_communicator_fail(op->comm, &op->call, STRATA_UNAVAILABLE, err, "%s failed", what);
+static strata_status failed(strata_communicator *comm, const strata_call *call, const char *what, strata_error *err) {
+    return strata_communicator_fail(comm, call, STRATA_UNAVAILABLE, err, "%s failed", what);
 }
 
-/* Waits until the request is done. Checks for a verdict meanwhile, because MPI itself does not detect that a rank has
- * stopped. */
-static strata_status finish_request(const strata_operation *op, strata_mpi_handle request, strata_error *err) {
+/* Starts all messages of an exchange. *out_n: the number of requests. */
+static strata_status start(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
+                           const strata_receive *receives, int n_receives, int *out_n, strata_error *err) {
+    const mpi_link *l = comm->link;
+    int n = 0;
+    for (; n < n_receives; n++)
+        if (mpi.library->Irecv(message_at(l, n), (int)l->room, receives[n].peer, TAG, l->comm, &l->requests[n]))
+            return failed(comm, call, "MPI_Irecv", err);
+    for (int i = 0; i < n_sends; i++) {
+        message *m = message_at(l, l->most + i);
+        m->call = *call;
+        m->bytes = sends[i].bytes;
+        if (m->bytes) memcpy(m->payload, sends[i].data, m->bytes);
+        for (int to = 0; to < comm->world; to++) {
+            if (to == comm->rank || (sends[i].peer != STRATA_ALL_PEERS && sends[i].peer != to)) continue;
+            if (mpi.library->Isend(m, (int)(sizeof *m + m->bytes), to, TAG, l->comm, &l->requests[n++]))
+                return failed(comm, call, "MPI_Isend", err);
+        }
+    }
+    *out_n = n;
+    return STRATA_OK;
+}
+
+static strata_status take(strata_communicator *comm, const strata_call *call, strata_receive *receive, const message *m,
+                          strata_error *err) {
+    STRATA_TRY(strata_communicator_check(comm, call, receive->peer, &m->call, m->bytes, receive->bytes, err));
+    if (receive->data && m->bytes) memcpy(receive->data, m->payload, m->bytes);
+    receive->view = receive->data ? receive->data : m->payload;
+    return STRATA_OK;
+}
+
+/* Checks for a verdict while it waits, because MPI itself does not detect that a rank has stopped. */
+static strata_status finish_all(strata_communicator *comm, const strata_call *call, strata_receive *receives, int n_receives,
+                                int n, strata_error *err) {
     enum { SPINS_BEFORE_YIELD = 200, SPINS_BEFORE_SLEEP = 4000, SPINS_PER_CHECK = 256 };
-    const double since = strata_clock_seconds();
-    for (int spins = 0, done = 0;; spins++) {
-        if (mpi.library->Test(&request, &done)) return failed(op, "MPI_Test", err);
-        if (done) return STRATA_OK;
+    const mpi_link *l = comm->link;
+    double idle_since = strata_clock_seconds();
+    for (int spins = 0, received = 0, sent = n_receives;; spins++) {
+        const int before = received + sent;
+        int done = 1;
+        for (int i = 0; i < n_receives; i++) {
+            if (receives[i].view) continue;
+            if (mpi.library->Test(&l->requests[i], &done)) return failed(comm, call, "MPI_Test", err);
+            if (!done) continue;
+            STRATA_TRY(take(comm, call, &receives[i], message_at(l, i), err));
+            received++;
+        }
+        for (done = 1; sent < n; sent++) {
+            if (mpi.library->Test(&l->requests[sent], &done)) return failed(comm, call, "MPI_Test", err);
+            if (!done) break;
+        }
+        if (received == n_receives && sent == n) return STRATA_OK;
+        if (received + sent > before) {
+            spins = 0;
+            idle_since = strata_clock_seconds();
+        }
         if (spins > SPINS_BEFORE_SLEEP)
             nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
         else if (spins > SPINS_BEFORE_YIELD)
             sched_yield();
         if (spins % SPINS_PER_CHECK) continue;
-        if (strata_seat_failed(op->comm->seat)) {
-            abandon(op);
-            return strata_seat_verdict(op->comm->seat, err);
-        }
-        if (strata_clock_seconds() - since > op->comm->stall_seconds) {
-            abandon(op);
-            return strata_communicator_fail(op->comm, &op->call, STRATA_TIMEOUT, err, "no progress for %g s",
-                                            op->comm->stall_seconds);
-        }
+        STRATA_TRY(strata_seat_verdict(comm->seat, err));
+        if (strata_clock_seconds() - idle_since > comm->stall_seconds)
+            return strata_communicator_stalled(comm, call, receives, n_receives, err);
     }
 }
 
-#define CALL(op, name, ...)                                                                        \
-    do {                                                                                           \
-        strata_mpi_handle request, *const link = (op)->comm->link;                                 \
-        if (mpi.library->name(__VA_ARGS__, *link, &request)) return failed(op, "MPI_" #name, err); \
-        STRATA_TRY(finish_request(op, request, err));                                              \
-    } while (0)
-
-/* ---- the memory of a call ---- */
-
-/* How many bytes each rank has, and where they begin. */
-typedef struct layout {
-    int *bytes, *at;
-} layout;
-
-/* All memory that MPI uses in a call. */
-typedef struct area {
-    layout first, second;
-    /* The input, and later the output: the larger one fits. */
-    char *data;
-    /* The parts of other ranks. */
-    char *parts;
-} area;
-
-static size_t aligned(size_t bytes) {
-    return (bytes + 63) / 64 * 64;
-}
-
-static strata_status take_area(const strata_operation *op, size_t data_bytes, size_t parts_bytes, area *out,
-                               strata_error *err) {
-    const size_t n = (size_t)op->comm->world, link = aligned(sizeof(void *)), counts = aligned(4 * n * sizeof(int)),
-                 data = aligned(data_bytes + 1);
-    char *memory = strata_communicator_scratch(op->comm, link + counts + data + aligned(parts_bytes + 1), err);
-    if (!memory) return STRATA_OUT_OF_MEMORY;
-    memory += link;
-    int *ints = (int *)(void *)memory;
-    *out = (area){{ints, ints + n}, {ints + 2 * n, ints + 3 * n}, memory + counts, memory + counts + data};
-    return STRATA_OK;
-}
-
-static void copy(void *to, const void *from, size_t bytes) {
-    if (bytes) memcpy(to, from, bytes);
-}
-
-/* ---- the bytes of each rank ---- */
-
-static size_t slice_bytes(const strata_operation *op, int r) {
-    return strata_slice_of(op, r).count * op->element_bytes;
-}
-
-/* With `counts` each rank has its own count; without them all have the same. */
-static size_t part_bytes(const strata_operation *op, int r) {
-    return (op->counts ? op->counts[r] : op->count) * op->element_bytes;
-}
-
-static size_t same_bytes(const strata_operation *op, int r) {
-    (void)r;
-    return slice_bytes(op, op->comm->rank);
-}
-
-/* The sum of all ranks' bytes, which must be at most INT_MAX. */
-static strata_status add_up(const strata_operation *op, size_t (*bytes)(const strata_operation *op, int r), size_t *out_sum,
-                            strata_error *err) {
-    *out_sum = 0;
-    for (int r = 0; r < op->comm->world; r++) {
-        const size_t own = bytes(op, r);
-        if (own > INT_MAX - *out_sum)
-            return strata_fail(err, STRATA_UNSUPPORTED, "engine mpi: more than 2 GiB in one collective; make it several");
-        *out_sum += own;
-    }
-    return STRATA_OK;
-}
-
-/* Computes a layout from the function `bytes`, whose sum fits in an int. */
-static void lay_out(const strata_operation *op, size_t (*bytes)(const strata_operation *op, int r), const layout *out) {
-    int at = 0;
-    for (int r = 0; r < op->comm->world; r++) {
-        out->bytes[r] = (int)bytes(op, r);
-        out->at[r] = at;
-        at += out->bytes[r];
-    }
-}
-
-static void count(const strata_operation *op, size_t bytes) {
-    atomic_fetch_add_explicit(&op->comm->bytes_sent, bytes, memory_order_relaxed);
-}
-
-/* ---- folds ---- */
-
-static strata_status fold(const strata_operation *op, const char *parts, size_t bytes, void *out, strata_error *err) {
-    const void **operands = calloc((size_t)op->comm->world, sizeof *operands);
-    if (!operands) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %d ranks", op->comm->world);
-    for (int r = 0; r < op->comm->world; r++) operands[r] = parts + (size_t)r * bytes;
-    strata_fold_ranks(op->dtype, op->reducer, operands, op->comm->world, bytes / op->element_bytes, out);
-    free(operands);
-    return STRATA_OK;
-}
-
-/* Receives the own slice of every rank's input, and folds these. a->data is free then, and a->parts begins with the result.
- * a->first becomes the layout of the slices. */
-static strata_status fold_own_slice(const strata_operation *op, area *a, strata_error *err) {
-    const size_t own = slice_bytes(op, op->comm->rank);
-    size_t all, received_bytes;
-    STRATA_TRY(add_up(op, slice_bytes, &all, err));
-    STRATA_TRY(add_up(op, same_bytes, &received_bytes, err));
-    STRATA_TRY(take_area(op, all, own + received_bytes, a, err));
-    lay_out(op, slice_bytes, &a->first);
-    lay_out(op, same_bytes, &a->second);
-    copy(a->data, op->in, all);
-    char *received = a->parts + own;
-    CALL(op, Ialltoallv, a->data, a->first.bytes, a->first.at, received, a->second.bytes, a->second.at);
-    count(op, all - own);
-    return fold(op, received, own, a->parts, err);
-}
-
-static strata_status all_reduce_small(const strata_operation *op, strata_error *err) {
-    const size_t bytes = op->count * op->element_bytes, world = (size_t)op->comm->world;
-    area a;
-    STRATA_TRY(take_area(op, bytes, world * bytes, &a, err));
-    copy(a.data, op->in, bytes);
-    CALL(op, Iallgather, a.data, (int)bytes, a.parts);
-    count(op, bytes * (world - 1));
-    return fold(op, a.parts, bytes, op->out, err);
-}
-
-static strata_status all_reduce_large(const strata_operation *op, strata_error *err) {
-    area a;
-    STRATA_TRY(fold_own_slice(op, &a, err));
-    const int own = a.first.bytes[op->comm->rank];
-    CALL(op, Iallgatherv, a.parts, own, a.data, a.first.bytes, a.first.at);
-    copy(op->out, a.data, op->count * op->element_bytes);
-    count(op, (size_t)own * (size_t)(op->comm->world - 1));
-    return STRATA_OK;
-}
-
-static strata_status run_all_reduce(const strata_operation *op, strata_error *err) {
-    const size_t most = CHUNK_BYTES / op->element_bytes;
-    strata_operation chunk = *op;
-    for (size_t first = 0; first < op->count; first += most) {
-        chunk.count = op->count - first < most ? op->count - first : most;
-        chunk.in = (const char *)op->in + first * op->element_bytes;
-        chunk.out = (char *)op->out + first * op->element_bytes;
-        const bool small = chunk.count * op->element_bytes <= SMALL_BYTES;
-        STRATA_TRY(small ? all_reduce_small(&chunk, err) : all_reduce_large(&chunk, err));
-    }
-    return STRATA_OK;
-}
-
-static strata_status run_reduce(const strata_operation *op, strata_error *err) {
-    area a;
-    STRATA_TRY(fold_own_slice(op, &a, err));
-    CALL(op, Igatherv, a.parts, a.first.bytes[op->comm->rank], a.data, a.first.bytes, a.first.at, op->root);
-    if (op->comm->rank == op->root) copy(op->out, a.data, op->count * op->element_bytes);
-    return STRATA_OK;
-}
-
-static strata_status run_reduce_scatter(const strata_operation *op, strata_error *err) {
-    area a;
-    STRATA_TRY(fold_own_slice(op, &a, err));
-    copy(op->out, a.parts, slice_bytes(op, op->comm->rank));
-    return STRATA_OK;
-}
-
-/* ---- moves ---- */
-
-static strata_status run_broadcast(const strata_operation *op, strata_error *err) {
-    const size_t all = op->count * op->element_bytes;
-    const bool sends = op->comm->rank == op->root;
-    char *at = op->out;
-    area a;
-    STRATA_TRY(take_area(op, all < CHUNK_BYTES ? all : CHUNK_BYTES, 0, &a, err));
-    for (size_t left = all; left;) {
-        const size_t n = left < CHUNK_BYTES ? left : CHUNK_BYTES;
-        if (sends) memcpy(a.data, at, n);
-        CALL(op, Ibcast, a.data, (int)n, op->root);
-        if (sends)
-            count(op, n);
-        else
-            memcpy(at, a.data, n);
-        at += n;
-        left -= n;
-    }
-    return STRATA_OK;
-}
-
-/* Takes the area for a collective to which each rank contributes a part. *out_sum: the bytes of all parts. */
-static strata_status take_parts(const strata_operation *op, area *a, size_t *out_sum, strata_error *err) {
-    STRATA_TRY(add_up(op, part_bytes, out_sum, err));
-    STRATA_TRY(take_area(op, *out_sum, *out_sum, a, err));
-    lay_out(op, part_bytes, &a->first);
-    return STRATA_OK;
-}
-
-static strata_status run_all_gather(const strata_operation *op, strata_error *err) {
-    const int rank = op->comm->rank;
-    size_t all;
-    area a;
-    STRATA_TRY(take_parts(op, &a, &all, err));
-    const int own = a.first.bytes[rank], at = a.first.at[rank];
-    copy(a.data + at, op->in ? op->in : (const char *)op->out + at, (size_t)own);
-    CALL(op, Iallgatherv, mpi.library->in_place, own, a.data, a.first.bytes, a.first.at);
-    copy(op->out, a.data, all);
-    count(op, (size_t)own * (size_t)(op->comm->world - 1));
-    return STRATA_OK;
-}
-
-static strata_status run_all_to_all(const strata_operation *op, strata_error *err) {
-    size_t all;
-    area a;
-    STRATA_TRY(take_parts(op, &a, &all, err));
-    copy(a.data, op->in, all);
-    CALL(op, Ialltoallv, a.data, a.first.bytes, a.first.at, a.parts, a.first.bytes, a.first.at);
-    copy(op->out, a.parts, all);
-    count(op, part_bytes(op, 0) * (size_t)(op->comm->world - 1));
-    return STRATA_OK;
-}
-
-static strata_status run_gather(const strata_operation *op, strata_error *err) {
-    const int rank = op->comm->rank;
-    size_t all;
-    area a;
-    STRATA_TRY(take_parts(op, &a, &all, err));
-    const int own = a.first.bytes[rank];
-    copy(a.parts, op->in, (size_t)own);
-    CALL(op, Igatherv, a.parts, own, a.data, a.first.bytes, a.first.at, op->root);
-    if (rank == op->root) copy(op->out, a.data, all);
-    if (rank != op->root) count(op, (size_t)own);
-    return STRATA_OK;
-}
-
-static strata_status run_scatter(const strata_operation *op, strata_error *err) {
-    const int rank = op->comm->rank;
-    size_t all;
-    area a;
-    STRATA_TRY(take_parts(op, &a, &all, err));
-    const int own = a.first.bytes[rank];
-    if (rank == op->root) copy(a.data, op->in, all);
-    CALL(op, Iscatterv, a.data, a.first.bytes, a.first.at, a.parts, own, op->root);
-    copy(op->out, a.parts, (size_t)own);
-    return STRATA_OK;
-}
-
-/* Nothing is left to do: `agree` has returned, so all ranks have reached the barrier. */
-static strata_status run_barrier(const strata_operation *op, strata_error *err) {
-    (void)op;
-    (void)err;
-    return STRATA_OK;
-}
-
-/* ---- one to one: the description of the call is sent before the data ---- */
-
-static strata_status send_or_receive(const strata_operation *op, bool sends, strata_error *err) {
-    const size_t bytes = op->count * op->element_bytes;
-    strata_call theirs;
-    area a;
-    if (bytes > INT_MAX)
-        return strata_fail(err, STRATA_UNSUPPORTED, "engine mpi: more than 2 GiB in one message; make it several");
-    STRATA_TRY(take_area(op, bytes, sizeof theirs, &a, err));
-    if (sends) {
-        memcpy(a.parts, &op->call, sizeof op->call);
-        copy(a.data, op->in, bytes);
-        CALL(op, Isend, a.parts, sizeof op->call, op->root, TAG_CALL);
-        CALL(op, Isend, a.data, (int)bytes, op->root, TAG_DATA);
-        count(op, bytes);
-        return STRATA_OK;
-    }
-    CALL(op, Irecv, a.parts, sizeof theirs, op->root, TAG_CALL);
-    memcpy(&theirs, a.parts, sizeof theirs);
-    if (memcmp(&theirs, &op->call, sizeof theirs) != 0) {
-        mpi.broken = true;
-        return strata_communicator_mismatch(op->comm, &op->call, op->root, &theirs, err);
-    }
-    CALL(op, Irecv, a.data, (int)bytes, op->root, TAG_DATA);
-    copy(op->out, a.data, bytes);
-    return STRATA_OK;
+static strata_status exchange(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
+                              strata_receive *receives, int n_receives, strata_error *err) {
+    int n = 0;
+    for (int i = 0; i < n_receives; i++) receives[i].view = NULL;
+    strata_status status = start(comm, call, sends, n_sends, receives, n_receives, &n, err);
+    if (!status) status = finish_all(comm, call, receives, n_receives, n, err);
+    return status ? abandon(comm, status) : STRATA_OK;
 }
 
 /* ---- the engine ---- */
-
-/* Compares the calls of all ranks, since MPI itself does not detect that counts differ. */
-static strata_status agree(const strata_operation *op, strata_error *err) {
-    const int world = op->comm->world;
-    strata_call theirs;
-    area a;
-    STRATA_TRY(take_area(op, sizeof theirs, (size_t)world * sizeof theirs, &a, err));
-    memcpy(a.data, &op->call, sizeof theirs);
-    CALL(op, Iallgather, a.data, sizeof theirs, a.parts);
-    for (int r = 0; r < world; r++) {
-        memcpy(&theirs, a.parts + (size_t)r * sizeof theirs, sizeof theirs);
-        if (!memcmp(&theirs, &op->call, sizeof theirs)) continue;
-        mpi.broken = true;
-        return strata_communicator_mismatch(op->comm, &op->call, r, &theirs, err);
-    }
-    return STRATA_OK;
-}
-
-static strata_status run(const strata_operation *op, strata_collective_kind kind, strata_error *err) {
-    static strata_status (*const runs[STRATA_COLLECTIVE_COUNT])(const strata_operation *, strata_error *) = {
-        [STRATA_ALL_REDUCE] = run_all_reduce,
-        [STRATA_REDUCE] = run_reduce,
-        [STRATA_BROADCAST] = run_broadcast,
-        [STRATA_ALL_GATHER] = run_all_gather,
-        [STRATA_REDUCE_SCATTER] = run_reduce_scatter,
-        [STRATA_ALL_TO_ALL] = run_all_to_all,
-        [STRATA_GATHER] = run_gather,
-        [STRATA_SCATTER] = run_scatter,
-        [STRATA_BARRIER] = run_barrier};
-    if (!runs[kind]) return send_or_receive(op, kind == STRATA_SEND, err);
-    STRATA_TRY(agree(op, err));
-    return runs[kind](op, err);
-}
 
 static strata_status check_place(const strata_communicator *comm, strata_error *err) {
     int rank = -1, size = 0;
@@ -490,32 +236,42 @@ static strata_status check_place(const strata_communicator *comm, strata_error *
                        rank, size, comm->peers[comm->rank].job_rank, comm->member->world);
 }
 
-static strata_status open(strata_communicator *comm, strata_error *err) {
-    STRATA_TRY(check_place(comm, err));
-    int *ranks = calloc((size_t)comm->world, sizeof *ranks);
-    strata_mpi_handle *link = calloc(1, sizeof *link);
-    if (!ranks || !link) {
-        free(ranks);
-        free(link);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %d ranks", comm->world);
-    }
-    for (int r = 0; r < comm->world; r++) ranks[r] = comm->peers[r].job_rank;
-    const int code = mpi.library->Comm_create(ranks, comm->world, (int)(comm->id % 32768), link);
-    free(ranks);
-    if (code) {
-        free(link);
-        return strata_fail(err, STRATA_UNAVAILABLE, "engine mpi: MPI makes no communicator of %d ranks", comm->world);
-    }
-    comm->link = link;
-    comm->segment_bytes = CHUNK_BYTES;
-    return STRATA_OK;
-}
-
 /* MPI_Comm_free waits for all ranks of the communicator, so a failed communicator is not freed before the process ends. */
 static void close(strata_communicator *comm) {
-    if (!mpi.broken && !strata_seat_failed(comm->seat)) mpi.library->Comm_free(comm->link);
-    free(comm->link);
+    mpi_link *l = comm->link;
+    if (!mpi.broken && !strata_seat_failed(comm->seat)) mpi.library->Comm_free(&l->comm);
+    free(l->memory);
+    free(l->requests);
+    free(l);
     comm->link = NULL;
 }
 
-const strata_transport strata_transport_mpi = {.name = "mpi", .open = open, .close = close, .run = run};
+static strata_status open(strata_communicator *comm, strata_error *err) {
+    const size_t world = (size_t)comm->world, most = 2 * world + 2;
+    STRATA_TRY(locked(begin, err));
+    STRATA_TRY(check_place(comm, err));
+    comm->segment_bytes = strata_memory_segment_bytes(comm->world);
+    int *ranks = calloc(world, sizeof *ranks);
+    mpi_link *l = calloc(1, sizeof *l);
+    if (l) {
+        l->room = sizeof(message) + comm->segment_bytes;
+        l->most = (int)most;
+        l->memory = aligned_alloc(_Alignof(message), sizeof(message) + 2 * most * l->room);
+        l->requests = calloc(2 * most + world, sizeof *l->requests);
+    }
+    const bool there = ranks && l && l->memory && l->requests;
+    for (int r = 0; there && r < comm->world; r++) ranks[r] = comm->peers[r].job_rank;
+    const int code = there ? mpi.library->Comm_create(ranks, comm->world, (int)(comm->id % 32768), &l->comm) : 0;
+    free(ranks);
+    if (there && !code) {
+        comm->link = l;
+        return STRATA_OK;
+    }
+    if (l) free(l->memory);
+    if (l) free(l->requests);
+    free(l);
+    return there ? strata_fail(err, STRATA_UNAVAILABLE, "engine mpi: MPI makes no communicator of %d ranks", comm->world)
+                 : strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %d ranks", comm->world);
+}
+
+const strata_transport strata_transport_mpi = {.name = "mpi", .open = open, .close = close, .exchange = exchange};

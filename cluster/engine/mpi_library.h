@@ -22,7 +22,6 @@ typedef struct strata_mpi_library {
     const char *launched;
     /* The library's file names, the most likely one first; ends with NULL. */
     const char *const *file_names;
-    void *in_place;
     /* Finds the functions and constants in a library that was opened. Returns the name of a missing one; NULL: none is
      * missing. */
     const char *(*find)(void *library);
@@ -35,16 +34,6 @@ typedef struct strata_mpi_library {
     int (*Test)(strata_mpi_handle *request, int *out_done);
     int (*Isend)(const void *data, int n, int to, int tag, strata_mpi_handle comm, strata_mpi_handle *out_request);
     int (*Irecv)(void *data, int n, int from, int tag, strata_mpi_handle comm, strata_mpi_handle *out_request);
-    int (*Ibcast)(void *data, int n, int root, strata_mpi_handle comm, strata_mpi_handle *out_request);
-    int (*Iallgather)(const void *in, int n, void *out, strata_mpi_handle comm, strata_mpi_handle *out_request);
-    int (*Iallgatherv)(const void *in, int n, void *out, const int *ns, const int *at, strata_mpi_handle comm,
-                       strata_mpi_handle *out_request);
-    int (*Ialltoallv)(const void *in, const int *in_ns, const int *in_at, void *out, const int *out_ns, const int *out_at,
-                      strata_mpi_handle comm, strata_mpi_handle *out_request);
-    int (*Igatherv)(const void *in, int n, void *out, const int *ns, const int *at, int root, strata_mpi_handle comm,
-                    strata_mpi_handle *out_request);
-    int (*Iscatterv)(const void *in, const int *ns, const int *at, void *out, int n, int root, strata_mpi_handle comm,
-                     strata_mpi_handle *out_request);
 } strata_mpi_library;
 
 extern const strata_mpi_library strata_mpi_library_open_mpi, strata_mpi_library_mpich;

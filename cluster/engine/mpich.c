@@ -22,9 +22,5 @@ static const char *find(void *library) {
 
 static const char *const file_names[] = {"libmpi.so.12", "libmpich.so.12", "libmpi.so", NULL};
 
-const strata_mpi_library strata_mpi_library_mpich = {.name = "MPICH",
-                                                     .package = "libmpich12",
-                                                     .launched = "PMI_SIZE",
-                                                     .file_names = file_names,
-                                                     .in_place = (void *)-1, /* NOLINT(performance-no-int-to-ptr) */
-                                                     LIBRARY_FUNCTIONS};
+const strata_mpi_library strata_mpi_library_mpich = {
+    .name = "MPICH", .package = "libmpich12", .launched = "PMI_SIZE", .file_names = file_names, LIBRARY_FUNCTIONS};

@@ -32,5 +32,4 @@ const strata_mpi_library strata_mpi_library_open_mpi = {.name = "Open MPI",
                                                         .package = "libopenmpi3",
                                                         .launched = "OMPI_COMM_WORLD_SIZE",
                                                         .file_names = file_names,
-                                                        .in_place = (void *)1,
                                                         LIBRARY_FUNCTIONS};

@@ -45,26 +45,22 @@ typedef struct receiver {
     bool paused;
 } receiver;
 
-struct strata_links {
-    sender *senders;     /* [world] */
-    receiver *receivers; /* [world] */
+/* The connections with one rank. */
+struct strata_link {
+    sender out;
+    receiver in;
 };
 
 /* ---- creating and destroying ---- */
 
 strata_status strata_links_create(strata_loop *loop, strata_error *err) {
-    const size_t world = (size_t)loop->member.world;
-    loop->links = calloc(1, sizeof *loop->links);
-    if (loop->links) {
-        loop->links->senders = calloc(world, sizeof(sender));
-        loop->links->receivers = calloc(world, sizeof(receiver));
-    }
-    if (!loop->links || !loop->links->senders || !loop->links->receivers)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a job of %zu ranks", world);
+    loop->links = calloc((size_t)loop->member.world, sizeof *loop->links);
+    if (!loop->links) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a job of %d ranks", loop->member.world);
     for (int r = 0; r < loop->member.world; r++) {
-        loop->links->senders[r].job_rank = loop->links->receivers[r].job_rank = r;
-        loop->links->receivers[r].loop = loop;
-        loop->links->senders[r].connection.stream.fd = loop->links->receivers[r].connection.stream.fd = -1;
+        struct strata_link *l = &loop->links[r];
+        l->out.job_rank = l->in.job_rank = r;
+        l->in.loop = loop;
+        l->out.connection.stream.fd = l->in.connection.stream.fd = -1;
     }
     return STRATA_OK;
 }
@@ -183,7 +179,7 @@ static strata_status connect_sender(strata_loop *loop, sender *s, const strata_s
 strata_status strata_links_send(strata_member *member, strata_transfer *transfer, const char *address, double seconds,
                                 strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
-    sender *s = &loop->links->senders[transfer->seat->job_ranks[transfer->peer]];
+    sender *s = &loop->links[transfer->seat->job_ranks[transfer->peer]].out;
     outgoing *o = malloc(sizeof *o);
     if (!o) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a message");
     *o = (outgoing){.queued = {.packet = {.type = STRATA_FRAME_MESSAGE,
@@ -231,7 +227,7 @@ static outgoing *find_outgoing(const sender *s, const strata_transfer *transfer)
 
 bool strata_links_withdraw(strata_member *member, strata_transfer *transfer) {
     strata_loop *loop = (strata_loop *)member;
-    sender *s = &loop->links->senders[transfer->seat->job_ranks[transfer->peer]];
+    sender *s = &loop->links[transfer->seat->job_ranks[transfer->peer]].out;
     pthread_mutex_lock(&loop->lock);
     outgoing *o = find_outgoing(s, transfer);
     const bool withdrawn = !o || withdraw(s, o);
@@ -241,7 +237,7 @@ bool strata_links_withdraw(strata_member *member, strata_transfer *transfer) {
 
 void strata_links_drop_ended(strata_loop *loop) {
     for (int r = 0; r < loop->member.world; r++) {
-        sender *s = &loop->links->senders[r];
+        sender *s = &loop->links[r].out;
         for (outgoing *o = (outgoing *)s->connection.queue, *next; o; o = next) {
             strata_transfer *transfer = o->transfer;
             next = (outgoing *)o->queued.next;
@@ -325,7 +321,7 @@ static void receiver_ready(strata_loop *loop, strata_source *source) {
 
 void strata_links_accept(strata_loop *loop, strata_stream stream, const strata_hello *hello) {
     receiver *r = hello->rank < (uint32_t)loop->member.world && hello->world == (uint32_t)loop->member.world
-                      ? &loop->links->receivers[hello->rank]
+                      ? &loop->links[hello->rank].in
                       : NULL;
     if (!r || r->connection.stream.fd >= 0 || is_gone(loop, r->job_rank, NULL)) {
         strata_stream_close(&stream);
@@ -345,7 +341,7 @@ void strata_links_accept(strata_loop *loop, strata_stream stream, const strata_h
 void strata_links_resume(strata_loop *loop) {
     atomic_store(&loop->paused, false); /* set again below if a connection stays paused */
     for (int i = 0; i < loop->member.world; i++) {
-        receiver *r = &loop->links->receivers[i];
+        receiver *r = &loop->links[i].in;
         if (!r->paused) continue;
         lock_roster(loop);
         r->paused = loop->member.roster->kept[i] > MOST_UNRECEIVED / 2;
@@ -362,36 +358,32 @@ void strata_links_resume(strata_loop *loop) {
 /* ---- ranks that are lost or leave ---- */
 
 void strata_links_rank_lost(strata_loop *loop, int job_rank, const char *text) {
-    receiver *r = &loop->links->receivers[job_rank];
+    receiver *r = &loop->links[job_rank].in;
     if (r->connection.stream.fd >= 0) read_all(loop, r, INT_MAX);
     if (r->connection.stream.fd >= 0) close_receiver(loop, r, text);
-    close_sender(loop, &loop->links->senders[job_rank], text);
+    close_sender(loop, &loop->links[job_rank].out, text);
     strata_roster_rank_gone(loop->member.roster, job_rank, text);
 }
 
 void strata_links_rank_left(strata_loop *loop, int job_rank, const char *text) {
-    close_sender(loop, &loop->links->senders[job_rank], text);
+    close_sender(loop, &loop->links[job_rank].out, text);
     /* While there is a connection, messages may still arrive on it; the rank is marked as gone when the connection ends. */
-    if (loop->links->receivers[job_rank].connection.stream.fd < 0) strata_roster_rank_gone(loop->member.roster, job_rank, text);
+    if (loop->links[job_rank].in.connection.stream.fd < 0) strata_roster_rank_gone(loop->member.roster, job_rank, text);
 }
 
 void strata_links_flush(strata_loop *loop, double seconds) {
     const struct timespec limit = strata_clock_after(seconds);
     int late = 0;
     for (int r = 0; r < loop->member.world && !late; r++)
-        while (loop->links->senders[r].connection.queue && !late)
-            late = pthread_cond_timedwait(&loop->changed, &loop->lock, &limit);
+        while (loop->links[r].out.connection.queue && !late) late = pthread_cond_timedwait(&loop->changed, &loop->lock, &limit);
 }
 
 void strata_links_destroy(strata_loop *loop) {
     if (!loop->links) return;
-    for (int r = 0; r < loop->member.world && loop->links->senders && loop->links->receivers; r++) {
-        close_sender(loop, &loop->links->senders[r], "this process left");
-        if (loop->links->receivers[r].connection.stream.fd >= 0)
-            close_receiver(loop, &loop->links->receivers[r], "this process left");
+    for (int r = 0; r < loop->member.world; r++) {
+        close_sender(loop, &loop->links[r].out, "this process left");
+        if (loop->links[r].in.connection.stream.fd >= 0) close_receiver(loop, &loop->links[r].in, "this process left");
     }
-    free(loop->links->senders);
-    free(loop->links->receivers);
     free(loop->links);
     loop->links = NULL;
 }

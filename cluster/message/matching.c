@@ -113,7 +113,7 @@ static void claim(strata_seat *seat, strata_arrival *arrival, strata_transfer *t
     strata_transfer_end(transfer, STRATA_OK, "");
 }
 
-static strata_arrival *find_arrival(const strata_seat *seat, int peer, int64_t tag) {
+strata_arrival *strata_seat_find_arrival(const strata_seat *seat, int peer, int64_t tag) {
     for (strata_arrival *a = seat->arrivals; a; a = a->next)
         if (!a->receive && a->data && matches(&a->message, peer, tag)) return a;
     return NULL;
@@ -121,7 +121,7 @@ static strata_arrival *find_arrival(const strata_seat *seat, int peer, int64_t t
 
 /* Gives the receive a stored message that matches, or fails it. Returns false if it has to wait for a message. */
 static bool receive_now(strata_transfer *transfer) {
-    strata_arrival *arrival = find_arrival(transfer->seat, transfer->peer, transfer->tag);
+    strata_arrival *arrival = strata_seat_find_arrival(transfer->seat, transfer->peer, transfer->tag);
     if (!arrival) return fail_if_unreachable(transfer);
     if (fits_or_fail(transfer, &arrival->message)) claim(transfer->seat, arrival, transfer);
     return true;
@@ -129,10 +129,6 @@ static bool receive_now(strata_transfer *transfer) {
 
 void strata_seat_receive(strata_seat *seat, strata_transfer *transfer) {
     if (!receive_now(transfer)) append_waiting(seat, transfer);
-}
-
-const strata_arrival *strata_seat_find_arrival(const strata_seat *seat, int peer, int64_t tag) {
-    return find_arrival(seat, peer, tag);
 }
 
 /* ---- arrivals ---- */
@@ -189,6 +185,16 @@ void strata_arrival_finish(strata_arrival *arrival) {
     if (seat) remove_arrival(seat, arrival);
     if (arrival->receive) strata_transfer_end(arrival->receive, STRATA_OK, "");
     free(arrival);
+}
+
+strata_status strata_seat_deliver(strata_seat *seat, int rank, strata_transfer *transfer, strata_error *err) {
+    strata_arrival *arrival = strata_seat_begin_arrival(seat, rank, transfer->tag, transfer->bytes);
+    if (!arrival) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a message of %zu bytes", transfer->bytes);
+    if (transfer->bytes) memcpy(arrival->data, transfer->data, transfer->bytes);
+    arrival->n_came = transfer->bytes;
+    strata_arrival_finish(arrival);
+    strata_transfer_end(transfer, STRATA_OK, "");
+    return STRATA_OK;
 }
 
 void strata_arrival_drop(strata_arrival *arrival) {

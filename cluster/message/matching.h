@@ -54,7 +54,7 @@ void strata_seat_receive(strata_seat *seat, strata_transfer *transfer);
  * continues. */
 bool strata_seat_withdraw_receive(strata_transfer *transfer);
 /* The first message that has begun to arrive and matches such a receive; NULL: none. */
-const strata_arrival *strata_seat_find_arrival(const strata_seat *seat, int peer, int64_t tag);
+strata_arrival *strata_seat_find_arrival(const strata_seat *seat, int peer, int64_t tag);
 /* Why no further message can arrive from this peer (STRATA_ANY: from any rank): the communicator ended, or the peer was lost or
  * left. NULL: one can. */
 const char *strata_seat_unreachable(const strata_seat *seat, int peer);
@@ -63,6 +63,8 @@ const char *strata_seat_unreachable(const strata_seat *seat, int peer);
  * NULL: no memory. */
 strata_arrival *strata_seat_begin_arrival(strata_seat *seat, int peer, int64_t tag, size_t bytes);
 void strata_arrival_finish(strata_arrival *arrival);
+/* A message of this process, from `rank` to the seat: it arrives at once, and the transfer ends. Fails: OUT_OF_MEMORY. */
+STRATA_MUST_USE strata_status strata_seat_deliver(strata_seat *seat, int rank, strata_transfer *transfer, strata_error *err);
 /* The rest of the message will not arrive. A receive that was matched with it gets another stored message, or is queued
  * again. */
 void strata_arrival_drop(strata_arrival *arrival);

@@ -74,18 +74,12 @@ static strata_status start_to_self(strata_communicator *comm, const void *data, 
                                    strata_request **out_request, strata_error *err) {
     STRATA_TRY(create(comm, false, data, bytes, comm->rank, tag, out_request, err));
     lock(comm);
-    strata_arrival *arrival = strata_seat_begin_arrival(comm->seat, comm->rank, tag, bytes);
-    if (arrival) {
-        if (bytes) memcpy(arrival->data, data, bytes);
-        arrival->n_came = bytes;
-        strata_arrival_finish(arrival);
-        strata_transfer_end(&(*out_request)->transfer, STRATA_OK, "");
-    }
+    const strata_status status = strata_seat_deliver(comm->seat, comm->rank, &(*out_request)->transfer, err);
     unlock(comm);
-    if (arrival) return STRATA_OK;
+    if (!status) return STRATA_OK;
     free(*out_request);
     *out_request = NULL;
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a message of %zu bytes", bytes);
+    return status;
 }
 
 strata_status strata_message_start_send(strata_communicator *comm, const void *data, size_t bytes, int peer, int64_t tag,
@@ -177,7 +171,7 @@ static strata_status wait_at_most(strata_request *request, double seconds, doubl
 
 strata_status strata_message_send(strata_communicator *comm, const void *data, size_t bytes, int peer, int64_t tag,
                                   double seconds, strata_error *err) {
-    strata_request *request;
+    strata_request *request = NULL;
     const double began = strata_clock_seconds();
     STRATA_TRY(peer == comm->rank ? start_to_self(comm, data, bytes, tag, &request, err)
                                   : start_send(comm, data, bytes, peer, tag, seconds, &request, err));

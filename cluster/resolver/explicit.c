@@ -16,10 +16,6 @@ static const char *cluster_text(const strata_cluster_options *opts) {
     return opts->cluster ? opts->cluster : strata_environment_get(opts, "STRATA_CLUSTER");
 }
 
-static bool present(const strata_cluster_options *opts) {
-    return cluster_text(opts) != NULL;
-}
-
 typedef struct piece {
     const char *at;
     size_t n;
@@ -105,7 +101,7 @@ static strata_status read_task(const char *text, strata_cluster_spec *spec, stra
     return STRATA_OK;
 }
 
-static strata_status resolve(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err) {
+strata_status strata_resolve_explicit(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err) {
     STRATA_TRY(read_cluster(cluster_text(opts), spec, err));
     const char *task = opts->task ? opts->task : strata_environment_get(opts, "STRATA_TASK");
     if (task) return read_task(task, spec, err);
@@ -115,6 +111,3 @@ static strata_status resolve(const strata_cluster_options *opts, strata_cluster_
     if (spec->jobs[STRATA_TASK_CHIEF].n_tasks) spec->task_type = STRATA_TASK_CHIEF;
     return STRATA_OK;
 }
-
-const strata_resolver strata_resolver_explicit = {
-    .name = "--cluster", .present = present, .resolve = resolve, .names_types = true};

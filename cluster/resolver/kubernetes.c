@@ -10,10 +10,6 @@
 
 #include "cluster/resolver/resolver.h"
 
-static bool present(const strata_cluster_options *opts) {
-    return strata_environment_get(opts, "JOB_COMPLETION_INDEX") != NULL;
-}
-
 static strata_status add_pods(const char *job, int n_job, const char *service, int world, int port, strata_cluster_spec *spec,
                               strata_error *err) {
     for (int i = 0; i < world; i++) {
@@ -26,7 +22,7 @@ static strata_status add_pods(const char *job, int n_job, const char *service, i
     return STRATA_OK;
 }
 
-static strata_status resolve(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err) {
+strata_status strata_resolve_kubernetes(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err) {
     const char *host = strata_environment_get(opts, "HOSTNAME"), *service = strata_environment_get(opts, "STRATA_SERVICE");
     int world = 0, port = 0;
     if (!strata_environment_get(opts, "STRATA_WORLD_SIZE"))
@@ -52,5 +48,3 @@ static strata_status resolve(const strata_cluster_options *opts, strata_cluster_
     snprintf(name, sizeof name, "%.*s", n_job, host);
     return add_pods(host, n_job, service ? service : name, world, port, spec, err);
 }
-
-const strata_resolver strata_resolver_kubernetes = {.name = "Kubernetes", .present = present, .resolve = resolve};

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A launcher that may run inside another launcher's job comes first: torchrun and mpirun within a Slurm step, all of them in a
- * pod. The variables of a TPU's pods have more information than those of the indexed job to which the pods belong. */
-static const strata_resolver *const by_priority[] = {
-    &strata_resolver_explicit, &strata_resolver_tf_config,  &strata_resolver_torchrun,
-    &strata_resolver_open_mpi, &strata_resolver_mpich,      &strata_resolver_slurm,
-    &strata_resolver_tpu,      &strata_resolver_kubernetes, NULL};
+static const strata_resolver resolvers[] = {
+#define RESOLVER(id, name, sign, second, separator, names_types) \
+    {name, {sign, second}, separator, strata_resolve_##id, names_types},
+#include "cluster/resolver/resolvers.def"
+#undef RESOLVER
+};
 
 void strata_cluster_spec_finish(strata_cluster_spec *spec) {
     for (int type = 0; type < STRATA_TASK_TYPES; type++) {
@@ -193,8 +193,14 @@ static strata_status check_task(const strata_cluster_options *opts, const strata
 }
 
 static const strata_resolver *who_speaks(const strata_cluster_options *opts) {
-    for (int i = 0; by_priority[i]; i++)
-        if (by_priority[i]->present(opts)) return by_priority[i];
+    for (size_t i = 0; i < sizeof resolvers / sizeof *resolvers; i++) {
+        const strata_resolver *r = &resolvers[i];
+        const char *value = strata_environment_get(opts, r->signs[0]);
+        if (r->resolve == strata_resolve_explicit && opts->cluster) value = opts->cluster;
+        if (value && (!r->signs[1] || strata_environment_get(opts, r->signs[1])) &&
+            (!r->separator || strchr(value, r->separator)))
+            return r;
+    }
     return NULL;
 }
 
@@ -212,7 +218,8 @@ strata_status strata_cluster_spec_resolve(const strata_cluster_options *opts, st
         out_spec->jobs[STRATA_TASK_WORKER].n_tasks = 1;
     if (!status && !(resolver && resolver->names_types)) status = strata_roles_assign(opts, out_spec, err);
     if (!status) status = complete(opts, out_spec, err);
-    if (!status && opts->task && resolver && resolver != &strata_resolver_explicit) status = check_task(opts, out_spec, err);
+    if (!status && opts->task && resolver && resolver->resolve != strata_resolve_explicit)
+        status = check_task(opts, out_spec, err);
     if (status) strata_cluster_spec_finish(out_spec);
     return status;
 }

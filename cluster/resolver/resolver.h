@@ -1,27 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The interface of a resolver: a file that reads the variables of one launcher, and a row in resolver.c. Users call
+ * The interface of a resolver: a function that reads the variables of one launcher, and a row in resolvers.def. Users call
  * strata/cluster_spec.h. */
 #ifndef STRATA_CLUSTER_RESOLVER_H
 #define STRATA_CLUSTER_RESOLVER_H
 
 #include "strata/cluster_spec.h"
 
+/* Sets jobs, task_type and task_index; local_rank and local_size if they are known (else -1); and rendezvous if it is not rank
+ * 0's address. spec->source is the resolver's name. resolver.c computes the ranks and the chief and makes all checks. The
+ * caller frees what this allocated, also on failure. */
+typedef strata_status strata_resolve(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err);
+
 typedef struct strata_resolver {
     /* Becomes spec->source and begins its messages. */
     const char *name;
-    bool (*present)(const strata_cluster_options *opts); /* true: this launcher started the process */
-    /* Sets jobs, task_type and task_index; local_rank and local_size if they are known (else -1); and rendezvous if it is not
-     * rank 0's address. resolver.c computes the ranks and the chief and makes all checks. The caller frees what this allocated,
-     * also on failure. */
-    strata_status (*resolve)(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err);
+    /* This launcher started the process if these variables (the second may be NULL) are set, and the first one contains the
+     * separator (0: none). */
+    const char *signs[2];
+    char separator;
+    strata_resolve *resolve;
     /* The launcher's variables name the type of each task, so STRATA_ROLES is not read. Otherwise all tasks are workers at
      * first. */
     bool names_types;
 } strata_resolver;
 
-extern const strata_resolver strata_resolver_explicit, strata_resolver_tf_config, strata_resolver_torchrun,
-    strata_resolver_open_mpi, strata_resolver_mpich, strata_resolver_slurm, strata_resolver_tpu, strata_resolver_kubernetes;
+#define RESOLVER(id, name, sign, second, separator, names_types) strata_resolve strata_resolve_##id;
+#include "cluster/resolver/resolvers.def"
+#undef RESOLVER
 
 /* ---- functions for resolvers (values.c) ---- */
 
@@ -38,8 +44,6 @@ int strata_digits(const char *at, size_t n);
 const char *strata_address_complaint(const char *address);
 /* How many bytes of the address come before its ":port". */
 size_t strata_address_host_length(const char *address);
-/* Returns "host:port"; a host that contains colons is put in brackets. NULL: no memory. */
-char *strata_address_make(const char *host, int port);
 /* A port in [16384, 32768 - 4096) that depends only on the text: for launchers that pass the name of a job but no port. */
 int strata_port_of(const char *text);
 
@@ -47,6 +51,12 @@ int strata_port_of(const char *text);
  * STRATA_CLUSTER_MAX_TASKS. */
 STRATA_MUST_USE strata_status strata_cluster_spec_add(strata_cluster_spec *spec, strata_task_type type, const char *address,
                                                       size_t n, strata_error *err);
+/* Adds a worker with the address "host:port"; a host that contains colons is put in brackets. */
+STRATA_MUST_USE strata_status strata_cluster_spec_add_host(strata_cluster_spec *spec, const char *host, int port,
+                                                           strata_error *err);
+/* Sets the rendezvous to "host:port". */
+STRATA_MUST_USE strata_status strata_cluster_spec_meet(strata_cluster_spec *spec, const char *host, int port,
+                                                       strata_error *err);
 /* Sets the types of the tasks of `spec`, which are all workers, by STRATA_ROLES (roles.c). Without this variable nothing
  * changes.
  * Fails: DATA, OUT_OF_MEMORY. */

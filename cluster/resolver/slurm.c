@@ -10,10 +10,6 @@
 
 #include "cluster/resolver/resolver.h"
 
-static bool present(const strata_cluster_options *opts) {
-    return strata_environment_get(opts, "SLURM_PROCID") && strata_environment_get(opts, "SLURM_STEP_NODELIST");
-}
-
 static strata_status port_base(const strata_cluster_options *opts, int *out_port, strata_error *err) {
     const char *job = strata_environment_get(opts, "SLURM_JOB_ID"), *step = strata_environment_get(opts, "SLURM_STEP_ID");
     char name[64];
@@ -30,10 +26,7 @@ static strata_status add_tasks(const strata_host_list *list, const int *counts, 
     if (!used) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %d nodes", list->n_hosts);
     for (int rank = 0, node = 0; rank < world && !status; rank++) {
         while (used[node] == counts[node]) node = (node + 1) % list->n_hosts;
-        char *address = strata_address_make(list->hosts[node], port + used[node]++);
-        status = address ? strata_cluster_spec_add(spec, STRATA_TASK_WORKER, address, strlen(address), err)
-                         : strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for an address");
-        free(address);
+        status = strata_cluster_spec_add_host(spec, list->hosts[node], port + used[node]++, err);
         if (cyclic) node = (node + 1) % list->n_hosts;
     }
     free(used);
@@ -63,11 +56,10 @@ static strata_status place_tasks(const strata_cluster_options *opts, const strat
     if (!order || cyclic || !strncmp(order, "block", 5)) return add_tasks(list, counts, cyclic, world, port, spec, err);
     /* with the distributions plane and arbitrary only the host of rank 0 is known */
     spec->jobs[STRATA_TASK_WORKER].n_tasks = world;
-    spec->rendezvous = strata_address_make(list->hosts[0], port);
-    return spec->rendezvous ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for an address");
+    return strata_cluster_spec_meet(spec, list->hosts[0], port, err);
 }
 
-static strata_status resolve(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err) {
+strata_status strata_resolve_slurm(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err) {
     const char *nodes = strata_environment_get(opts, "SLURM_STEP_NODELIST");
     const char *tasks = strata_environment_get(opts, "SLURM_STEP_TASKS_PER_NODE");
     strata_host_list list = {0};
@@ -91,5 +83,3 @@ cleanup:
     strata_host_list_finish(&list);
     return status;
 }
-
-const strata_resolver strata_resolver_slurm = {.name = "Slurm", .present = present, .resolve = resolve};

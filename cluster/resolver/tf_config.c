@@ -12,10 +12,6 @@
 
 enum { MAX_BYTES = 8 << 20 }; /* enough for 65536 addresses of 100 bytes */
 
-static bool present(const strata_cluster_options *opts) {
-    return strata_environment_get(opts, "TF_CONFIG") != NULL;
-}
-
 static strata_status read_job(const strata_json *cluster, strata_task_type type, strata_cluster_spec *spec, strata_error *err) {
     strata_json list, item;
     if (!strata_json_find(cluster, strata_task_type_name(type), &list)) return STRATA_OK;
@@ -80,7 +76,7 @@ static strata_status read(const strata_json *root, strata_cluster_spec *spec, st
     return check_own_job(&cluster, spec, err);
 }
 
-static strata_status resolve(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err) {
+strata_status strata_resolve_tf_config(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err) {
     const char *text = strata_environment_get(opts, "TF_CONFIG");
     strata_json root;
     STRATA_TRY(strata_json_parse("TF_CONFIG", text, strlen(text), MAX_BYTES, &root, err));
@@ -88,6 +84,3 @@ static strata_status resolve(const strata_cluster_options *opts, strata_cluster_
     strata_json_finish(&root);
     return status;
 }
-
-const strata_resolver strata_resolver_tf_config = {
-    .name = "TF_CONFIG", .present = present, .resolve = resolve, .names_types = true};

@@ -2,19 +2,13 @@
  *
  * The hosts of a TPU pod slice, from the variables that GKE, LeaderWorkerSet, KubeRay and Cloud TPU's images set:
  * TPU_WORKER_HOSTNAMES has the hosts, separated by commas, and TPU_WORKER_ID (else CLOUD_TPU_TASK_ID) is the position of this
- * host among them. A port after a host belongs to the TPU driver and is ignored; rank 0 listens at STRATA_PORT (2222). With a
- * single host this resolver does not apply, because another launcher may have started several processes. */
+ * host among them. A port after a host belongs to the TPU driver and is ignored; rank 0 listens at STRATA_PORT (2222). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cluster/resolver/resolver.h"
 
 static const char NAME[] = "TPU";
-
-static bool present(const strata_cluster_options *opts) {
-    const char *hosts = strata_environment_get(opts, "TPU_WORKER_HOSTNAMES");
-    return hosts && strchr(hosts, ',');
-}
 
 /* Bytes of a host without the port after it; a host with several colons is an IPv6 address. */
 static size_t host_length(const char *at, size_t n) {
@@ -36,14 +30,10 @@ static strata_status add_host(const char *at, size_t n, int port, strata_cluster
                            spec->jobs[STRATA_TASK_WORKER].n_tasks, n ? "has more than 255 bytes" : "is empty");
     memcpy(host, at, n);
     host[n] = 0;
-    char *address = strata_address_make(host, port);
-    if (!address) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for an address");
-    const strata_status status = strata_cluster_spec_add(spec, STRATA_TASK_WORKER, address, strlen(address), err);
-    free(address);
-    return status;
+    return strata_cluster_spec_add_host(spec, host, port, err);
 }
 
-static strata_status resolve(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err) {
+strata_status strata_resolve_tpu(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err) {
     const char *id = strata_environment_get(opts, "TPU_WORKER_ID") ? "TPU_WORKER_ID" : "CLOUD_TPU_TASK_ID";
     int port = 0, slices = 0;
     STRATA_TRY(strata_environment_int(opts, NAME, "STRATA_PORT", 1, 65535, 2222, &port, err));
@@ -69,5 +59,3 @@ static strata_status resolve(const strata_cluster_options *opts, strata_cluster_
     spec->local_size = 1;
     return strata_environment_int(opts, NAME, id, 0, spec->jobs[STRATA_TASK_WORKER].n_tasks - 1, -1, &spec->task_index, err);
 }
-
-const strata_resolver strata_resolver_tpu = {.name = NAME, .present = present, .resolve = resolve};

@@ -80,14 +80,6 @@ const char *strata_address_complaint(const char *address) {
     return NULL;
 }
 
-char *strata_address_make(const char *host, int port) {
-    bool colons = strchr(host, ':') && *host != '[';
-    size_t n = strlen(host) + 16;
-    char *address = malloc(n);
-    if (address) snprintf(address, n, colons ? "[%s]:%d" : "%s:%d", host, port);
-    return address;
-}
-
 int strata_port_of(const char *text) {
     uint32_t hash = 2166136261u; /* FNV-1a */
     for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 16777619u;
@@ -112,4 +104,25 @@ strata_status strata_cluster_spec_add(strata_cluster_spec *spec, strata_task_typ
     if (!copy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for an address");
     job->addresses[job->n_tasks++] = copy;
     return STRATA_OK;
+}
+
+static strata_status make_address(const char *host, int port, char **out, strata_error *err) {
+    const bool colons = strchr(host, ':') && *host != '[';
+    const size_t n = strlen(host) + 16;
+    *out = malloc(n);
+    if (!*out) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for an address");
+    snprintf(*out, n, colons ? "[%s]:%d" : "%s:%d", host, port);
+    return STRATA_OK;
+}
+
+strata_status strata_cluster_spec_add_host(strata_cluster_spec *spec, const char *host, int port, strata_error *err) {
+    char *address;
+    STRATA_TRY(make_address(host, port, &address, err));
+    const strata_status status = strata_cluster_spec_add(spec, STRATA_TASK_WORKER, address, strlen(address), err);
+    free(address);
+    return status;
+}
+
+strata_status strata_cluster_spec_meet(strata_cluster_spec *spec, const char *host, int port, strata_error *err) {
+    return make_address(host, port, &spec->rendezvous, err);
 }

@@ -6,9 +6,11 @@
  * lost.
  *
  * A connection that failed is shut down at once. When no thread has a role, the keeper closes it, connects again, and sends all
- * requests without a reply again, in their order. */
+ * requests without a reply again, in their order. This file has the keeper and its connections, client_requests.c the roles and
+ * the requests. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -23,55 +25,156 @@
 
 /* The keeper's ticks while requests are pending: WATCH_TICK_MS if no other thread receives, BUSY_TICK_MS if one does. */
 enum { BUSY_TICK_MS = 2, WATCH_TICK_MS = 20 };
-static const double CONNECT_SECONDS = 60, RECONNECT_SECONDS = 10, AWAY_SECONDS = 1;
+static const double CONNECT_SECONDS = 60, RECONNECT_SECONDS = 10;
+/* The first and the longest pause between attempts to connect again, and the time limits of one attempt and of a greeting. */
+enum { FIRST_PAUSE_MS = 10, MOST_PAUSE_MS = 1000 };
+static const double TRY_SECONDS = 0.5, HELLO_SECONDS = 5;
 
-/* ---- small things ---- */
+/* ---- connecting: the first time in the thread that creates the client, later in the keeper ---- */
 
-void strata_rpc_client_wake_keeper(strata_rpc_client *c) {
-    const uint64_t one = 1;
-    if (write(c->wake, &one, sizeof one) < 0) return;
+/* The first messages of both sides on a new connection. */
+typedef struct greeting {
+    strata_rpc_client *client;
+    strata_connection *channel;
+    struct iovec room;
+    unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES];
+    bool done, refused;
+    strata_rpc_hello hello;
+    double deadline;
+} greeting;
+
+static strata_status begin_greeting(void *user, const strata_packet *m, const struct iovec **out_parts, int *out_n_parts,
+                                    strata_error *err) {
+    greeting *g = user;
+    if (m->type == STRATA_FRAME_BEAT) return STRATA_OK;
+    if (m->type != STRATA_FRAME_HELLO || m->head_bytes >= sizeof g->bytes || m->body_bytes)
+        return strata_fail(err, STRATA_DATA, "a message of type %d came, not a greeting", m->type);
+    g->room = (struct iovec){g->bytes, m->head_bytes};
+    *out_parts = &g->room;
+    *out_n_parts = 1;
+    return STRATA_OK;
 }
 
-void strata_rpc_client_wait_changed(strata_rpc_client *c, double until) {
-    const struct timespec at = strata_clock_after(until - strata_clock_seconds() > 0 ? until - strata_clock_seconds() : 0);
-    pthread_cond_timedwait(&c->changed, &c->lock, &at);
+static strata_status end_greeting(void *user, const strata_packet *m, strata_error *err) {
+    greeting *g = user;
+    if (m->type == STRATA_FRAME_BEAT) return STRATA_OK;
+    g->channel->stop = true;
+    if (m->status) {
+        g->refused = m->status == STRATA_INVALID;
+        return strata_fail(err, m->status, "%.*s", (int)m->head_bytes, (const char *)g->bytes);
+    }
+    STRATA_TRY(strata_rpc_hello_read(g->bytes, m->head_bytes, &g->hello, err));
+    g->refused = strcmp(g->hello.task, g->client->server) != 0;
+    if (g->refused) return strata_fail(err, STRATA_INVALID, "%s listens there, not %s", g->hello.task, g->client->server);
+    g->done = true;
+    return STRATA_OK;
 }
 
-/* Marks the connection as failed. If this is called several times, the first reason counts. The caller has the lock. */
-void strata_rpc_client_break_link(strata_rpc_client *c, const char *why) {
-    if (!c->connected) return;
-    c->connected = false;
-    c->broke_at = strata_clock_seconds();
-    snprintf(c->why, sizeof c->why, "%.299s", why);
-    strata_connection_shut(&c->channel, false);
+static strata_status wait_greeting(void *user, short events, strata_error *err) {
+    const greeting *g = user;
+    struct pollfd fd = {.fd = g->channel->stream.fd, .events = events};
+    /* while the handler of an earlier connection runs, the server delays its greeting, but sends heartbeats */
+    if (strata_clock_seconds() - atomic_load(&g->channel->received) > HELLO_SECONDS || strata_clock_seconds() > g->deadline)
+        return strata_fail(err, STRATA_TIMEOUT, "it does not greet: does a request of an earlier connection still run?");
+    poll(&fd, 1, STRATA_RPC_WAIT_TICK_MS);
+    pthread_mutex_lock(&g->client->lock);
+    const bool closing = g->client->closing;
+    pthread_mutex_unlock(&g->client->lock);
+    return closing ? strata_fail(err, STRATA_INTERRUPTED, "the client was destroyed") : STRATA_OK;
+}
+
+/* Connects until the deadline and greets, without the lock. On success *out_channel is open. */
+static strata_status connect_once(strata_rpc_client *c, double deadline, strata_connection *out_channel, greeting *out_greeting,
+                                  strata_error *err) {
+    const strata_hello hello = {.purpose = STRATA_FOR_RPC, .rank = (uint32_t)(c->incarnation % 50)};
+    strata_stream stream;
+    STRATA_TRY(strata_socket_connect(c->address, &hello, &c->credentials, deadline, &stream, err));
+    STRATA_TRY(strata_connection_init(out_channel, stream, err));
+    *out_greeting = (greeting){.client = c, .channel = out_channel, .deadline = deadline + HELLO_SECONDS};
+    const bool shares = c->shared_bytes && !stream.tls && strata_area_is_near(stream.fd);
+    strata_area *area = shares ? strata_area_make(c->shared_bytes) : NULL;
+    const strata_packet_receiver receiver = {begin_greeting, end_greeting, out_greeting};
+    pthread_mutex_lock(&c->lock);
+    const uint64_t next_sequence = c->next_sequence;
+    pthread_mutex_unlock(&c->lock);
+    strata_rpc_hello own = strata_rpc_hello_of(c->task, c->incarnation, c->heartbeat, area ? area->shared.name : NULL);
+    const strata_packet m = {.type = STRATA_FRAME_HELLO, .sequence = next_sequence, .head_bytes = sizeof own};
+    const struct iovec part = {&own, sizeof own};
+    strata_status status = strata_connection_send(out_channel, &m, &part, 1, wait_greeting, out_greeting, err);
+    while (!status && !out_greeting->done) {
+        status = strata_connection_receive(out_channel, &receiver, INT_MAX, err);
+        if (!status && !out_greeting->done)
+            status = wait_greeting(out_greeting, strata_connection_events(out_channel, POLLIN), err);
+    }
+    if (!status && area && !strcmp(out_greeting->hello.area, area->shared.name))
+        strata_connection_share(out_channel, strata_area_hold(area), true);
+    if (area) strata_shared_hide(&area->shared);
+    strata_area_release(area);
+    if (status) strata_connection_finish(out_channel);
+    return status;
+}
+
+/* Moves the channel into the client. Its mutex is created again, since a mutex cannot be moved and no thread uses it yet. */
+static void use_channel(strata_rpc_client *c, strata_connection *channel, const greeting *g) {
+    pthread_mutex_destroy(&channel->tls);
+    c->channel = *channel;
+    pthread_mutex_init(&c->channel.tls, NULL);
+    c->open = c->connected = true;
+    c->pulse.checked_at = strata_clock_seconds();
+    c->server_incarnation = g->hello.incarnation;
+    c->server_heartbeat = g->hello.heartbeat;
+}
+
+/* Fails the requests that an earlier incarnation of the server may have executed. */
+static void fail_forgotten(strata_rpc_client *c) {
+    for (strata_rpc_request *r = c->first, *next; r; r = next) {
+        next = r->next;
+        if (r->was_sent && r->sent_to != c->server_incarnation)
+            strata_rpc_client_fail_request(
+                c, r, STRATA_PEER_LOST, "the server was started again, and does not know whether it had executed the request");
+    }
+}
+
+/* Sends all requests without a reply. The caller has the lock and is the sender. */
+static void send_again(strata_rpc_client *c) {
+    uint64_t sequence = 0;
+    for (strata_rpc_request *r = c->first; r && c->connected;) {
+        sequence = r->sequence;
+        strata_rpc_client_send_request(c, r, 1e300);
+        /* the list may have changed while the lock was released */
+        for (r = c->first; r && r->sequence <= sequence;) r = r->next;
+    }
+}
+
+/* Tries once to connect. The caller has the lock. Returns the pause before the next attempt in ms; 0: it is connected. */
+static int reconnect(strata_rpc_client *c, int pause_ms, uint64_t *random) {
+    strata_connection channel;
+    greeting g = {0};
+    strata_error why = {0};
+    while (c->has_receiver || c->has_sender) strata_rpc_client_wait_changed(c, strata_clock_seconds() + 1);
+    if (c->open) strata_connection_finish(&c->channel);
+    c->open = false;
+    c->receiving = NULL;
     pthread_cond_broadcast(&c->changed);
-    strata_rpc_client_wake_keeper(c);
-}
-
-/* Removes a request that is over. The caller has the lock. */
-void strata_rpc_client_unlink_request(strata_rpc_client *c, strata_rpc_request *r) {
-    strata_rpc_request *before = NULL;
-    for (strata_rpc_request *at = c->first; at && at != r; at = at->next) before = at;
-    *(before ? &before->next : &c->first) = r->next;
-    if (c->last == r) c->last = before;
-    r->done = true;
-}
-
-void strata_rpc_client_fail_request(strata_rpc_client *c, strata_rpc_request *r, strata_status status, const char *why) {
-    strata_fail(&r->error, status, "%s at %s: %s failed: %s", c->server, c->address, r->what, why);
-    strata_rpc_client_unlink_request(c, r);
-    pthread_cond_broadcast(&c->changed);
-}
-
-/* Fails the connection if nothing was received from the server for too long. The caller has the lock. */
-void strata_rpc_client_check_silence(strata_rpc_client *c) {
-    const double limit = strata_pulse_limit(c->heartbeat, c->server_heartbeat), now = strata_clock_seconds();
-    char why[96];
-    /* the keeper calls this at least four times in each heartbeat */
-    strata_pulse_check(&c->pulse, now, 2 * c->heartbeat + AWAY_SECONDS);
-    if (!c->connected || !strata_pulse_is_lost(&c->pulse, now, atomic_load(&c->channel.received), limit)) return;
-    strata_format(why, sizeof why, "no sign of life for %.3g s", limit);
-    strata_rpc_client_break_link(c, why);
+    pthread_mutex_unlock(&c->lock);
+    const strata_status status = connect_once(c, strata_clock_seconds() + TRY_SECONDS, &channel, &g, &why);
+    pthread_mutex_lock(&c->lock);
+    if (!status) {
+        use_channel(c, &channel, &g);
+        fail_forgotten(c);
+        c->has_sender = true;
+        pthread_cond_broadcast(&c->changed);
+        send_again(c);
+        strata_rpc_client_leave_sender(c);
+        return 0;
+    }
+    snprintf(c->why, sizeof c->why, "%.299s", why.message);
+    c->refused = g.refused;
+    while (c->refused && c->first) strata_rpc_client_fail_request(c, c->first, status, why.message);
+    /* The pause doubles each time, plus a random part of up to half of it, so that clients do not connect at the same time. */
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    const int next = pause_ms ? (2 * pause_ms < MOST_PAUSE_MS ? 2 * pause_ms : MOST_PAUSE_MS) : FIRST_PAUSE_MS;
+    return next + (int)((*random >> 33) % (uint64_t)(next / 2 + 1));
 }
 
 /* ---- the keeper ---- */
@@ -124,7 +227,7 @@ static void *run_keeper(void *user) {
             while (c->first) strata_rpc_client_fail_request(c, c->first, STRATA_INVALID, c->why);
             strata_rpc_client_wait_changed(c, strata_clock_seconds() + 1);
         } else {
-            pause_ms = strata_rpc_client_reconnect(c, pause_ms, &random);
+            pause_ms = reconnect(c, pause_ms, &random);
             const double until = strata_clock_seconds() + pause_ms / 1000.0;
             while (pause_ms && !c->closing && strata_clock_seconds() < until) strata_rpc_client_wait_changed(c, until);
         }
@@ -176,16 +279,16 @@ strata_status strata_rpc_client_create(const strata_rpc_client_options *opts, st
 
     const double seconds = cluster->connect_seconds > 0 ? cluster->connect_seconds : CONNECT_SECONDS;
     strata_connection channel;
-    strata_rpc_greeting g = {0};
+    greeting g = {0};
     strata_status status = STRATA_OK;
     if (c->wake < 0) status = strata_fail(err, STRATA_UNAVAILABLE, "no descriptor for a client: %s", strata_errno_text(errno));
     if (!status) status = strata_credentials_init(&c->credentials, cluster, err);
     if (!status) {
-        status = strata_rpc_client_connect_once(c, strata_clock_seconds() + seconds, &channel, &g, err);
+        status = connect_once(c, strata_clock_seconds() + seconds, &channel, &g, err);
         if (status) strata_fail_in(err, status, "%s at %s", c->server, c->address);
     }
     if (!status) {
-        strata_rpc_client_use_channel(c, &channel, &g);
+        use_channel(c, &channel, &g);
         if (pthread_create(&c->keeper, NULL, run_keeper, c))
             status = strata_fail(err, STRATA_UNAVAILABLE, "no thread could be made for a client");
     }
@@ -194,11 +297,6 @@ strata_status strata_rpc_client_create(const strata_rpc_client_options *opts, st
     else
         *out_client = c;
     return status;
-}
-
-static strata_status refuse_to_wait(void *user, short events, strata_error *err) {
-    (void)user, (void)events;
-    return strata_fail(err, STRATA_UNAVAILABLE, "the socket is full");
 }
 
 void strata_rpc_client_destroy(strata_rpc_client *c) {
@@ -211,7 +309,7 @@ void strata_rpc_client_destroy(strata_rpc_client *c) {
     strata_rpc_client_wake_keeper(c); /* it does not wait in a pipe, as there is no request */
     pthread_join(c->keeper, NULL);
     /* if this cannot be sent, the server sees that the connection closes */
-    if (c->connected && strata_connection_send(&c->channel, &leave, NULL, 0, refuse_to_wait, NULL, NULL)) c->connected = false;
+    if (c->connected && strata_connection_send(&c->channel, &leave, NULL, 0, NULL, NULL, NULL)) c->connected = false;
     free_client(c);
 }
 

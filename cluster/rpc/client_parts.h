@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Declarations that the files of the client share: client.c (creation, destruction and the keeper), client_connect.c,
- * client_transfer.c (the two roles) and client_requests.c. client.c describes the threads. */
+ * Declarations that the files of the client share; client.c describes its threads. */
 #ifndef STRATA_CLUSTER_RPC_CLIENT_PARTS_H
 #define STRATA_CLUSTER_RPC_CLIENT_PARTS_H
 
@@ -81,20 +80,16 @@ struct strata_rpc_client {
     const strata_rpc_request *awaited;
 };
 
-/* ---- client.c: the caller has the lock, except for wake_keeper ---- */
+/* ---- client_requests.c: the caller has the lock, except for wake_keeper ---- */
 
 void strata_rpc_client_wake_keeper(strata_rpc_client *c);
 /* Waits for a change until that time. */
 void strata_rpc_client_wait_changed(strata_rpc_client *c, double until);
 /* Marks the connection as failed. If this is called several times, the first reason counts. */
 void strata_rpc_client_break_link(strata_rpc_client *c, const char *why);
-/* Removes a request that is over. */
-void strata_rpc_client_unlink_request(strata_rpc_client *c, strata_rpc_request *r);
 void strata_rpc_client_fail_request(strata_rpc_client *c, strata_rpc_request *r, strata_status status, const char *why);
 /* Fails the connection if nothing was received from the server for too long. */
 void strata_rpc_client_check_silence(strata_rpc_client *c);
-
-/* ---- client_transfer.c ---- */
 
 /* Makes this thread the receiver, which returns when `awaited` has its reply. The caller has the lock. */
 void strata_rpc_client_take_receiver(strata_rpc_client *c, const strata_rpc_request *awaited);
@@ -106,26 +101,5 @@ void strata_rpc_client_send_request(strata_rpc_client *c, strata_rpc_request *r,
 void strata_rpc_client_leave_sender(strata_rpc_client *c);
 /* Sends a heartbeat if nothing else was sent. The caller has the lock. */
 void strata_rpc_client_send_beat(strata_rpc_client *c);
-
-/* ---- client_connect.c ---- */
-
-/* The first messages of both sides on a new connection. */
-typedef struct strata_rpc_greeting {
-    strata_rpc_client *client;
-    strata_connection *channel;
-    struct iovec room;
-    unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES];
-    bool done, refused;
-    char area[STRATA_SHARED_NAME];
-    uint64_t incarnation;
-    double heartbeat, deadline;
-} strata_rpc_greeting;
-/* Connects until the deadline and greets, without the lock. On success *out_channel is open. */
-strata_status strata_rpc_client_connect_once(strata_rpc_client *c, double deadline, strata_connection *out_channel,
-                                             strata_rpc_greeting *out_greeting, strata_error *err);
-/* Moves the channel into the client. */
-void strata_rpc_client_use_channel(strata_rpc_client *c, strata_connection *channel, const strata_rpc_greeting *g);
-/* Tries once. The lock is held. Returns how long to pause before the next try, in ms; 0: it is connected. */
-int strata_rpc_client_reconnect(strata_rpc_client *c, int pause_ms, uint64_t *random);
 
 #endif

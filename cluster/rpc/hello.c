@@ -1,37 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/rpc/hello.h"
 
+#include <stdio.h>
 #include <string.h>
 
-#include "cluster/rpc/rpc.h"
-#include "cluster/wire/bytes.h"
-
-size_t strata_rpc_hello_encode(const char *task, uint64_t incarnation, double heartbeat, const char *area, unsigned char *out) {
-    const uint32_t ms = heartbeat > 4e6 ? 4000000000u : (uint32_t)(heartbeat * 1000);
-    const size_t n = strlen(task);
-    strata_put(strata_put(out, incarnation, 8), ms, 4);
-    memcpy(out + 12, task, n);
-    if (!area || !*area) return 12 + n;
-    const size_t n_area = strlen(area);
-    out[12 + n] = ' ';
-    memcpy(out + 13 + n, area, n_area);
-    return 13 + n + n_area;
+strata_rpc_hello strata_rpc_hello_of(const char *task, uint64_t incarnation, double heartbeat, const char *area) {
+    strata_rpc_hello h = {.incarnation = incarnation, .heartbeat = heartbeat};
+    snprintf(h.task, sizeof h.task, "%s", task);
+    if (area) snprintf(h.area, sizeof h.area, "%s", area);
+    return h;
 }
 
-strata_status strata_rpc_hello_decode(const unsigned char *in, size_t n_bytes, char *out_task, size_t most_task_bytes,
-                                      uint64_t *out_incarnation, double *out_heartbeat, char *out_area, strata_error *err) {
-    const unsigned char *space = n_bytes > 12 ? memchr(in + 12, ' ', n_bytes - 12) : NULL;
-    const size_t end = space ? (size_t)(space - in) : n_bytes, n_area = space ? n_bytes - end - 1 : 0;
-    if (end < 12 || end - 12 >= most_task_bytes || n_area >= STRATA_SHARED_NAME || memchr(in + 12, 0, n_bytes - 12))
+strata_status strata_rpc_hello_read(const void *in, size_t n_bytes, strata_rpc_hello *out, strata_error *err) {
+    if (n_bytes == sizeof *out) memcpy(out, in, sizeof *out);
+    if (n_bytes != sizeof *out || !memchr(out->area, 0, sizeof out->area) || !(out->heartbeat >= 0))
         return strata_fail(err, STRATA_DATA, "a task's greeting of %zu bytes does not contain what it says", n_bytes);
-    const unsigned char *at = in;
-    *out_incarnation = strata_get(&at, 8);
-    *out_heartbeat = (double)strata_get(&at, 4) / 1000;
-    memcpy(out_task, in + 12, end - 12);
-    out_task[end - 12] = 0;
-    if (n_area) memcpy(out_area, space + 1, n_area);
-    out_area[n_area] = 0;
-    const char *problem = strata_rpc_task_problem(out_task);
+    const char *problem = strata_rpc_task_problem(out->task);
     return problem ? strata_fail(err, STRATA_DATA, "a task's greeting has a name that %s", problem) : STRATA_OK;
 }
 

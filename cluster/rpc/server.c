@@ -8,6 +8,7 @@
  * again. One connection at a time owns a session, and only the thread of that connection uses it. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <openssl/rand.h>
 #include <poll.h>
 #include <stdio.h>
@@ -27,6 +28,11 @@
 enum {
     MOST_PEERS = 1024, /* the default */
     MOST_UNKNOWN = 64, /* connections that have not sent their greeting */
+};
+enum {
+    ALIGNMENT = 64,
+    MOST_IDLE_BODY = 1 << 20, /* memory for bodies is reduced to so many bytes if no more was needed for MOST_IDLE requests */
+    MOST_IDLE = 256,
 };
 static const double HELLO_SECONDS = 5, TICK_SECONDS = 0.1;
 static const uint64_t MOST_BODY_BYTES = (uint64_t)4 << 30;
@@ -59,7 +65,7 @@ strata_rpc_refused_text strata_rpc_server_refused(strata_rpc_server *s) {
 }
 
 /* Reports the loss of a peer whose connection was reported, once. */
-void strata_rpc_connection_report_end(strata_rpc_connection *c) {
+static void report_end(strata_rpc_connection *c) {
     strata_rpc_server *s = c->server;
     pthread_mutex_lock(&s->lock);
     const bool report = c->known && !c->reported;
@@ -70,23 +76,22 @@ void strata_rpc_connection_report_end(strata_rpc_connection *c) {
                    c->why);
 }
 
-void strata_rpc_server_wake_monitor(strata_rpc_server *s) {
+static void wake_monitor(strata_rpc_server *s) {
     const uint64_t one = 1;
     if (write(s->wake, &one, sizeof one) < 0) return; /* the monitor wakes up at its next tick anyway */
 }
 
-/* Ends the connection and wakes its thread. If this is called several times, the first reason counts. The caller has the lock.
- * If the thread is busy, the monitor reports the end. */
+/* If the connection's thread is busy, the monitor reports the end. */
 void strata_rpc_connection_end_locked(strata_rpc_connection *c, const char *why) {
     if (atomic_load(&c->ended)) return;
     snprintf(c->why, sizeof c->why, "%.255s", why);
     atomic_store(&c->ended, true);
     strata_connection_shut(&c->channel, atomic_load(&c->server->stopping)); /* a handler that has finished may still reply */
     pthread_cond_broadcast(&c->server->changed);
-    strata_rpc_server_wake_monitor(c->server);
+    wake_monitor(c->server);
 }
 
-void strata_rpc_connection_end(strata_rpc_connection *c, const char *why) {
+static void end_connection(strata_rpc_connection *c, const char *why) {
     pthread_mutex_lock(&c->server->lock);
     strata_rpc_connection_end_locked(c, why);
     pthread_mutex_unlock(&c->server->lock);
@@ -97,6 +102,109 @@ bool strata_rpc_call_ended(const strata_rpc_call *call) {
     const bool ended = atomic_load(&c->ended);
     if (ended) atomic_store(&c->told, true);
     return ended;
+}
+
+/* ---- a connection's thread ---- */
+
+static strata_status begin_message(void *user, const strata_packet *m, const struct iovec **out_parts, int *out_n_parts,
+                                   strata_error *err) {
+    strata_rpc_connection *c = user;
+    const bool known = c->session != NULL;
+    if (m->type == STRATA_FRAME_BEAT || m->type == STRATA_FRAME_LEAVE) return STRATA_OK;
+    if (m->type != (known ? STRATA_FRAME_ASK : STRATA_FRAME_HELLO))
+        return strata_fail(err, STRATA_DATA, "a message of type %d came unexpectedly", m->type);
+    if (m->body_bytes > (known ? c->server->most_body_bytes : 0))
+        return strata_fail(err, STRATA_DATA, "a request of %zu bytes came; at most %llu are taken", m->body_bytes,
+                           (unsigned long long)c->server->most_body_bytes);
+    if (m->view) { /* the head is read several times, so it is copied out of memory that the client could change */
+        memcpy(c->head, m->view - m->head_bytes, m->head_bytes);
+        return STRATA_OK;
+    }
+    if (m->body_bytes > c->body_room) {
+        free(c->body);
+        c->body_room = (m->body_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        c->body = aligned_alloc(ALIGNMENT, c->body_room);
+        if (!c->body) {
+            c->body_room = 0;
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a request of %zu bytes", m->body_bytes);
+        }
+    }
+    c->parts[0] = (struct iovec){c->head, m->head_bytes};
+    c->parts[1] = (struct iovec){c->body, m->body_bytes};
+    *out_parts = c->parts;
+    *out_n_parts = 2;
+    return STRATA_OK;
+}
+
+static strata_status end_message(void *user, const strata_packet *m, strata_error *err) {
+    strata_rpc_connection *c = user;
+    strata_status status = STRATA_OK;
+    if (m->type == STRATA_FRAME_LEAVE) {
+        atomic_store(&c->left, true);
+        return strata_fail(err, STRATA_UNAVAILABLE, "it left");
+    }
+    if (m->type == STRATA_FRAME_BEAT && c->session) strata_rpc_session_forget(c->session, m);
+    if (m->type == STRATA_FRAME_HELLO) status = strata_rpc_connection_greet(c, m, err);
+    if (m->type == STRATA_FRAME_ASK) status = strata_rpc_connection_answer(c, m, err);
+    if (m->type != STRATA_FRAME_BEAT) {
+        c->idle = m->view || m->body_bytes < c->body_room / 16 ? c->idle + 1 : 0;
+        if (c->body_room > MOST_IDLE_BODY && c->idle > MOST_IDLE) {
+            free(c->body);
+            c->body = NULL;
+            c->body_room = 0;
+        }
+        atomic_store(&c->channel.received,
+                     strata_clock_coarse_seconds()); /* the monitor watched the peer while the handler ran */
+        atomic_store(&c->activity, c->session ? STRATA_RPC_RECEIVING : STRATA_RPC_GREETING);
+    }
+    if (!status && atomic_load(&c->ended)) return strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why);
+    return status;
+}
+
+/* Waits until the connection is ready, or shut. */
+static bool wait_ready(strata_rpc_connection *c, short events) {
+    strata_connection_wait(&c->channel, events, -1, events == POLLIN);
+    return !atomic_load(&c->ended);
+}
+
+/* The server's side of the handshake; nothing else is read before. */
+static strata_status shake_hands(strata_rpc_connection *c, strata_error *why) {
+    strata_shaking s;
+    short events = POLLIN;
+    strata_stream *stream = &c->channel.stream;
+    STRATA_TRY(strata_shaking_begin(&s, stream, NULL, NULL, &c->server->credentials, why));
+    for (;;) {
+        STRATA_TRY(strata_shaking_continue(&s, stream, &events, why));
+        if (!events) break;
+        if (!wait_ready(c, events)) return strata_fail(why, STRATA_PEER_LOST, "%s", c->why);
+    }
+    if (s.handshake.hello.purpose == STRATA_FOR_RPC) return STRATA_OK;
+    return strata_fail(why, STRATA_UNAVAILABLE, "it takes %s for the store of a job", c->server->task);
+}
+
+static void *run_connection(void *user) {
+    strata_rpc_connection *c = user;
+    const strata_packet_receiver receiver = {begin_message, end_message, c};
+    strata_error why = {0};
+    strata_status status = shake_hands(c, &why);
+    if (status && status != STRATA_DATA)
+        strata_rpc_server_count_refused(c->server, c->from,
+                                        status == STRATA_PEER_LOST ? "it did not complete the handshake" : why.message);
+    if (!status) strata_socket_prepare(c->channel.stream.fd);
+    while (!status) {
+        status = strata_connection_receive(&c->channel, &receiver, INT_MAX, &why);
+        if (!status && !wait_ready(c, strata_connection_events(&c->channel, POLLIN))) status = STRATA_UNAVAILABLE;
+    }
+    end_connection(c, why.message);
+    report_end(c);
+    if (atomic_load(&c->left)) { /* a client that is created later begins a new session */
+        strata_rpc_session_drop_replies(c->session);
+        c->session->next_sequence = c->session->unkept = 0;
+    }
+    if (c->session) strata_rpc_connection_leave_session(c);
+    atomic_store(&c->activity, STRATA_RPC_FINISHED);
+    wake_monitor(c->server);
+    return NULL;
 }
 
 /* ---- the monitor ---- */
@@ -120,7 +228,7 @@ static void make_room(strata_rpc_server *s) {
         n_unknown++;
         oldest = c; /* new connections are inserted at the front */
     }
-    if (n_unknown >= MOST_UNKNOWN) strata_rpc_connection_end(oldest, "too many connections came at once");
+    if (n_unknown >= MOST_UNKNOWN) end_connection(oldest, "too many connections came at once");
 }
 
 static void begin_connection(strata_rpc_server *s, int fd) {
@@ -139,18 +247,12 @@ static void begin_connection(strata_rpc_server *s, int fd) {
     c->head = malloc(STRATA_RPC_HEAD_BYTES);
     c->reply_head = malloc(STRATA_RPC_HEAD_BYTES);
     c->pieces = malloc(STRATA_RPC_PIECES * sizeof *c->pieces);
-    if (!c->head || !c->reply_head || !c->pieces || pthread_create(&c->thread, NULL, strata_rpc_connection_run, c)) {
+    if (!c->head || !c->reply_head || !c->pieces || pthread_create(&c->thread, NULL, run_connection, c)) {
         free_connection(c);
         return;
     }
     c->next = s->connections;
     s->connections = c;
-}
-
-/* The wait function for a message that must not block. */
-static strata_status refuse_to_wait(void *user, short events, strata_error *err) {
-    (void)user, (void)events;
-    return strata_fail(err, STRATA_TIMEOUT, "the socket is full");
 }
 
 static void send_beat(strata_rpc_connection *c, double now) {
@@ -159,8 +261,8 @@ static void send_beat(strata_rpc_connection *c, double now) {
     /* Sent only if all before was received, so that it does not block; unsent bytes serve as a heartbeat, too. If the peer has
      * closed the connection, the thread that receives sees that itself, after what the peer had sent before. */
     if (!strata_connection_unsent(&c->channel) &&
-        strata_connection_send(&c->channel, &beat, NULL, 0, refuse_to_wait, c, NULL) == STRATA_TIMEOUT)
-        strata_rpc_connection_end(c, "a sign of life could not be sent");
+        strata_connection_send(&c->channel, &beat, NULL, 0, NULL, NULL, NULL) == STRATA_TIMEOUT)
+        end_connection(c, "a sign of life could not be sent");
     pthread_mutex_unlock(&c->sending);
 }
 
@@ -172,7 +274,7 @@ static void watch(strata_rpc_connection *c, double now) {
     if (atomic_load(&c->ended) || does == STRATA_RPC_FINISHED) return;
     if (does == STRATA_RPC_GREETING) {
         if (strata_pulse_is_lost(&c->server->pulse, now, c->since, HELLO_SECONDS))
-            strata_rpc_connection_end(c, "it did not say who it is");
+            end_connection(c, "it did not say who it is");
         return;
     }
     if (does == STRATA_RPC_HANDLING) {
@@ -192,7 +294,7 @@ static void watch(strata_rpc_connection *c, double now) {
         strata_format(why, sizeof why,
                       does == STRATA_RPC_SENDING ? "it took nothing of a reply for %.3g s" : "no sign of life for %.3g s",
                       limit);
-        strata_rpc_connection_end(c, why);
+        end_connection(c, why);
         return;
     }
     send_beat(c, now);
@@ -202,7 +304,7 @@ static void reap(strata_rpc_server *s) {
     for (strata_rpc_connection **at = &s->connections; *at;) {
         strata_rpc_connection *c = *at;
         if (atomic_load(&c->activity) != STRATA_RPC_FINISHED) {
-            if (atomic_load(&c->ended)) strata_rpc_connection_report_end(c);
+            if (atomic_load(&c->ended)) report_end(c);
             at = &c->next;
             continue;
         }
@@ -238,7 +340,7 @@ static int list_sources(strata_rpc_server *s, struct pollfd **fds, int *room) {
 /* The peer has closed the connection. A thread that receives sees that itself, after what the peer had sent before. */
 static void note_end(strata_rpc_connection *c) {
     if (atomic_load(&c->activity) == STRATA_RPC_HANDLING)
-        strata_rpc_connection_end(c, "its connection closed");
+        end_connection(c, "its connection closed");
     else
         strata_connection_note_end(&c->channel);
 }
@@ -264,8 +366,8 @@ static void *run_monitor(void *user) {
         for (int fd; n && fds[1].revents && (fd = accept4(s->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
             begin_connection(s, fd);
     }
-    for (strata_rpc_connection *c = s->connections; c; c = c->next) strata_rpc_connection_end(c, "the server stops");
-    for (strata_rpc_connection *c = s->connections; c; c = c->next) strata_rpc_connection_report_end(c);
+    for (strata_rpc_connection *c = s->connections; c; c = c->next) end_connection(c, "the server stops");
+    for (strata_rpc_connection *c = s->connections; c; c = c->next) report_end(c);
     while (s->connections) {
         strata_rpc_connection *c = s->connections;
         s->connections = c->next;
@@ -341,7 +443,7 @@ void strata_rpc_server_destroy(strata_rpc_server *s) {
     if (!s) return;
     atomic_store(&s->stopping, true);
     if (s->has_monitor) {
-        strata_rpc_server_wake_monitor(s);
+        wake_monitor(s);
         pthread_join(s->monitor, NULL);
     }
     while (s->sessions) {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Declarations that the files of the server share: server.c (creation, destruction, the monitor, and the ends of connections),
- * server_connection.c (a connection's thread), server_session.c (identifies the peer) and server_replies.c. server.c describes
- * the threads. */
+ * Declarations that the files of the server share; server.c describes its threads. */
 #ifndef STRATA_CLUSTER_RPC_SERVER_PARTS_H
 #define STRATA_CLUSTER_RPC_SERVER_PARTS_H
 
@@ -136,30 +134,15 @@ struct strata_rpc_server {
 /* ---- server.c ---- */
 
 void strata_rpc_server_count_refused(strata_rpc_server *s, const char *from, const char *why);
-void strata_rpc_server_wake_monitor(strata_rpc_server *s);
-/* Ends the connection and wakes its thread. If this is called several times, the first reason counts. */
-void strata_rpc_connection_end(strata_rpc_connection *c, const char *why);
-/* The same for a caller that has the server's lock. */
+/* Ends the connection and wakes its thread. If this is called several times, the first reason counts. The caller has the
+ * server's lock. */
 void strata_rpc_connection_end_locked(strata_rpc_connection *c, const char *why);
-/* Reports the loss of a peer whose connection was reported, once. */
-void strata_rpc_connection_report_end(strata_rpc_connection *c);
-
-/* ---- server_connection.c ---- */
-
-/* A connection's thread; user: the strata_rpc_connection. */
-void *strata_rpc_connection_run(void *user);
 
 /* ---- server_session.c ---- */
 
 /* Handles the peer's greeting. */
 strata_status strata_rpc_connection_greet(strata_rpc_connection *c, const strata_packet *m, strata_error *err);
 void strata_rpc_connection_leave_session(strata_rpc_connection *c);
-
-/* ---- server_replies.c ---- */
-
-/* area: NULL, or the memory that is shared from the next message on, which the channel takes. */
-strata_status strata_rpc_connection_send(strata_rpc_connection *c, const strata_packet *m, const struct iovec *parts,
-                                         int n_parts, strata_area *area, strata_error *err);
 /* Handles a request: executes it if it was not executed before, and replies. */
 strata_status strata_rpc_connection_answer(strata_rpc_connection *c, const strata_packet *m, strata_error *err);
 /* Frees stored replies that the client has received. */

@@ -165,8 +165,8 @@ static strata_stream find_link(strata_loop *loop, uint32_t communicator, int ran
     return (strata_stream){.fd = -1};
 }
 
-strata_status strata_loop_accept_link(strata_member *member, const strata_seat *seat, int job_rank, double seconds,
-                                      strata_stream *out_stream, strata_error *err) {
+strata_status strata_member_accept_link(strata_member *member, const strata_seat *seat, int job_rank, double seconds,
+                                        strata_stream *out_stream, strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
     strata_patience patience = strata_patience_of(seconds);
     pthread_mutex_lock(&loop->lock);

@@ -16,6 +16,7 @@ typedef struct entry {
 } entry;
 
 struct strata_board {
+    atomic_int references;
     /* Its lock guards the entries too. */
     strata_roster roster;
     entry *entries;
@@ -26,6 +27,7 @@ strata_status strata_board_create(int world, strata_board **out_board, strata_er
     *out_board = NULL;
     strata_board *board = calloc(1, sizeof *board);
     if (!board) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for the store");
+    board->references = 1;
     const strata_status status = strata_roster_init(&board->roster, world, err);
     if (status)
         free(board);
@@ -38,8 +40,13 @@ strata_roster *strata_board_roster(strata_board *board) {
     return &board->roster;
 }
 
-void strata_board_destroy(strata_board *board) {
-    if (!board) return;
+strata_board *strata_board_retain(strata_board *board) {
+    atomic_fetch_add(&board->references, 1);
+    return board;
+}
+
+void strata_board_release(strata_board *board) {
+    if (!board || atomic_fetch_sub(&board->references, 1) != 1) return;
     for (entry *e = board->entries, *next; e; e = next) {
         next = e->next;
         free(e->value);
@@ -70,7 +77,7 @@ static strata_status put(strata_board *board, entry *e, const char *key, const v
     if (n) memcpy(copy, value, n);
     copy[n] = 0;
     if (made) {
-        strcpy(made->key, key); /* the length was checked */
+        strcpy(made->key, key); /* its length was checked */
         made->next = board->entries;
         board->entries = e = made;
         board->n_entries++;
@@ -81,49 +88,7 @@ static strata_status put(strata_board *board, entry *e, const char *key, const v
     return STRATA_OK;
 }
 
-/* ---- what each request does ---- */
-typedef strata_status apply_function(strata_board *board, entry *e, const strata_store_request *r, strata_store_reply *reply,
-                                     strata_error *err);
-
-static strata_status apply_set(strata_board *board, entry *e, const strata_store_request *r, strata_store_reply *reply,
-                               strata_error *err) {
-    (void)reply;
-    return put(board, e, r->key, r->value, r->n_value, err);
-}
-
-static strata_status apply_get(strata_board *board, entry *e, const strata_store_request *r, strata_store_reply *reply,
-                               strata_error *err) {
-    (void)board;
-    if (!e) return strata_fail(err, STRATA_TIMEOUT, "key \"%s\" is not in the store", r->key);
-    reply->value = malloc(e->n_value + 1);
-    if (!reply->value) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %zu bytes", e->n_value);
-    memcpy(reply->value, e->value, e->n_value + 1);
-    reply->n_value = e->n_value;
-    return STRATA_OK;
-}
-
-static strata_status apply_add(strata_board *board, entry *e, const strata_store_request *r, strata_store_reply *reply,
-                               strata_error *err) {
-    int64_t sum = 0;
-    if (e && e->n_value != sizeof sum)
-        return strata_fail(err, STRATA_INVALID, "key \"%s\" holds %zu bytes, which is no number to add to", r->key, e->n_value);
-    if (e) memcpy(&sum, e->value, sizeof sum);
-    sum = (int64_t)((uint64_t)sum + (uint64_t)r->amount);
-    reply->number = sum;
-    return put(board, e, r->key, &sum, sizeof sum, err);
-}
-
-static strata_status apply_swap(strata_board *board, entry *e, const strata_store_request *r, strata_store_reply *reply,
-                                strata_error *err) {
-    const bool same =
-        e ? r->n_expected && e->n_value == r->n_expected && !memcmp(e->value, r->expected, e->n_value) : !r->n_expected;
-    reply->number = same;
-    return same ? put(board, e, r->key, r->value, r->n_value, err) : STRATA_OK;
-}
-
-static apply_function *const applies[STRATA_STORE_OPS] = {apply_set, apply_get, apply_add, apply_swap};
-
-static strata_status check(const strata_store_request *r, strata_error *err) {
+strata_status strata_store_check(const strata_store_request *r, strata_error *err) {
     const size_t n = strlen(r->key);
     if (r->op < 0 || r->op >= STRATA_STORE_OPS || !n || n > STRATA_STORE_KEY_BYTES)
         return strata_fail(err, STRATA_INVALID, "a key of the store has %zu bytes; it must have 1 to %d", n,
@@ -134,17 +99,44 @@ static strata_status check(const strata_store_request *r, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status apply_locked(strata_board *board, const strata_store_request *request, strata_store_reply *out_reply,
+static strata_status get(const entry *e, const strata_store_request *r, strata_store_reply *reply, strata_error *err) {
+    if (!e) return strata_fail(err, STRATA_TIMEOUT, "key \"%s\" is not in the store", r->key);
+    reply->value = malloc(e->n_value + 1);
+    if (!reply->value) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %zu bytes", e->n_value);
+    memcpy(reply->value, e->value, e->n_value + 1);
+    reply->n_value = e->n_value;
+    return STRATA_OK;
+}
+
+static strata_status apply_locked(strata_board *board, const strata_store_request *r, strata_store_reply *reply,
                                   strata_error *err) {
-    strata_status status = applies[request->op](board, find(board, request->key), request, out_reply, err);
-    if (!status && request->op != STRATA_STORE_GET) pthread_cond_broadcast(&board->roster.changed);
-    return status;
+    entry *e = find(board, r->key);
+    const void *value = r->value;
+    size_t n = r->n_value;
+    int64_t sum = 0;
+    if (r->op == STRATA_STORE_GET) return get(e, r, reply, err);
+    if (r->op == STRATA_STORE_ADD) {
+        if (e && e->n_value != sizeof sum)
+            return strata_fail(err, STRATA_INVALID, "key \"%s\" holds %zu bytes, which is no number to add to", r->key,
+                               e->n_value);
+        if (e) memcpy(&sum, e->value, sizeof sum);
+        reply->number = sum = (int64_t)((uint64_t)sum + (uint64_t)r->amount);
+        value = &sum;
+        n = sizeof sum;
+    } else if (r->op == STRATA_STORE_SWAP) {
+        reply->number =
+            e ? r->n_expected && e->n_value == r->n_expected && !memcmp(e->value, r->expected, e->n_value) : !r->n_expected;
+        if (!reply->number) return STRATA_OK;
+    }
+    STRATA_TRY(put(board, e, r->key, value, n, err));
+    pthread_cond_broadcast(&board->roster.changed);
+    return STRATA_OK;
 }
 
 strata_status strata_board_apply(strata_board *board, const strata_store_request *request, strata_store_reply *out_reply,
                                  strata_error *err) {
     *out_reply = (strata_store_reply){0};
-    STRATA_TRY(check(request, err));
+    STRATA_TRY(strata_store_check(request, err));
     pthread_mutex_lock(&board->roster.lock);
     strata_status status = apply_locked(board, request, out_reply, err);
     pthread_mutex_unlock(&board->roster.lock);
@@ -154,7 +146,7 @@ strata_status strata_board_apply(strata_board *board, const strata_store_request
 strata_status strata_board_wait(strata_board *board, const strata_seat *seat, const strata_store_request *request,
                                 double seconds, strata_store_reply *out_reply, strata_error *err) {
     *out_reply = (strata_store_reply){0};
-    STRATA_TRY(check(request, err));
+    STRATA_TRY(strata_store_check(request, err));
     strata_patience patience = strata_patience_of(seconds);
     pthread_mutex_lock(&board->roster.lock);
     strata_status status = apply_locked(board, request, out_reply, err);

@@ -44,10 +44,14 @@ typedef struct strata_store_reply {
 
 typedef struct strata_board strata_board;
 
+/* A board has one reference; release frees it with the last one. NULL is fine. */
 STRATA_MUST_USE strata_status strata_board_create(int world, strata_board **out_board, strata_error *err);
-void strata_board_destroy(strata_board *board); /* NULL is fine */
+strata_board *strata_board_retain(strata_board *board);
+void strata_board_release(strata_board *board);
 strata_roster *strata_board_roster(strata_board *board);
 
+/* Fails with INVALID if a key or value has a wrong size. */
+STRATA_MUST_USE strata_status strata_store_check(const strata_store_request *request, strata_error *err);
 /* Applies a request without waiting. Threads: any. Fails: INVALID for a key or value of a wrong size, TIMEOUT when the key of a
  * GET does not exist, OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_board_apply(strata_board *board, const strata_store_request *request,

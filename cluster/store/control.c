@@ -10,14 +10,9 @@
 #include "core/base/clock.h"
 #include "core/base/locale.h"
 
-typedef struct receiving {
-    strata_loop *loop;
-    strata_control *control;
-} receiving;
-
 static strata_status begin_packet(void *user, const strata_packet *packet, const struct iovec **out_parts, int *out_n_parts,
                                   strata_error *err) {
-    strata_control *c = ((receiving *)user)->control;
+    strata_control *c = user;
     if (packet->head_bytes || packet->body_bytes > STRATA_MESSAGE_BYTES)
         return strata_fail(err, STRATA_DATA, "a message of %zu bytes came; at most %d are taken",
                            packet->head_bytes + packet->body_bytes, STRATA_MESSAGE_BYTES);
@@ -31,13 +26,15 @@ static strata_status begin_packet(void *user, const strata_packet *packet, const
 }
 
 static strata_status end_packet(void *user, const strata_packet *packet, strata_error *err) {
-    const receiving *r = user;
-    ((unsigned char *)r->control->payload.iov_base)[packet->body_bytes] = 0;
-    r->control->last_received = strata_clock_seconds();
-    return r->control->take(r->loop, r->control, packet, r->control->payload.iov_base, err);
+    strata_control *c = user;
+    unsigned char *payload = c->payload.iov_base;
+    payload[packet->body_bytes] = 0;
+    c->last_received = strata_clock_seconds();
+    return c->take(c->loop, c, packet, payload, err);
 }
 
 strata_status strata_control_open(strata_loop *loop, strata_control *c, strata_stream stream, strata_error *err) {
+    c->loop = loop;
     c->last_received = strata_clock_seconds();
     STRATA_TRY(strata_connection_init(&c->connection, stream, err));
     return strata_loop_watch(loop, stream.fd, &c->source, err);
@@ -83,8 +80,7 @@ void strata_control_send(strata_loop *loop, strata_control *c, strata_frame_type
 }
 
 strata_status strata_control_ready(strata_loop *loop, strata_control *c, strata_error *err) {
-    receiving r = {loop, c};
-    const strata_packet_receiver receiver = {begin_packet, end_packet, &r};
+    const strata_packet_receiver receiver = {begin_packet, end_packet, c};
     STRATA_TRY(strata_connection_receive(&c->connection, &receiver, INT_MAX, err));
     return c->broken ? STRATA_OK : flush(loop, c, err);
 }

@@ -26,11 +26,10 @@ static void mark_store_lost(strata_loop *loop, const char *how) {
 
 /* Sends a heartbeat, which contains the interval until the next one and whether this process still needs the store. */
 static void send_heartbeat(strata_loop *loop, double now) {
-    unsigned char heartbeat[STRATA_BEAT_BYTES];
-    strata_beat_encode(loop->heartbeat, strata_roster_has_active_seat(strata_loop_roster(loop)), heartbeat);
+    const strata_beat beat = {strata_milliseconds(loop->heartbeat), strata_roster_has_active_seat(loop->member.roster)};
     loop->rank0.last_sent = now;
-    strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_BEAT, STRATA_OK, atomic_load(&loop->member.collective),
-                        heartbeat, sizeof heartbeat);
+    strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_BEAT, STRATA_OK, atomic_load(&loop->member.collective), &beat,
+                        sizeof beat);
 }
 
 /* Applies an event that rank 0 sent. */
@@ -123,11 +122,7 @@ strata_status strata_loop_send_request(strata_member *member, const strata_seat 
                                        double seconds, strata_store_reply *out_reply, strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
     *out_reply = (strata_store_reply){0};
-    const size_t n_key = strlen(request->key);
-    if (!n_key || n_key > STRATA_STORE_KEY_BYTES || request->n_value > STRATA_STORE_VALUE_BYTES ||
-        request->n_expected > STRATA_STORE_VALUE_BYTES)
-        return strata_fail(err, STRATA_INVALID, "the store takes keys of 1 to %d bytes and values of %d; \"%.200s\" has more",
-                           STRATA_STORE_KEY_BYTES, STRATA_STORE_VALUE_BYTES, request->key);
+    STRATA_TRY(strata_store_check(request, err));
     unsigned char *bytes = malloc(STRATA_MESSAGE_BYTES);
     if (!bytes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a request to the store");
     const size_t n = strata_request_encode(request, seconds, bytes);
@@ -142,25 +137,24 @@ strata_status strata_loop_send_request(strata_member *member, const strata_seat 
     /* Rank 0 accepted this rank: send the first heartbeat now, so that rank 0 knows its interval. */
     if (loop->request.answered && !loop->rank0.last_sent) send_heartbeat(loop, strata_clock_seconds());
     strata_status status = STRATA_OK;
-    const bool ok = loop->request.answered && !loop->request.error.status, has_value = ok && request->op == STRATA_STORE_GET;
-    if (loop->request.answered && !has_value) {
-        free(loop->request.reply.value);
-        loop->request.reply.value = NULL;
-    }
-    if (ok)
+    if (loop->request.answered) {
         *out_reply = loop->request.reply;
-    else if (loop->request.answered)
-        status = strata_fail(err, loop->request.error.status, "%s", loop->request.error.message);
-    else if (seat && strata_seat_failed(seat))
+        status = loop->request.error.status;
+        if (status) strata_fail(err, status, "%s", loop->request.error.message);
+    } else if (seat && strata_seat_failed(seat)) {
         status = strata_seat_verdict(seat, err);
-    else if (loop->rank0.control.connection.stream.fd < 0)
+    } else if (loop->rank0.control.connection.stream.fd < 0) {
         status = strata_fail(err, STRATA_PEER_LOST, "%s, which keeps the store, is gone", loop->rank0.name);
-    else
+    } else {
         status = strata_fail(err, STRATA_TIMEOUT, "the store did not answer within %g s", seconds + SLACK_SECONDS);
+    }
     loop->request.in_flight = false;
     pthread_cond_broadcast(&loop->changed);
     pthread_mutex_unlock(&loop->lock);
     free(bytes);
+    if (request->op == STRATA_STORE_GET) return status;
+    free(out_reply->value);
+    out_reply->value = NULL;
     return status;
 }
 

@@ -6,19 +6,14 @@
 
 #include "cluster/store/member.h"
 
-typedef struct shared {
-    atomic_int references;
-    strata_board *board;
-} shared;
-
 typedef struct local {
     strata_member member;
-    shared *shared;
+    strata_board *board;
 } local;
 
 static strata_status store(strata_member *member, const strata_seat *seat, const strata_store_request *request, double seconds,
                            strata_store_reply *out_reply, strata_error *err) {
-    return strata_board_wait(((local *)member)->shared->board, seat, request, seconds, out_reply, err);
+    return strata_board_wait(((local *)member)->board, seat, request, seconds, out_reply, err);
 }
 
 static strata_status report(strata_member *member, strata_seat *seat, strata_status status, const char *text,
@@ -31,21 +26,11 @@ static strata_status report(strata_member *member, strata_seat *seat, strata_sta
 static strata_status send_message(strata_member *member, strata_transfer *transfer, const char *address, double seconds,
                                   strata_error *err) {
     const strata_seat *from = transfer->seat;
-    strata_status status = STRATA_OK;
     (void)address, (void)seconds;
     pthread_mutex_lock(&member->roster->lock);
     strata_seat *to = strata_roster_find_seat(member->roster, from->communicator, transfer->peer);
-    strata_arrival *arrival = to ? strata_seat_begin_arrival(to, from->rank, transfer->tag, transfer->bytes) : NULL;
-    if (!to) {
-        status = strata_fail(err, STRATA_PEER_LOST, "rank %d destroyed its communicator", transfer->peer);
-    } else if (!arrival) {
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a message of %zu bytes", transfer->bytes);
-    } else {
-        if (transfer->bytes) memcpy(arrival->data, transfer->data, transfer->bytes);
-        arrival->n_came = transfer->bytes;
-        strata_arrival_finish(arrival);
-        strata_transfer_end(transfer, STRATA_OK, "");
-    }
+    const strata_status status = to ? strata_seat_deliver(to, from->rank, transfer, err)
+                                    : strata_fail(err, STRATA_PEER_LOST, "rank %d destroyed its communicator", transfer->peer);
     pthread_mutex_unlock(&member->roster->lock);
     return status;
 }
@@ -56,27 +41,18 @@ static bool withdraw_message(strata_member *member, strata_transfer *transfer) {
     return true;
 }
 
-static void release(shared *s) {
-    if (s && atomic_fetch_sub(&s->references, 1) == 1) {
-        strata_board_destroy(s->board);
-        free(s);
-    }
-}
-
 static void destroy(strata_member *member) {
     char text[64];
     snprintf(text, sizeof text, "rank %d left", member->rank);
     if (strata_roster_add(member->roster, STRATA_EVENT_LEFT, (uint32_t)member->rank, STRATA_PEER_LOST, text))
         strata_roster_rank_gone(member->roster, member->rank, text);
-    release(((local *)member)->shared);
+    strata_board_release(((local *)member)->board);
     free(member);
 }
 
 strata_status strata_member_create_local(int world, strata_member **out_members, strata_error *err) {
-    shared *s = calloc(1, sizeof *s);
-    if (!s) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a job of %d ranks", world);
-    s->references = 1;
-    strata_status status = strata_board_create(world, &s->board, err);
+    strata_board *board;
+    strata_status status = strata_board_create(world, &board, err);
     int n = 0;
     for (; n < world && !status; n++) {
         local *l = calloc(1, sizeof *l);
@@ -84,20 +60,19 @@ strata_status strata_member_create_local(int world, strata_member **out_members,
             status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a job of %d ranks", world);
             break;
         }
-        atomic_fetch_add(&s->references, 1);
         *l = (local){.member = {.references = 1,
                                 .rank = n,
                                 .world = world,
-                                .roster = strata_board_roster(s->board),
+                                .roster = strata_board_roster(board),
                                 .store = store,
                                 .report = report,
                                 .send_message = send_message,
                                 .withdraw_message = withdraw_message,
                                 .destroy = destroy},
-                     .shared = s};
+                     .board = strata_board_retain(board)};
         out_members[n] = &l->member;
     }
     while (status && n > 0) strata_member_release(out_members[--n]);
-    release(s);
+    strata_board_release(board);
     return status;
 }

@@ -8,13 +8,13 @@
 
 #include <pthread.h>
 
-#include "cluster/store/remote.h"
+#include "cluster/store/member.h"
 #include "cluster/wire/connection.h"
 #include "cluster/wire/handshake.h"
 #include "cluster/wire/pulse.h"
 #include "cluster/wire/socket.h"
 
-struct strata_links;
+struct strata_link;
 
 /* The most handshakes at a time. */
 enum { STRATA_MOST_PENDING = 64 };
@@ -37,7 +37,7 @@ typedef struct strata_pending {
     strata_shaking shaking;
 } strata_pending;
 
-/* An authenticated connection for a link of a communicator, until strata_loop_accept_link returns it. */
+/* An authenticated connection for a link of a communicator, until strata_member_accept_link returns it. */
 typedef struct strata_accepted {
     struct strata_accepted *next;
     strata_stream stream;
@@ -47,6 +47,7 @@ typedef struct strata_accepted {
 /* A connection between a rank and rank 0, for requests to the store, heartbeats and events. */
 typedef struct strata_control {
     strata_source source; /* must be the first field */
+    strata_loop *loop;
     strata_connection connection;
     /* Sending has failed. The other side may have left a moment ago, so its last messages are read before it counts as lost:
      * the connection is closed when reading from it fails too. */
@@ -90,7 +91,8 @@ struct strata_loop {
     strata_source wake_source, listener_source;
     /* Rank 0 stores the job's keys in it. The other ranks use only its roster. */
     strata_board *board;
-    struct strata_links *links;
+    /* [world] */
+    struct strata_link *links;
     /* Some connection with messages is not read at the moment, because too many bytes of its messages are stored unreceived. */
     atomic_bool paused;
     strata_credentials credentials;
@@ -141,18 +143,12 @@ void strata_loop_want_output(strata_loop *loop, int fd, strata_source *source, b
  * whether the event was new. */
 bool strata_loop_take_event(strata_loop *loop, strata_event_kind kind, uint32_t subject, strata_status status,
                             const char *text);
-/* The roster of this process. */
-static inline strata_roster *strata_loop_roster(strata_loop *loop) {
-    return loop->member.roster;
-}
 
 /* accept.c */
 void strata_loop_accept(strata_loop *loop, strata_source *listener);
 void strata_loop_drop_late(strata_loop *loop, double now);
 void strata_loop_finish_accepting(strata_loop *loop);
 void strata_loop_count_refused(strata_loop *loop, const char *from, const char *why); /* counts a refused rank */
-strata_status strata_loop_accept_link(strata_member *member, const strata_seat *seat, int job_rank, double seconds,
-                                      strata_stream *out_stream, strata_error *err);
 
 /* control.c. open takes the stream, also on failure. */
 strata_status strata_control_open(strata_loop *loop, strata_control *control, strata_stream stream, strata_error *err);

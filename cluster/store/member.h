@@ -35,13 +35,6 @@ struct strata_member {
      * it is this one if no verdict arrives in time. */
     strata_status (*report)(strata_member *member, strata_seat *seat, strata_status status, const char *text,
                             strata_error *err);
-    /* Waits at most `seconds` for the authenticated connection that a rank of the job opens to this one for the seat's
-     * communicator, and returns it. NULL in local members. */
-    strata_status (*accept_link)(strata_member *member, const strata_seat *seat, int job_rank, double seconds,
-                                 strata_stream *out_stream, strata_error *err);
-    /* Opens such a connection to a rank's address. */
-    strata_status (*connect_link)(strata_member *member, uint32_t communicator, const char *address, double seconds,
-                                  strata_stream *out_stream, strata_error *err);
     /* Starts to send a message to another rank with the given address. The first message to a rank connects to it, for at most
      * `seconds`. After OK, the transfer is ended by the loop's thread. Fails: TIMEOUT, PEER_LOST, OUT_OF_MEMORY. */
     strata_status (*send_message)(strata_member *member, strata_transfer *transfer, const char *address, double seconds,
@@ -74,5 +67,29 @@ static inline void strata_member_release(strata_member *member) { /* NULL is fin
 }
 /* Creates the members of all ranks as threads of this process, out_members[0 .. world), with one board. */
 STRATA_MUST_USE strata_status strata_member_create_local(int world, strata_member **out_members, strata_error *err);
+
+/* For members of processes. Waits at most `seconds` for the authenticated connection that a rank of the job opens to this one
+ * for the seat's communicator, and returns it; opens such a connection to a rank's address. */
+STRATA_MUST_USE strata_status strata_member_accept_link(strata_member *member, const strata_seat *seat, int job_rank,
+                                                        double seconds, strata_stream *out_stream, strata_error *err);
+STRATA_MUST_USE strata_status strata_member_connect_link(strata_member *member, uint32_t communicator, const char *address,
+                                                         double seconds, strata_stream *out_stream, strata_error *err);
+
+/* Creates the member of a rank that is a process. Rank 0 listens at opts->store, the others connect to it; all listen for
+ * links. opts->store and the numbers were checked. *out_address: the address at which this process accepts links; for rank 0
+ * the address of the store. */
+STRATA_MUST_USE strata_status strata_member_create_remote(const strata_communicator_options *opts, strata_member **out_member,
+                                                          char out_address[STRATA_ADDRESS_BYTES], strata_error *err);
+
+/* Sets the name of rank 0 for the error message when it is lost. For a member of strata_member_create_remote that is not rank
+ * 0. */
+void strata_member_set_rank0_name(strata_member *member, const char *name);
+
+/* A text that is appended to the message "rank 2 did not come": where this process listens, how many connections it refused,
+ * and why it refused the last one. */
+typedef struct strata_refused_text {
+    char text[480];
+} strata_refused_text;
+strata_refused_text strata_member_refused(strata_member *member);
 
 #endif

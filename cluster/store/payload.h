@@ -16,12 +16,12 @@ size_t strata_request_encode(const strata_store_request *request, double seconds
 STRATA_MUST_USE strata_status strata_request_decode(const unsigned char *in, size_t n_bytes,
                                                     char out_key[STRATA_STORE_KEY_BYTES + 1], strata_store_request *out_request,
                                                     double *out_seconds, strata_error *err);
-/* A heartbeat contains the interval between the sender's heartbeats in seconds, and whether the sender has a communicator
+/* The payload of a heartbeat: the milliseconds between the sender's heartbeats, and whether the sender has a communicator
  * without a verdict, so that it still needs the store. */
-enum { STRATA_BEAT_BYTES = 5 };
-void strata_beat_encode(double heartbeat, bool needs_store, unsigned char out[STRATA_BEAT_BYTES]);
-STRATA_MUST_USE strata_status strata_beat_decode(const unsigned char *in, size_t n_bytes, double *out_heartbeat,
-                                                 bool *out_needs_store, strata_error *err);
+typedef struct strata_beat {
+    uint32_t ms, needs_store;
+} strata_beat;
+uint32_t strata_milliseconds(double seconds);
 /* Encodes the reply to a request that succeeded; `out` has room for STRATA_MESSAGE_BYTES. The reply to one that failed is its
  * text, as those of events are; the status is the packet's. */
 size_t strata_reply_encode(const strata_store_reply *reply, unsigned char *out);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The loop's thread, and the member that uses it. */
-#include "cluster/store/remote.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +72,7 @@ static void *run(void *user) {
 
 bool strata_loop_take_event(strata_loop *loop, strata_event_kind kind, uint32_t subject, strata_status status,
                             const char *text) {
-    if (!strata_roster_add(strata_loop_roster(loop), kind, subject, status, text)) return false;
+    if (!strata_roster_add(loop->member.roster, kind, subject, status, text)) return false;
     if (kind == STRATA_EVENT_LOST || kind == STRATA_EVENT_STORE_LOST) strata_links_rank_lost(loop, (int)subject, text);
     if (kind == STRATA_EVENT_LEFT) strata_links_rank_left(loop, (int)subject, text);
     strata_links_drop_ended(loop);
@@ -95,8 +93,8 @@ static void received(strata_member *member) {
     if (atomic_load(&loop->paused)) wake(loop);
 }
 
-static strata_status connect_link(strata_member *member, uint32_t communicator, const char *address, double seconds,
-                                  strata_stream *out_stream, strata_error *err) {
+strata_status strata_member_connect_link(strata_member *member, uint32_t communicator, const char *address, double seconds,
+                                         strata_stream *out_stream, strata_error *err) {
     const strata_loop *loop = (strata_loop *)member;
     const strata_hello hello = {STRATA_FOR_LINK, communicator, (uint32_t)member->rank, (uint32_t)member->world};
     const double deadline = strata_clock_seconds() + seconds;
@@ -122,7 +120,7 @@ static void destroy(strata_member *member) {
     strata_links_destroy(loop);
     if (loop->epoll >= 0) close(loop->epoll);
     if (loop->wake >= 0) close(loop->wake);
-    strata_board_destroy(loop->board);
+    strata_board_release(loop->board);
     pthread_cond_destroy(&loop->changed);
     pthread_mutex_destroy(&loop->lock);
     free(loop->sessions);
@@ -151,8 +149,6 @@ static strata_loop *allocate(const strata_communicator_options *opts, strata_err
                                    .roster = strata_board_roster(loop->board),
                                    .store = is_first ? strata_loop_serve : strata_loop_send_request,
                                    .report = is_first ? strata_loop_decide_failure : strata_loop_report_failure,
-                                   .accept_link = strata_loop_accept_link,
-                                   .connect_link = connect_link,
                                    .send_message = strata_links_send,
                                    .withdraw_message = strata_links_withdraw,
                                    .received = received,

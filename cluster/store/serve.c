@@ -31,6 +31,14 @@ static void describe(strata_loop *loop, int rank, char *out, size_t room) {
     free(reply.value);
 }
 
+static void end_session(strata_loop *loop, strata_session *s, strata_event_kind kind, const char *text) {
+    strata_control_close(loop, &s->control);
+    s->connected = s->waiting = false;
+    strata_loop_take_event(loop, kind, (uint32_t)s->rank, STRATA_PEER_LOST, text);
+    send_new_events(loop);
+    pthread_cond_broadcast(&loop->changed);
+}
+
 /* Adds the event that the session's rank was lost. how: how the loss was detected. */
 static void mark_session_lost(strata_loop *loop, strata_session *s, const char *how) {
     char who[160], text[STRATA_ERROR_MESSAGE_BYTES];
@@ -38,11 +46,7 @@ static void mark_session_lost(strata_loop *loop, strata_session *s, const char *
     const strata_step_text step = strata_member_step(&loop->member);
     snprintf(text, sizeof text, "%s was lost%s%scollective %llu: %s", who, step.text, *step.text ? ", " : " at ",
              (unsigned long long)atomic_load(&loop->member.collective), how);
-    strata_control_close(loop, &s->control);
-    s->connected = s->waiting = false;
-    strata_loop_take_event(loop, STRATA_EVENT_LOST, (uint32_t)s->rank, STRATA_PEER_LOST, text);
-    send_new_events(loop);
-    pthread_cond_broadcast(&loop->changed);
+    end_session(loop, s, STRATA_EVENT_LOST, text);
 }
 
 /* Sends every rank the events that were not sent to it yet, in order. */
@@ -53,7 +57,7 @@ static void send_new_events(strata_loop *loop) {
     strata_event event;
     for (int r = 1; r < loop->member.world; r++) {
         strata_session *s = &loop->sessions[r];
-        while (s->connected && strata_roster_event(strata_loop_roster(loop), s->n_events_sent, &event)) {
+        while (s->connected && strata_roster_event(loop->member.roster, s->n_events_sent, &event)) {
             s->n_events_sent++; /* before sending, which may detect that this rank is lost and call this function again */
             strata_control_send(loop, &s->control, types[event.kind], event.error.status, event.subject, event.error.message,
                                 strlen(event.error.message));
@@ -111,6 +115,7 @@ static strata_status take_request(strata_loop *loop, strata_session *s, const st
 static strata_status take_message(strata_loop *loop, strata_control *control, const strata_packet *packet,
                                   const unsigned char *payload, strata_error *err) {
     strata_session *s = (strata_session *)control;
+    strata_beat beat;
     switch (packet->type) {
         case STRATA_FRAME_REQUEST:
             return take_request(loop, s, packet, payload, err);
@@ -122,7 +127,12 @@ static strata_status take_message(strata_loop *loop, strata_control *control, co
             send_new_events(loop);
             return STRATA_OK;
         case STRATA_FRAME_BEAT:
-            STRATA_TRY(strata_beat_decode(payload, packet->body_bytes, &control->heartbeat, &s->needs_store, err));
+            if (packet->body_bytes != sizeof beat)
+                return strata_fail(err, STRATA_DATA, "a sign of life of %zu bytes came, not of %zu", packet->body_bytes,
+                                   sizeof beat);
+            memcpy(&beat, payload, sizeof beat);
+            control->heartbeat = beat.ms / 1000.0;
+            s->needs_store = beat.needs_store;
             s->collective = packet->sequence;
             pthread_cond_broadcast(&loop->changed);
             strata_control_send(loop, &s->control, STRATA_FRAME_BEAT, STRATA_OK, atomic_load(&loop->member.collective), NULL,
@@ -140,10 +150,7 @@ static void mark_session_left(strata_loop *loop, strata_session *s) {
     char who[160], text[176];
     describe(loop, s->rank, who, sizeof who);
     snprintf(text, sizeof text, "%s left", who);
-    strata_control_close(loop, &s->control);
-    s->connected = s->waiting = false;
-    strata_loop_take_event(loop, STRATA_EVENT_LEFT, (uint32_t)s->rank, STRATA_PEER_LOST, text);
-    send_new_events(loop);
+    end_session(loop, s, STRATA_EVENT_LEFT, text);
 }
 
 static void session_ready(strata_loop *loop, strata_source *source) {
@@ -240,7 +247,7 @@ static int n_ranks_to_notify(const strata_loop *loop) {
 
 static bool has_failures(strata_loop *loop) {
     strata_event event;
-    for (int i = 0; strata_roster_event(strata_loop_roster(loop), i, &event); i++)
+    for (int i = 0; strata_roster_event(loop->member.roster, i, &event); i++)
         if (event.kind != STRATA_EVENT_LEFT) return true;
     return false;
 }

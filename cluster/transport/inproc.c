@@ -12,11 +12,6 @@ typedef struct region {
     void *bytes;
 } region;
 
-typedef struct inproc {
-    region *region;
-    strata_memory *memory;
-} inproc;
-
 static void release(region *r) {
     if (r && atomic_fetch_sub(&r->references, 1) == 1) {
         free(r->bytes);
@@ -35,34 +30,24 @@ static strata_status make_region(strata_communicator *comm, region **out_region,
     return strata_communicator_set_own(comm, "region", 0, &r, sizeof r, err);
 }
 
-static void close_links(strata_communicator *comm) {
-    inproc *link = comm->link;
-    if (!link) return;
-    strata_memory_destroy(link->memory);
-    release(link->region);
-    free(link);
-    comm->link = NULL;
+static strata_status get_region(strata_communicator *comm, region **out_region, strata_error *err) {
+    region *r;
+    STRATA_TRY(strata_communicator_get_of(comm, "region", 0, &r, sizeof r, err));
+    atomic_fetch_add(&r->references, 1);
+    *out_region = r;
+    return STRATA_OK;
 }
 
 static strata_status open_links(strata_communicator *comm, strata_error *err) {
-    inproc *link = comm->link = calloc(1, sizeof *link);
-    strata_status status = link ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for links");
-    if (!status && comm->rank == 0) status = make_region(comm, &link->region, err);
-    if (!status && comm->rank) {
-        status = strata_communicator_get_of(comm, "region", 0, &link->region, sizeof link->region, err);
-        if (!status) atomic_fetch_add(&link->region->references, 1);
-    }
-    if (!status)
-        status = strata_memory_create(link->region->bytes, comm->rank, comm->world, strata_communicator_shares_cores(comm),
-                                      &link->memory, err);
-    comm->segment_bytes = strata_memory_segment_bytes(comm->world);
-    if (status) close_links(comm);
+    region *r = NULL;
+    strata_status status = comm->rank ? get_region(comm, &r, err) : make_region(comm, &r, err);
+    if (!status) status = strata_memory_open(comm, r->bytes, r, err);
+    if (status) release(r);
     return status;
 }
 
-static strata_status exchange(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
-                              strata_receive *receives, int n_receives, strata_error *err) {
-    return strata_memory_exchange(((inproc *)comm->link)->memory, comm, call, sends, n_sends, receives, n_receives, err);
+static void close_links(strata_communicator *comm) {
+    release(strata_memory_close(comm));
 }
 
 const strata_transport strata_transport_inproc = {
@@ -70,5 +55,5 @@ const strata_transport strata_transport_inproc = {
     .shares_memory = true,
     .open = open_links,
     .close = close_links,
-    .exchange = exchange,
+    .exchange = strata_memory_exchange,
 };

@@ -46,17 +46,18 @@ typedef struct bell {
     atomic_uint left;       /* the rank has left */
 } bell;
 
-struct strata_memory {
+typedef struct strata_memory {
+    void *owner;
     int rank, world;
     bool shares_cores;
     int spins;
-    size_t segment, arena_bytes;
+    size_t arena_bytes;
     bell *bells;           /* [world] */
     lane *lanes;           /* [from][to] */
     unsigned char *arenas; /* [world][arena_bytes] */
     strata_ring ring;      /* the own arena */
-    block **lent;          /* [world] by the last exchange */
-};
+    block *lent[];         /* [world] by the last exchange */
+} strata_memory;
 
 /* ---- the region ---- */
 
@@ -84,39 +85,40 @@ size_t strata_memory_region_bytes(int world) {
     return round_up(bells_bytes(world) + lanes_bytes(world), 4096) + (size_t)world * arena_bytes(world);
 }
 
-strata_status strata_memory_create(void *region, int rank, int world, bool shares_cores, strata_memory **out_memory,
-                                   strata_error *err) {
-    strata_memory *m = calloc(1, sizeof *m);
-    block **lent = calloc((size_t)world, sizeof *lent);
-    *out_memory = m;
-    if (!m || !lent) {
-        free(m);
-        free(lent);
-        *out_memory = NULL;
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for the links of %d ranks", world);
-    }
+strata_status strata_memory_open(strata_communicator *comm, void *region, void *owner, strata_error *err) {
+    const int rank = comm->rank, world = comm->world;
+    const bool shares_cores = strata_communicator_shares_cores(comm);
+    strata_memory *m = calloc(1, sizeof *m + (size_t)world * sizeof *m->lent);
+    if (!m) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for the links of %d ranks", world);
     unsigned char *at = region;
-    *m = (strata_memory){.rank = rank,
+    *m = (strata_memory){.owner = owner,
+                         .rank = rank,
                          .world = world,
                          .shares_cores = shares_cores,
                          .spins = shares_cores ? YIELDS : SPINS,
-                         .segment = strata_memory_segment_bytes(world),
                          .arena_bytes = arena_bytes(world),
                          .bells = region,
                          .lanes = (lane *)(void *)(at + bells_bytes(world)),
-                         .arenas = at + round_up(bells_bytes(world) + lanes_bytes(world), 4096),
-                         .lent = lent};
+                         .arenas = at + round_up(bells_bytes(world) + lanes_bytes(world), 4096)};
     m->ring = (strata_ring){.memory = m->arenas + (size_t)rank * m->arena_bytes,
                             .bytes = m->arena_bytes,
                             .restart = (size_t)world}; /* an exchange with messages of this size */
+    comm->link = m;
+    comm->segment_bytes = strata_memory_segment_bytes(world);
     return STRATA_OK;
 }
 
-void strata_memory_destroy(strata_memory *m) {
-    if (!m) return;
+void *strata_memory_owner(const strata_communicator *comm) {
+    return ((strata_memory *)comm->link)->owner;
+}
+
+void *strata_memory_close(strata_communicator *comm) {
+    strata_memory *m = comm->link;
+    void *owner = m->owner;
     atomic_store(&m->bells[m->rank].left, 1); /* waiting ranks check this at each tick */
-    free(m->lent);
     free(m);
+    comm->link = NULL;
+    return owner;
 }
 
 /* ---- doorbells ---- */
@@ -192,14 +194,11 @@ static void take_place(strata_memory *m, int rank, int from) {
 
 static strata_status take(strata_memory *m, strata_communicator *comm, const strata_call *call, strata_receive *receive,
                           block *b, strata_error *err) {
-    if (memcmp(&b->call, call, sizeof *call) != 0)
-        return strata_communicator_mismatch(comm, call, receive->peer, &b->call, err);
-    if (b->bytes != receive->bytes || b->bytes > m->segment)
-        return strata_communicator_fail(comm, call, STRATA_INTERNAL, err, "a message of %s has %u bytes; it should have %zu",
-                                        strata_peer_text(comm, receive->peer).text, b->bytes, receive->bytes);
+    const size_t bytes = b->bytes; /* read once, since another process could change it */
+    STRATA_TRY(strata_communicator_check(comm, call, receive->peer, &b->call, bytes, receive->bytes, err));
     const char *payload = (const char *)b + STRATA_LINE_BYTES;
     if (receive->data) {
-        if (b->bytes) memcpy(receive->data, payload, b->bytes);
+        if (bytes) memcpy(receive->data, payload, bytes);
         receive->view = receive->data;
     } else {
         receive->view = payload;
@@ -225,16 +224,6 @@ static strata_status receive_all(strata_memory *m, strata_communicator *comm, co
     return STRATA_OK;
 }
 
-static strata_status stalled(strata_communicator *comm, const strata_call *call, const strata_receive *receives, int n_receives,
-                             strata_error *err) {
-    for (int i = 0; i < n_receives; i++)
-        if (!receives[i].view)
-            return strata_communicator_fail(comm, call, STRATA_TIMEOUT, err, "no progress for %g s: %s sends nothing",
-                                            comm->stall_seconds, strata_peer_text(comm, receives[i].peer).text);
-    return strata_communicator_fail(comm, call, STRATA_TIMEOUT, err, "no progress for %g s: nobody takes what this rank sends",
-                                    comm->stall_seconds);
-}
-
 /* Returns a peer that has left although this exchange waits for it; -1: there is none. Its messages are checked once more
  * before, since they may have arrived before it left. */
 static int find_left(strata_memory *m, const strata_send *sends, int n_sends, const strata_receive *receives, int n_receives) {
@@ -249,9 +238,9 @@ static int find_left(strata_memory *m, const strata_send *sends, int n_sends, co
     return -1;
 }
 
-strata_status strata_memory_exchange(strata_memory *m, strata_communicator *comm, const strata_call *call,
-                                     const strata_send *sends, int n_sends, strata_receive *receives, int n_receives,
-                                     strata_error *err) {
+strata_status strata_memory_exchange(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
+                                     strata_receive *receives, int n_receives, strata_error *err) {
+    strata_memory *m = comm->link;
     bell *own = &m->bells[comm->rank];
     for (int r = 0; r < m->world; r++) {
         if (m->lent[r]) give_back(m, r, m->lent[r]);
@@ -286,7 +275,8 @@ strata_status strata_memory_exchange(strata_memory *m, strata_communicator *comm
                                             strata_peer_text(comm, gone).text);
         const double now = strata_clock_seconds();
         if (last_progress == 0) last_progress = now;
-        if (now - last_progress > comm->stall_seconds) return stalled(comm, call, receives, n_receives, err);
+        if (now - last_progress > comm->stall_seconds)
+            return strata_communicator_stalled(comm, call, receives, n_receives, err);
         sleep_on(own, seen, sent < n_sends ? 1 : (uint32_t)(n_receives - taken));
     }
     if (atomic_load_explicit(&own->wants_room, memory_order_relaxed)) atomic_store(&own->wants_room, 0);

@@ -18,15 +18,13 @@
 size_t strata_memory_region_bytes(int world);
 size_t strata_memory_segment_bytes(int world);
 
-typedef struct strata_memory strata_memory;
+/* Sets the communicator's link and segment_bytes. `region` and `owner` are borrowed until close. Fails: OUT_OF_MEMORY. */
+STRATA_MUST_USE strata_status strata_memory_open(strata_communicator *comm, void *region, void *owner, strata_error *err);
+void *strata_memory_owner(const strata_communicator *comm);
+/* The other ranks see that this rank has left; they can still receive the messages that it sent before. Returns the owner. */
+void *strata_memory_close(strata_communicator *comm);
 
-/* `region` is borrowed until destroy. shares_cores: strata_communicator_shares_cores. */
-STRATA_MUST_USE strata_status strata_memory_create(void *region, int rank, int world, bool shares_cores,
-                                                   strata_memory **out_memory, strata_error *err);
-/* The other ranks see that this rank has left; they can still receive the messages that it sent before. NULL is fine. */
-void strata_memory_destroy(strata_memory *memory);
-
-STRATA_MUST_USE strata_status strata_memory_exchange(strata_memory *memory, strata_communicator *comm, const strata_call *call,
+STRATA_MUST_USE strata_status strata_memory_exchange(strata_communicator *comm, const strata_call *call,
                                                      const strata_send *sends, int n_sends, strata_receive *receives,
                                                      int n_receives, strata_error *err);
 

@@ -152,8 +152,7 @@ static void advance(strata_connection *c, size_t n) {
     while (n && c->part < c->n_parts) {
         const struct iovec *part = &c->parts[c->part];
         const size_t room = part->iov_len - c->offset, take = room < n ? room : n;
-        if (take && !c->stream.tls && !(c->frame.part.flags & STRATA_PART_SHARED))
-            c->crc = strata_crc32c(c->crc, (char *)part->iov_base + c->offset, take);
+        if (take && c->checks) c->crc = strata_crc32c(c->crc, (char *)part->iov_base + c->offset, take);
         c->offset += take;
         n -= take;
         if (c->offset == part->iov_len) {
@@ -233,9 +232,10 @@ static strata_status take_header(strata_connection *c, const strata_packet_recei
         return strata_fail(err, STRATA_DATA, "frame %u came where %u was to come: frames were lost or repeated", f->number,
                            c->n_in);
     c->n_in++;
-    const strata_part *part = &f->part;
+    const bool of_call = f->type == STRATA_FRAME_DATA;
+    const strata_part whole = {.flags = STRATA_PART_FIRST, .body_bytes = f->bytes}, *part = of_call ? &whole : &f->part;
     const bool begins = (part->flags & STRATA_PART_FIRST) != 0, shares = (part->flags & STRATA_PART_SHARED) != 0;
-    if (f->type == STRATA_FRAME_DATA) return strata_fail(err, STRATA_DATA, "a frame of a collective came unexpectedly");
+    c->checks = !c->stream.tls && !shares;
     if (begins == c->in_message) return strata_fail(err, STRATA_DATA, "a message's frames do not fit each other");
     if (begins) {
         if (part->head_bytes > STRATA_HEAD_BYTES || part->body_bytes > PTRDIFF_MAX / 2)
@@ -246,6 +246,7 @@ static strata_status take_header(strata_connection *c, const strata_packet_recei
                                      .target = part->target,
                                      .n_unanswered = part->n_unanswered,
                                      .sequence = part->sequence,
+                                     .call = of_call ? &f->call : NULL,
                                      .head_bytes = part->head_bytes,
                                      .body_bytes = (size_t)part->body_bytes};
         c->missing = c->message.head_bytes + c->message.body_bytes;
@@ -271,8 +272,7 @@ static strata_status take_header(strata_connection *c, const strata_packet_recei
 }
 
 static strata_status take_frame(strata_connection *c, const strata_packet_receiver *receiver, strata_error *err) {
-    if (!c->stream.tls && !(c->frame.part.flags & STRATA_PART_SHARED) && (c->n_parts || !c->frame.bytes) &&
-        c->crc != c->frame.payload_crc)
+    if (c->checks && (c->n_parts || !c->frame.bytes) && c->crc != c->frame.payload_crc)
         return strata_fail(err, STRATA_DATA, "%u bytes were damaged on their way: their checksum differs", c->frame.bytes);
     c->in_frame = false;
     if (c->missing) return STRATA_OK;
@@ -393,12 +393,13 @@ static void begin_packet(strata_connection *c, strata_sending *s, const strata_p
                                        .target = p->target,
                                        .sequence = p->sequence,
                                        .body_bytes = p->body_bytes}};
+    if (p->call) s->frame.call = *p->call;
     s->parts = parts;
     s->n_parts = n_parts;
     s->missing = p->head_bytes + p->body_bytes;
     s->offset = 0;
     s->head = p->head_bytes;
-    s->shares = c->area && s->missing >= LEAST_SHARED;
+    s->shares = c->area && s->missing >= LEAST_SHARED && !p->call;
     s->first = true;
     s->at = s->end = 0;
 }
@@ -427,6 +428,7 @@ static size_t put_frame(strata_connection *c, const strata_sending *s, uint32_t 
 /* Writes the next frame of the packet: its header and the list of its bytes. */
 static void begin_frame(strata_connection *c, strata_sending *s) {
     uint32_t crc = 0;
+    if (!s->first) s->frame.part.flags = 0;
     size_t bytes = put_frame(c, s, &crc);
     int n = 1;
     if (bytes) {
@@ -434,7 +436,6 @@ static void begin_frame(strata_connection *c, strata_sending *s) {
         s->offset += bytes;
         for (; s->n_parts && s->offset >= s->parts->iov_len; s->parts++, s->n_parts--) s->offset -= s->parts->iov_len;
     } else {
-        s->frame.part.flags &= (uint8_t)~STRATA_PART_SHARED;
         while (bytes < STRATA_SEGMENT_BYTES && s->n_parts && n <= STRATA_SEGMENT_PARTS) {
             const size_t room = STRATA_SEGMENT_BYTES - bytes, there = s->parts->iov_len - s->offset,
                          take = there < room ? there : room;
@@ -455,12 +456,11 @@ static void begin_frame(strata_connection *c, strata_sending *s) {
     s->frame.bytes = (uint32_t)bytes;
     s->frame.number = c->n_out++;
     s->frame.payload_crc = crc;
-    strata_frame_encode(&s->frame, s->header);
-    s->segment[0] = (struct iovec){s->header, sizeof s->header};
+    strata_frame_seal(&s->frame);
+    s->segment[0] = (struct iovec){&s->frame, sizeof s->frame};
     s->at = 0;
     s->end = n;
     s->missing -= bytes;
-    s->frame.part.flags = 0;
     s->head = 0;
     s->first = false;
 }
@@ -491,6 +491,7 @@ strata_status strata_connection_send(strata_connection *c, const strata_packet *
     for (bool done = false;;) {
         STRATA_TRY(push(c, &s, &done, err));
         if (done) return STRATA_OK;
+        if (!wait) return strata_fail(err, STRATA_TIMEOUT, "the socket is full");
         STRATA_TRY(wait(user, strata_connection_events(c, POLLOUT), err));
     }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A connection between two processes, on which *packets* are sent and received: messages of a head of at most
- * STRATA_HEAD_BYTES and a body of any size. Requests and replies, messages with tags, and the store's control messages are
- * packets; only collectives write their frames themselves (transport/tcp.c). A packet is one frame or several (wire/frame.h).
+ * STRATA_HEAD_BYTES and a body of any size. Requests and replies, messages with tags, the store's control messages, and the
+ * messages of collectives are packets. A packet is one frame or several (wire/frame.h); one of a collective is one frame.
  * Frames that go through the socket have at most STRATA_SEGMENT_BYTES bytes, so that checksums are computed while the bytes are
  * in the cache.
  *
@@ -35,6 +35,8 @@ typedef struct strata_packet {
     /* target, n_unanswered, sequence: see strata_part. */
     uint32_t target, n_unanswered;
     uint64_t sequence;
+    /* For DATA, in place of the above and of a head; borrowed until the packet is sent, or until `begin` returns. */
+    const strata_call *call;
     size_t head_bytes, body_bytes;
     /* The body, if the whole message is in memory that both sides map; else NULL. It is at a multiple of STRATA_LINE_BYTES,
      * with the head before it. Valid until `end` returns, or longer: see `kept`. */
@@ -55,7 +57,6 @@ typedef struct strata_sending {
     bool shares;
     /* The bytes of the current frame that are not sent yet are segment[at] to segment[end - 1]. */
     int at, end;
-    unsigned char header[STRATA_FRAME_BYTES];
     struct iovec segment[STRATA_SEGMENT_PARTS + 1];
 } strata_sending;
 
@@ -81,8 +82,8 @@ typedef struct strata_connection {
     /* Bytes that were read ahead: [first, end) of buffer. */
     unsigned char *buffer;
     size_t first, end;
-    /* The frame that is being received: valid while in_frame; `left` bytes of it are missing. */
-    bool in_frame;
+    /* The frame that is being received: valid while in_frame; `left` bytes of it are missing. checks: it has a checksum. */
+    bool in_frame, checks;
     strata_frame frame;
     size_t left;
     uint32_t crc;
@@ -94,7 +95,7 @@ typedef struct strata_connection {
     const struct iovec *parts;
     int n_parts, part;
     size_t offset;
-    /* Set by `end` of a receiver: read returns. */
+    /* Set by `end` of a receiver: receiving returns. */
     bool stop;
     /* Set by a receiver's `end`: the receiver keeps the message's view, and returns it later by strata_block_return. */
     bool kept;
@@ -166,7 +167,8 @@ size_t strata_connection_unread(strata_connection *c, bool *out_full);
 size_t strata_connection_unsent(strata_connection *c);
 
 /* Sends a message whose head and body are the parts. `wait` is called when the socket is full, with the events to poll for. If
- * it fails, sending is given up, and the connection cannot be used any more. Fails: UNAVAILABLE when the connection ended. */
+ * it fails, sending is given up, and the connection cannot be used any more; NULL: it fails with TIMEOUT. Fails: UNAVAILABLE
+ * when the connection ended. */
 typedef strata_status (*strata_wait_ready)(void *user, short events, strata_error *err);
 STRATA_MUST_USE strata_status strata_connection_send(strata_connection *c, const strata_packet *message,
                                                      const struct iovec *parts, int n_parts, strata_wait_ready wait, void *user,

@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Frames are what connections transfer after the handshake. A frame begins with a header of fixed size, with little-endian
- * numbers. The header has a CRC32C of its own, so that a damaged length is never used. The payload follows; its CRC32C is in
- * the header. Under TLS that is 0 and not checked, since TLS checks more. Offsets in the header:
- *
- *     0 magic  4 type  8 number  12 bytes  16 call or part (32 bytes)  48 CRC of the payload  52 CRC of bytes 0 to 51
- *
- * The 32 bytes at 16 are the call of a collective (DATA), which both sides compare, or else they describe the message that the
- * frame is a part of:
- *
- *     16 flags (1)  17 status (1)  18 zero (2)  20 bytes of the head  24 unanswered  28 target  32 sequence  40 bytes of the
- *     body */
+ * Frames are what connections transfer after the handshake. A frame begins with a header of fixed size, whose numbers are
+ * little-endian, as those of every machine that Strata is compiled for. The header has a CRC32C of its own, so that a damaged
+ * length is never used. The payload follows; its CRC32C is in the header. Under TLS that is 0 and not checked, since TLS checks
+ * more. */
 #ifndef STRATA_CLUSTER_WIRE_FRAME_H
 #define STRATA_CLUSTER_WIRE_FRAME_H
 
@@ -66,6 +59,7 @@ typedef struct strata_part {
     uint8_t flags;
     /* A strata_status. */
     uint8_t status;
+    uint16_t zero;
     /* A message has a head and then a body. */
     uint32_t head_bytes;
     /* How many sequence numbers before this one have no reply yet, so that the receiver drops older replies. */
@@ -76,23 +70,24 @@ typedef struct strata_part {
     uint64_t body_bytes;
 } strata_part;
 
+/* A header, as it is transferred. */
 typedef struct strata_frame {
     /* number: how many frames were sent before this one in this direction. */
-    uint32_t type, number, bytes, payload_crc;
+    uint32_t magic, type, number, bytes;
     union {
-        /* DATA. */
+        /* DATA: both sides compare it. */
         strata_call call;
         /* All other types. */
         strata_part part;
     };
+    uint32_t payload_crc, header_crc;
 } strata_frame;
+_Static_assert(sizeof(strata_frame) == STRATA_FRAME_BYTES && sizeof(strata_call) == sizeof(strata_part), "without padding");
 
-void strata_frame_encode(const strata_frame *frame, unsigned char out[STRATA_FRAME_BYTES]);
+/* Sets the magic number and the header's checksum. */
+void strata_frame_seal(strata_frame *frame);
 /* Fails with DATA, and the reason, if the bytes are not a header, or if the payload has more than most_bytes. */
 STRATA_MUST_USE strata_status strata_frame_decode(const unsigned char in[STRATA_FRAME_BYTES], uint32_t most_bytes,
                                                   strata_frame *out_frame, strata_error *err);
-
-/* Reads payload_crc from an encoded header. */
-uint32_t strata_frame_payload_crc(const unsigned char in[STRATA_FRAME_BYTES]);
 
 #endif

@@ -10,20 +10,9 @@
 #include <string.h>
 
 static const char greeting[8] = {'S', 'T', 'R', 'A', 'T', 'A', '2', '\n'};
-enum { GREETING_BYTES = sizeof greeting + STRATA_NONCE_BYTES, HELLO_BYTES = 16 };
+enum { GREETING_BYTES = sizeof greeting + STRATA_NONCE_BYTES, HELLO_BYTES = sizeof(strata_hello) };
 
-static void put_hello(const strata_hello *hello, unsigned char out[HELLO_BYTES]) {
-    const uint32_t words[4] = {hello->purpose, hello->communicator, hello->rank, hello->world};
-    for (int i = 0; i < HELLO_BYTES; i++) out[i] = (unsigned char)(words[i / 4] >> (8 * (i % 4)));
-}
-
-static strata_hello get_hello(const unsigned char in[HELLO_BYTES]) {
-    uint32_t words[4] = {0};
-    for (int i = 0; i < HELLO_BYTES; i++) words[i / 4] |= (uint32_t)in[i] << (8 * (i % 4));
-    return (strata_hello){words[0], words[1], words[2], words[3]};
-}
-
-static strata_status prove(const strata_handshake *h, const char role[6], const unsigned char hello[HELLO_BYTES],
+static strata_status prove(const strata_handshake *h, const char role[6], const void *hello,
                            unsigned char out[STRATA_PROOF_BYTES], strata_error *err) {
     unsigned char text[6 + 2 * STRATA_NONCE_BYTES + HELLO_BYTES];
     unsigned n = 0;
@@ -36,8 +25,8 @@ static strata_status prove(const strata_handshake *h, const char role[6], const 
     return STRATA_OK;
 }
 
-static strata_status check(const strata_handshake *h, const char role[6], const unsigned char hello[HELLO_BYTES],
-                           const unsigned char *proof, strata_error *err) {
+static strata_status check(const strata_handshake *h, const char role[6], const void *hello, const unsigned char *proof,
+                           strata_error *err) {
     unsigned char ours[STRATA_PROOF_BYTES];
     STRATA_TRY(prove(h, role, hello, ours, err));
     if (CRYPTO_memcmp(ours, proof, sizeof ours) != 0)
@@ -82,7 +71,7 @@ static strata_status step_server(strata_handshake *h, const unsigned char *in, u
     STRATA_TRY(check(h, "client", in, in + HELLO_BYTES, err));
     STRATA_TRY(prove(h, "server", in, out, err));
     *out_n = STRATA_PROOF_BYTES;
-    h->hello = get_hello(in);
+    memcpy(&h->hello, in, HELLO_BYTES);
     h->wanted = 0;
     h->done = true;
     return STRATA_OK;
@@ -90,17 +79,15 @@ static strata_status step_server(strata_handshake *h, const unsigned char *in, u
 
 static strata_status step_client(strata_handshake *h, const unsigned char *in, unsigned char *out, size_t *out_n,
                                  strata_error *err) {
-    unsigned char hello[HELLO_BYTES];
-    put_hello(&h->hello, hello);
     if (h->step++ == 0) {
         STRATA_TRY(take_greeting(h, in, err));
-        memcpy(out, hello, HELLO_BYTES);
-        STRATA_TRY(prove(h, "client", hello, out + HELLO_BYTES, err));
+        memcpy(out, &h->hello, HELLO_BYTES);
+        STRATA_TRY(prove(h, "client", &h->hello, out + HELLO_BYTES, err));
         *out_n = HELLO_BYTES + STRATA_PROOF_BYTES;
         h->wanted = STRATA_PROOF_BYTES;
         return STRATA_OK;
     }
-    STRATA_TRY(check(h, "server", hello, in, err));
+    STRATA_TRY(check(h, "server", &h->hello, in, err));
     h->wanted = 0;
     h->done = true;
     return STRATA_OK;

@@ -20,6 +20,7 @@
 /* STRATA_HANDSHAKE_BYTES: the largest message of the handshake. */
 enum { STRATA_HANDSHAKE_BYTES = 48, STRATA_NONCE_BYTES = 32, STRATA_PROOF_BYTES = 32 };
 
+/* As it is sent, in little-endian numbers. */
 typedef struct strata_hello {
     /* One of STRATA_FOR_STORE, LINK, MESSAGES, RPC. */
     uint32_t purpose;

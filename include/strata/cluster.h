@@ -58,7 +58,7 @@ typedef struct strata_communicator_options {
     /* One of strata_transport_names. NULL: "auto", which is shm where all ranks are on one host with room in /dev/shm, else
      * tcp. */
     const char *transport;
-    /* NULL: "builtin". "mpi": Open MPI, MPICH or a library with the binary interface of one of them carries out whole
+    /* NULL: "builtin". "mpi": Open MPI, MPICH or a library with the binary interface of one of them carries the messages of
      * collectives. It is loaded at run time, and its mpirun must have started the job. The store is always Strata's own.
      * Sums have the same bits, because MPI only moves data. When a rank dies, mpirun ends the job. */
     const char *engine;

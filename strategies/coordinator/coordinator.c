@@ -35,28 +35,6 @@ static strata_status check_options(const strata_coordinator_options *opts, strat
     return strata_remote_check_functions(opts->task ? opts->task : "chief:0", opts->functions, opts->n_functions, err);
 }
 
-/* Copies the options of the connections, since clients also connect after create has returned. */
-static strata_status copy_cluster(strata_coordinator *c, const strata_communicator_options *from, strata_error *err) {
-    const strata_communicator_options none = {0};
-    c->cluster = from ? *from : none;
-    const char **texts[] = {&c->cluster.tls_cert, &c->cluster.tls_key,   &c->cluster.tls_ca,
-                            &c->cluster.tls_name, &c->cluster.interface, &c->cluster.store};
-    bool whole = true;
-    for (int i = 0; i < 6; i++) {
-        if (!*texts[i]) continue;
-        c->texts[i] = strdup(*texts[i]);
-        *texts[i] = c->texts[i];
-        whole &= c->texts[i] != NULL;
-    }
-    c->secret = malloc(c->cluster.secret_bytes + 1);
-    if (!whole || !c->secret) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a coordinator");
-    if (c->cluster.secret_bytes && !c->cluster.secret)
-        return strata_fail(err, STRATA_INVALID, "secret_bytes is %zu without a secret", c->cluster.secret_bytes);
-    if (c->cluster.secret_bytes) memcpy(c->secret, c->cluster.secret, c->cluster.secret_bytes);
-    c->cluster.secret = c->secret;
-    return STRATA_OK;
-}
-
 /* Waits until `least` workers are available. Fails if a worker is refused, and at the deadline. The caller holds the lock. */
 static strata_status wait_for_workers(strata_coordinator *c, int least, double seconds, strata_error *err) {
     const double deadline = strata_clock_seconds() + seconds;
@@ -83,7 +61,7 @@ strata_status strata_coordinator_create(const strata_coordinator_options *opts, 
     *out_coordinator = NULL;
     STRATA_TRY(check_options(opts, err));
     strata_coordinator *c = calloc(1, sizeof *c);
-    if (c) c->workers = calloc((size_t)opts->n_workers, sizeof *c->workers);
+    if (c) c->workers = strata_memory_take(&c->memory, opts->n_workers, sizeof *c->workers);
     if (!c || !c->workers) {
         free(c);
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a coordinator of %d workers", opts->n_workers);
@@ -98,13 +76,14 @@ strata_status strata_coordinator_create(const strata_coordinator_options *opts, 
     c->workers_changed_at = strata_clock_seconds();
     pthread_mutex_init(&c->lock, NULL);
     strata_clock_cond_init(&c->changed);
-    strata_status status = copy_cluster(c, opts->cluster, err);
+    /* clients also connect after create has returned */
+    strata_status status = strata_memory_copy_cluster(&c->memory, opts->cluster, &c->cluster, err);
     for (int i = 0; i < c->n_workers && !status; i++) {
         strata_dispatcher *d = &c->workers[i];
         d->coordinator = c;
         d->number = i;
         snprintf(d->task, sizeof d->task, "worker:%d", i);
-        d->address = strdup(opts->workers[i]);
+        d->address = strata_memory_copy(&c->memory, opts->workers[i], strlen(opts->workers[i]) + 1);
         if (!d->address) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a coordinator");
         if (!status && pthread_create(&d->thread, NULL, strata_dispatcher_run, d))
             status = strata_fail(err, STRATA_UNAVAILABLE, "the system cannot start a thread for %s", d->task);
@@ -124,6 +103,11 @@ strata_status strata_coordinator_create(const strata_coordinator_options *opts, 
     return status;
 }
 
+static void free_value(strata_per_worker *v) {
+    for (int i = 0; i < v->n_args; i++) strata_array_finish(&v->args[i]);
+    free(v);
+}
+
 void strata_coordinator_destroy(strata_coordinator *c) {
     strata_error cancelled;
     if (!c) return;
@@ -133,22 +117,17 @@ void strata_coordinator_destroy(strata_coordinator *c) {
     strata_closure_cancel_all(c, &cancelled);
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
-    for (int i = 0; i < c->n_workers; i++) {
+    for (int i = 0; i < c->n_workers; i++)
         if (c->workers[i].has_thread) pthread_join(c->workers[i].thread, NULL);
-        free(c->workers[i].address);
-    }
     strata_closure_cancel_all(c, &cancelled); /* a dispatcher may have returned one to the queue */
     while (c->values) {
         strata_per_worker *v = c->values;
         c->values = v->next;
-        for (int i = 0; i < v->n_args; i++) strata_array_finish(&v->args[i]);
-        free(v);
+        free_value(v);
     }
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
-    for (int i = 0; i < 6; i++) free(c->texts[i]);
-    free(c->secret);
-    free(c->workers);
+    strata_memory_free(&c->memory);
     free(c);
 }
 
@@ -164,10 +143,13 @@ static strata_status return_error(strata_coordinator *c, strata_error *err) {
     return status;
 }
 
-static strata_status find_function(const strata_coordinator *c, const char *name, bool makes,
+static strata_status find_function(const strata_coordinator *c, const char *name, bool makes, int n_args,
                                    const strata_remote_function **out, strata_error *err) {
     *out = strata_remote_find(c->functions, c->n_functions, name);
     if (!*out) return strata_fail(err, STRATA_INVALID, "there is no function \"%s\" in the coordinator's table", name);
+    if (n_args < 0 || n_args > STRATA_REMOTE_MAX_ARRAYS)
+        return strata_fail(err, STRATA_INVALID, "%d arguments for \"%s\"; 0 to %d are possible", n_args, name,
+                           STRATA_REMOTE_MAX_ARRAYS);
     if (((*out)->make != NULL) == makes) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID,
                        makes ? "function \"%s\" runs closures; a per-worker value needs one with make"
@@ -178,10 +160,7 @@ static strata_status find_function(const strata_coordinator *c, const char *name
 static strata_status make_closure(strata_coordinator *c, const char *name, const strata_remote_arg *args, int n_args,
                                   strata_closure **out, strata_error *err) {
     const strata_remote_function *function = NULL;
-    STRATA_TRY(find_function(c, name, false, &function, err));
-    if (n_args < 0 || n_args > STRATA_REMOTE_MAX_ARRAYS)
-        return strata_fail(err, STRATA_INVALID, "%d arguments for \"%s\"; 0 to %d are possible", n_args, name,
-                           STRATA_REMOTE_MAX_ARRAYS);
+    STRATA_TRY(find_function(c, name, false, n_args, &function, err));
     for (int i = 0; i < n_args; i++) {
         if (!args[i].array == !args[i].per_worker)
             return strata_fail(err, STRATA_INVALID, "argument %d of \"%s\" must be either an array or a per-worker value", i,
@@ -261,10 +240,7 @@ strata_status strata_per_worker_create(strata_coordinator *c, const char *functi
                                        strata_per_worker **out_value, strata_error *err) {
     const strata_remote_function *row = NULL;
     *out_value = NULL;
-    STRATA_TRY(find_function(c, function, true, &row, err));
-    if (n_args < 0 || n_args > STRATA_REMOTE_MAX_ARRAYS)
-        return strata_fail(err, STRATA_INVALID, "%d arguments for \"%s\"; 0 to %d are possible", n_args, function,
-                           STRATA_REMOTE_MAX_ARRAYS);
+    STRATA_TRY(find_function(c, function, true, n_args, &row, err));
     strata_per_worker *v = calloc(1, sizeof *v + (size_t)n_args * sizeof v->args[0]);
     if (!v) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a per-worker value");
     v->coordinator = c;
@@ -273,8 +249,7 @@ strata_status strata_per_worker_create(strata_coordinator *c, const char *functi
     strata_status status = STRATA_OK;
     for (int i = 0; i < n_args && !status; i++) status = strata_closure_copy_array(&args[i], &v->args[i], err);
     if (status) {
-        for (int i = 0; i < n_args; i++) strata_array_finish(&v->args[i]);
-        free(v);
+        free_value(v);
         return status;
     }
     pthread_mutex_lock(&c->lock);

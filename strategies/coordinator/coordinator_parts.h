@@ -9,6 +9,7 @@
 
 #include "cluster/rpc/rpc.h"
 #include "strategies/coordinator/wire.h"
+#include "strategies/memory.h"
 
 struct strata_per_worker {
     strata_per_worker *next;
@@ -53,10 +54,12 @@ typedef struct strata_dispatcher {
     strata_coordinator *coordinator;
     int number;
     char task[STRATA_RPC_TASK_BYTES];
-    char *address;
+    const char *address;
     pthread_t thread;
     bool has_thread;
     strata_rpc_client *client;
+    /* Memory for the heads of a request and of its reply. */
+    unsigned char head[STRATA_RPC_HEAD_BYTES], reply[STRATA_RPC_HEAD_BYTES];
     /* The incarnation of the worker that has accepted the greeting; 0: none. A worker that is restarted has another one. */
     uint64_t greeted;
     /* The id of the last per-worker value whose object the worker has created. */
@@ -80,7 +83,8 @@ struct strata_coordinator {
     int64_t queue_bound;
     double worker_seconds, closure_seconds;
     strata_communicator_options cluster;
-    char *texts[6], *secret;
+    /* Of the fields above and below that do not change. */
+    strata_memory memory;
     int n_workers;
     strata_dispatcher *workers;
 

@@ -21,18 +21,29 @@ static const double CONNECT_SECONDS = 0.5, /* for one attempt to connect */
 
 /* ---- requests to a worker ---- */
 
-/* Sends a request and waits for the answer. The request's head is what `w` has written to `head`, its body is `pieces`. `what`
- * names the request in messages. */
-static strata_status request_worker(strata_dispatcher *d, strata_remote_method method, const unsigned char *head,
-                                    const strata_remote_writer *w, const struct iovec *pieces, int n_pieces, const char *what,
-                                    double seconds, unsigned char out_head[STRATA_RPC_HEAD_BYTES], strata_rpc_answer *answer,
-                                    strata_error *err) {
+static strata_remote_writer write_head(strata_dispatcher *d) {
+    return (strata_remote_writer){d->head, d->head + STRATA_RPC_HEAD_BYTES, false};
+}
+
+/* Sends a request, whose head `w` has written and whose body is `pieces`, and waits for the answer. `what` names the request in
+ * messages. *out_reply reads the head of the reply. answer NULL: its body is not needed. */
+static strata_status request_worker(strata_dispatcher *d, strata_remote_method method, const strata_remote_writer *w,
+                                    const struct iovec *pieces, int n_pieces, const char *what, double seconds,
+                                    strata_remote_reader *out_reply, strata_rpc_answer *answer, strata_error *err) {
+    strata_rpc_answer own, *got = answer ? answer : &own;
     if (w->full)
         return strata_fail(err, STRATA_INVALID, "%s: its description has more than %d bytes", what, STRATA_RPC_HEAD_BYTES);
-    const strata_rpc_ask request = {
-        .method = method, .head = head, .head_bytes = (size_t)(w->at - head), .body = pieces, .n_body = n_pieces, .what = what};
-    *answer = (strata_rpc_answer){.head = out_head, .head_bytes = STRATA_RPC_HEAD_BYTES};
-    return strata_rpc_client_call(d->client, &request, answer, seconds, err);
+    const strata_rpc_ask request = {.method = method,
+                                    .head = d->head,
+                                    .head_bytes = (size_t)(w->at - d->head),
+                                    .body = pieces,
+                                    .n_body = n_pieces,
+                                    .what = what};
+    *got = (strata_rpc_answer){.head = d->reply, .head_bytes = STRATA_RPC_HEAD_BYTES};
+    STRATA_TRY(strata_rpc_client_call(d->client, &request, got, seconds, err));
+    *out_reply = (strata_remote_reader){d->reply, d->reply + got->head_bytes, false};
+    if (!answer) free(own.allocated);
+    return STRATA_OK;
 }
 
 /* Reads from a reply the status, and for a failure the message, of the user's function into *result. Fails: DATA if the reply
@@ -48,30 +59,28 @@ static strata_status get_result(const strata_dispatcher *d, strata_remote_reader
     return STRATA_OK;
 }
 
-static strata_status greet(strata_dispatcher *d, double seconds, unsigned char *head, unsigned char *reply, strata_error *err) {
+static strata_status greet(strata_dispatcher *d, double seconds, strata_error *err) {
     const strata_coordinator *c = d->coordinator;
-    strata_remote_writer w = {head, head + STRATA_RPC_HEAD_BYTES, false};
-    strata_rpc_answer answer;
+    strata_remote_writer w = write_head(d);
+    strata_remote_reader ignored;
     const uint64_t incarnation = strata_rpc_client_server_incarnation(d->client);
     strata_remote_put(&w, (uint64_t)d->number, 4);
     strata_remote_put(&w, (uint64_t)c->n_workers, 4);
     strata_remote_put_functions(&w, c->functions, c->n_functions);
     STRATA_TRY(
-        request_worker(d, STRATA_REMOTE_GREET, head, &w, NULL, 0, "the comparison of functions", seconds, reply, &answer, err));
-    free(answer.allocated);
+        request_worker(d, STRATA_REMOTE_GREET, &w, NULL, 0, "the comparison of functions", seconds, &ignored, NULL, err));
     d->greeted = incarnation;
     d->n_made = 0;
     return STRATA_OK;
 }
 
 /* Lets the worker create its object of the value. *result: the status that the user's function returned. */
-static strata_status make_value(strata_dispatcher *d, const strata_per_worker *v, unsigned char *head, unsigned char *reply,
-                                strata_error *result, strata_error *err) {
-    strata_remote_writer w = {head, head + STRATA_RPC_HEAD_BYTES, false};
+static strata_status make_value(strata_dispatcher *d, const strata_per_worker *v, strata_error *result, strata_error *err) {
+    strata_remote_writer w = write_head(d);
+    strata_remote_reader r;
     struct iovec pieces[STRATA_REMOTE_PIECES];
     char what[96];
     int n_pieces = 0;
-    strata_rpc_answer answer;
     snprintf(what, sizeof what, "making \"%s\"", v->function->name);
     strata_remote_put(&w, v->id, 8);
     strata_remote_put_text(&w, v->function->name);
@@ -81,9 +90,7 @@ static strata_status make_value(strata_dispatcher *d, const strata_per_worker *v
         strata_remote_put_array(&w, &v->args[i]);
         n_pieces = strata_remote_add_piece(pieces, n_pieces, &v->args[i]);
     }
-    STRATA_TRY(request_worker(d, STRATA_REMOTE_MAKE, head, &w, pieces, n_pieces, what, MAKE_SECONDS, reply, &answer, err));
-    free(answer.allocated);
-    strata_remote_reader r = {reply, reply + answer.head_bytes, false};
+    STRATA_TRY(request_worker(d, STRATA_REMOTE_MAKE, &w, pieces, n_pieces, what, MAKE_SECONDS, &r, NULL, err));
     return get_result(d, &r, what, result, err);
 }
 
@@ -108,10 +115,11 @@ static strata_status read_results(const strata_dispatcher *d, const strata_closu
 
 /* Runs a closure on the worker. *result: the status that the user's function returned. Fails if the worker cannot be reached or
  * its answer is damaged. */
-static strata_status run_closure(strata_dispatcher *d, const strata_closure *k, unsigned char *head, unsigned char *reply,
-                                 strata_array **out_results, strata_error *result, strata_error *err) {
-    const strata_coordinator *c = d->coordinator;
-    strata_remote_writer w = {head, head + STRATA_RPC_HEAD_BYTES, false};
+static strata_status run_closure(strata_dispatcher *d, const strata_closure *k, strata_array **out_results,
+                                 strata_error *result, strata_error *err) {
+    const double seconds = d->coordinator->closure_seconds;
+    strata_remote_writer w = write_head(d);
+    strata_remote_reader r;
     struct iovec pieces[STRATA_REMOTE_PIECES];
     char what[128];
     int n_pieces = 0;
@@ -131,8 +139,7 @@ static strata_status run_closure(strata_dispatcher *d, const strata_closure *k, 
             n_pieces = strata_remote_add_piece(pieces, n_pieces, &k->args[i].array);
         }
     }
-    STRATA_TRY(request_worker(d, STRATA_REMOTE_RUN, head, &w, pieces, n_pieces, what, c->closure_seconds, reply, &answer, err));
-    strata_remote_reader r = {reply, reply + answer.head_bytes, false};
+    STRATA_TRY(request_worker(d, STRATA_REMOTE_RUN, &w, pieces, n_pieces, what, seconds, &r, &answer, err));
     strata_status status = get_result(d, &r, what, result, err);
     if (!status && !result->status && read_results(d, k, &r, &answer, out_results, result))
         strata_fail_in(result, result->status, "%s", what);
@@ -152,6 +159,12 @@ static void set_available(strata_dispatcher *d, bool available, const strata_err
     c->counts.lost += !available && !c->closing;
     c->workers_changed_at = strata_clock_seconds();
     pthread_cond_broadcast(&c->changed);
+}
+
+static void set_lost(strata_dispatcher *d, const strata_error *why) {
+    pthread_mutex_lock(&d->coordinator->lock);
+    set_available(d, false, why);
+    pthread_mutex_unlock(&d->coordinator->lock);
 }
 
 /* Makes one attempt to connect, of about CONNECT_SECONDS, if there is no client. */
@@ -178,18 +191,16 @@ static void check_any_available(strata_coordinator *c, const strata_dispatcher *
 
 /* Connects, sends the greeting and lets the worker create its objects of per-worker values, so that it can run closures. The
  * caller does not hold the lock. */
-static strata_status prepare(strata_dispatcher *d, unsigned char *head, unsigned char *reply, strata_error *err) {
+static strata_status prepare(strata_dispatcher *d, strata_error *err) {
     strata_coordinator *c = d->coordinator;
     STRATA_TRY(connect_worker(d, err));
     if (!strata_rpc_client_connected(d->client)) return strata_fail(err, STRATA_UNAVAILABLE, "%s is not connected", d->task);
     const uint64_t incarnation = strata_rpc_client_server_incarnation(d->client);
     if (d->greeted && d->greeted != incarnation) { /* it was lost and started again before this thread noticed */
         strata_fail(err, STRATA_PEER_LOST, "%s was started again", d->task);
-        pthread_mutex_lock(&c->lock);
-        set_available(d, false, err);
-        pthread_mutex_unlock(&c->lock);
+        set_lost(d, err);
     }
-    if (d->greeted != incarnation) STRATA_TRY(greet(d, GREET_SECONDS, head, reply, err));
+    if (d->greeted != incarnation) STRATA_TRY(greet(d, GREET_SECONDS, err));
     for (;;) {
         strata_error result = {0};
         pthread_mutex_lock(&c->lock);
@@ -197,7 +208,7 @@ static strata_status prepare(strata_dispatcher *d, unsigned char *head, unsigned
         while (v && v->id <= d->n_made) v = v->next;
         pthread_mutex_unlock(&c->lock);
         if (!v) return STRATA_OK;
-        STRATA_TRY(make_value(d, v, head, reply, &result, err));
+        STRATA_TRY(make_value(d, v, &result, err));
         d->n_made = v->id;
         if (!result.status) continue;
         pthread_mutex_lock(&c->lock);
@@ -218,19 +229,16 @@ bool strata_closure_is_broken(const strata_closure *k, strata_error *out_why) {
 
 /* Returns the closure to the queue if its worker was lost; ends it with the error if the request failed otherwise. */
 static void end_or_repeat(strata_dispatcher *d, strata_closure *k, strata_error *why) {
-    strata_coordinator *c = d->coordinator;
-    pthread_mutex_lock(&c->lock);
-    set_available(d, false, why);
-    pthread_mutex_unlock(&c->lock);
+    set_lost(d, why);
     d->greeted = 0;
     if (why->status == STRATA_PEER_LOST || why->status == STRATA_UNAVAILABLE) {
         k->attempt++;
-        strata_closure_put_back(c, k);
+        strata_closure_put_back(d->coordinator, k);
         return;
     }
     strata_rpc_client_destroy(d->client); /* a late result of the worker is discarded */
     d->client = NULL;
-    strata_closure_end(c, k, NULL, why);
+    strata_closure_end(d->coordinator, k, NULL, why);
 }
 
 /* Whether the worker that accepted the greeting is connected. */
@@ -253,7 +261,7 @@ static strata_closure *wait_closure(strata_coordinator *c, const strata_dispatch
     return k;
 }
 
-static void serve_closure(strata_dispatcher *d, strata_closure *k, unsigned char *head, unsigned char *reply) {
+static void serve_closure(strata_dispatcher *d, strata_closure *k) {
     strata_coordinator *c = d->coordinator;
     strata_array *results = NULL;
     strata_error result = {0}, why = {0};
@@ -265,37 +273,34 @@ static void serve_closure(strata_dispatcher *d, strata_closure *k, unsigned char
     pthread_mutex_unlock(&c->lock);
     if (broken)
         strata_closure_end(c, k, NULL, &result);
-    else if (run_closure(d, k, head, reply, &results, &result, &why))
+    else if (run_closure(d, k, &results, &result, &why))
         end_or_repeat(d, k, &why);
     else
         strata_closure_end(c, k, results, result.status ? &result : NULL);
 }
 
-static strata_status send_end(strata_dispatcher *d, double seconds, unsigned char *head, unsigned char *reply,
-                              strata_error *err) {
-    const strata_coordinator *c = d->coordinator;
-    strata_rpc_answer answer;
+static strata_status send_end(strata_dispatcher *d, double seconds, strata_error *err) {
+    const strata_error *failure = &d->coordinator->failure;
+    strata_remote_reader ignored;
     STRATA_TRY(connect_worker(d, err));
-    if (d->greeted != strata_rpc_client_server_incarnation(d->client)) STRATA_TRY(greet(d, seconds, head, reply, err));
-    strata_remote_writer w = {head, head + STRATA_RPC_HEAD_BYTES, false};
-    strata_remote_put(&w, c->failure.status, 1);
-    strata_remote_put_text(&w, c->failure.message);
-    STRATA_TRY(request_worker(d, STRATA_REMOTE_END, head, &w, NULL, 0, "the end", seconds, reply, &answer, err));
-    free(answer.allocated);
-    return STRATA_OK;
+    if (d->greeted != strata_rpc_client_server_incarnation(d->client)) STRATA_TRY(greet(d, seconds, err));
+    strata_remote_writer w = write_head(d);
+    strata_remote_put(&w, failure->status, 1);
+    strata_remote_put_text(&w, failure->message);
+    return request_worker(d, STRATA_REMOTE_END, &w, NULL, 0, "the end", seconds, &ignored, NULL, err);
 }
 
 /* Tells the worker that the coordinator ends. A worker that has been available may just start again, so this is repeated for
  * END_SECONDS: without the message it would wait for another coordinator for minutes. If create failed, a worker that never got
  * a greeting is told the failure too, with one attempt, since it may not run at all. A worker that runs another program ends
  * because of the greeting. */
-static void tell_end(strata_dispatcher *d, unsigned char *head, unsigned char *reply) {
+static void tell_end(strata_dispatcher *d) {
     const double until = strata_clock_seconds() + END_SECONDS;
     double left = END_SECONDS;
     if (!d->was_available && !d->coordinator->failure.status) return;
     do {
         strata_error why = {0};
-        const strata_status status = send_end(d, left, head, reply, &why);
+        const strata_status status = send_end(d, left, &why);
         if (!status || status == STRATA_INVALID) return;
         d->greeted = 0;
         nanosleep(&(struct timespec){.tv_nsec = (long)(TICK_SECONDS * 1e9)}, NULL);
@@ -306,13 +311,11 @@ static void tell_end(strata_dispatcher *d, unsigned char *head, unsigned char *r
 void *strata_dispatcher_run(void *user) {
     strata_dispatcher *d = user;
     strata_coordinator *c = d->coordinator;
-    unsigned char *head = malloc(2 * STRATA_RPC_HEAD_BYTES), *reply = head + STRATA_RPC_HEAD_BYTES;
     pthread_mutex_lock(&c->lock);
     while (!c->closing || (c->first && d->available)) {
         strata_error why = {0};
-        strata_status status = STRATA_OUT_OF_MEMORY;
         pthread_mutex_unlock(&c->lock);
-        if (head) status = prepare(d, head, reply, &why);
+        const strata_status status = prepare(d, &why);
         pthread_mutex_lock(&c->lock);
         if (status) {
             d->refused = status == STRATA_INVALID;
@@ -331,12 +334,11 @@ void *strata_dispatcher_run(void *user) {
         strata_closure *k = wait_closure(c, d);
         if (!k) continue;
         pthread_mutex_unlock(&c->lock);
-        serve_closure(d, k, head, reply);
+        serve_closure(d, k);
         pthread_mutex_lock(&c->lock);
     }
     pthread_mutex_unlock(&c->lock);
-    if (head) tell_end(d, head, reply);
+    tell_end(d);
     strata_rpc_client_destroy(d->client);
-    free(head);
     return NULL;
 }

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading and writing the heads of messages, and comparing the functions of two tasks. */
 #include "strategies/coordinator/wire.h"
 
 #include <stdio.h>

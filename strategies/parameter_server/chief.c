@@ -16,18 +16,58 @@
 /* A chief may begin 2^SERIAL_BITS epochs. A server knows only the first serial number of the last chief. */
 enum { SERIAL_BITS = 32 };
 
-bool strata_ps_chief_synchronous(const strata_ps_chief *c) {
-    return c->task->pace.pace == STRATA_PACE_SYNCHRONOUS;
+/* ---- reports ---- */
+
+void strata_ps_load_add_staleness(strata_parameter_server_load *load, strata_ps_load_sums *sums,
+                                  const strata_ps_next_ask *ask) {
+    load->pushes += ask->n_staleness;
+    sums->staleness += ask->staleness_sum;
+    if (ask->staleness_max > load->staleness_max) load->staleness_max = ask->staleness_max;
+    for (int i = 0; i < STRATA_STALENESS_BINS; i++) load->staleness_histogram[i] += ask->staleness_bins[i];
+    if (!load->pushes) return;
+    load->staleness_mean = (double)sums->staleness / (double)load->pushes;
+    load->stale_share = 1 - (double)load->staleness_histogram[0] / (double)load->pushes;
 }
 
-void strata_ps_chief_notice(strata_ps_chief *c, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    pthread_mutex_lock(&c->task->lock);
-    strata_parameter_server_notice *own = &c->task->notices[c->task->totals.notices++ % STRATA_PS_MOST_NOTICES];
-    strata_format_v(own->text, sizeof own->text, format, arguments);
-    pthread_mutex_unlock(&c->task->lock);
-    va_end(arguments);
+void strata_ps_load_add_leases(strata_parameter_server_load *load, strata_ps_load_sums *sums, int leases) {
+    sums->leases += leases;
+    sums->asks++;
+    load->leases_mean = (double)sums->leases / (double)sums->asks;
+    if (leases > load->leases_max) load->leases_max = leases;
+}
+
+void strata_ps_load_add_queue(strata_parameter_server_load *load, const strata_ps_hello_reply *reply) {
+    if (reply->pulls > load->server_pulls_max) load->server_pulls_max = reply->pulls;
+    if (reply->pushes > load->server_pushes_max) load->server_pushes_max = reply->pushes;
+}
+
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void strata_ps_load_find_stragglers(const strata_parameter_server_worker *workers, int n,
+                                    strata_parameter_server_totals *totals) {
+    double *known = calloc((size_t)n + 1, sizeof *known), slowest = 0;
+    int n_known = 0, which = -1;
+    totals->stragglers = 0;
+    totals->slowest = -1;
+    totals->slowest_ratio = 0;
+    for (int w = 0; known && w < n; w++) {
+        if (!workers[w].present || workers[w].step_seconds <= 0) continue;
+        known[n_known++] = workers[w].step_seconds;
+        if (workers[w].step_seconds <= slowest) continue;
+        slowest = workers[w].step_seconds;
+        which = w;
+    }
+    if (n_known >= 2) {
+        qsort(known, (size_t)n_known, sizeof *known, ascending);
+        const double median = known[(n_known - 1) / 2];
+        for (int i = 0; i < n_known; i++) totals->stragglers += known[i] > 2 * median;
+        totals->slowest = which;
+        totals->slowest_ratio = slowest / median;
+    }
+    free(known);
 }
 
 /* The seconds of a worker's step: the mean, or the time of its present step if that is already longer. */
@@ -37,10 +77,6 @@ static double step_seconds(const strata_ps_chief *c, int w) {
     const double since =
         computes && own->seconds > 0 ? (strata_clock_seconds() - own->answered) / (own->n_given ? own->n_given : 1) : 0;
     return since > own->seconds ? since : own->seconds;
-}
-
-static void note(void *user, const char *text) {
-    strata_ps_chief_notice(user, "%s", text);
 }
 
 static void take_route(void *user, const strata_ps_route *route) {
@@ -60,9 +96,7 @@ void strata_ps_chief_update_totals(strata_ps_chief *c) {
         c->task->workers[w].present = c->workers[w].came;
         if (!c->over) c->task->workers[w].step_seconds = step_seconds(c, w);
     }
-    totals->spread = strata_ps_pace_spread(c->pace);
-    totals->running = strata_ps_pace_running(c->pace);
-    totals->waiting = strata_ps_pace_returned(c->pace);
+    strata_ps_pace_count(c->pace, totals);
     totals->bytes_per_step = c->load.n_units ? (double)c->load.bytes / (double)c->load.n_units : 0;
     if (!c->over) strata_ps_load_find_stragglers(c->task->workers, c->n_workers, totals);
     pthread_mutex_unlock(&c->task->lock);
@@ -90,14 +124,7 @@ int strata_ps_chief_n_there(const strata_ps_chief *c) {
     return n;
 }
 
-/* Stores what a server has reported of its queues. */
-static void note_queue(void *user, const strata_ps_hello_reply *reply) {
-    strata_ps_chief *c = user;
-    pthread_mutex_lock(&c->task->lock);
-    strata_ps_load_add_queue(&c->task->totals.training, reply);
-    strata_ps_load_add_queue(&c->task->totals.epoch, reply);
-    pthread_mutex_unlock(&c->task->lock);
-}
+/* ---- the start and the end ---- */
 
 /* Writes the workers that have not connected: "worker:1, worker:3". */
 static void list_absent(const strata_ps_chief *c, char *out, size_t room) {
@@ -115,7 +142,7 @@ static void note_ended(strata_ps_chief *c, int w, int code, strata_rpc_server *r
     c->workers[w].ended = true;
     c->task->totals.lost++;
     if (code > SIGNALS && code < LEAST_OWN_CODE) {
-        strata_ps_chief_notice(c, "worker:%d ended (exit code %d) before it joined; the training begins without it", w, code);
+        strata_ps_notice(c->task, "worker:%d ended (exit code %d) before it joined; the training begins without it", w, code);
         return;
     }
     snprintf(text, sizeof text, "fit: worker:%d ended (exit code %d) before it joined%s", w, code,
@@ -205,7 +232,7 @@ strata_status strata_ps_chief_keep_for_workers(strata_ps_chief *c, bool has_last
     const double patience = 3;
     strata_status status = strata_ps_watch_look(&c->watch, err);
     if (status == STRATA_PEER_LOST && has_last) {
-        strata_ps_chief_notice(c, "a server was lost behind the last step (%.200s)", err->message);
+        strata_ps_notice(c->task, "a server was lost behind the last step (%.200s)", err->message);
         status = strata_ps_chief_spread_when_there(c, c->epoch.serial + 1, strata_clock_seconds() + patience, err);
     }
     return status == STRATA_PEER_LOST || status == STRATA_TIMEOUT ? STRATA_OK : status;
@@ -247,16 +274,16 @@ static void dismiss_workers(strata_ps_chief *c, strata_status status, const char
 }
 
 static strata_status make(strata_ps_chief *c, strata_error *err) {
-    STRATA_TRY(strata_ps_watch_make(&c->watch, c->fit, err));
-    c->workers = calloc((size_t)c->n_workers, sizeof *c->workers);
-    c->epoch.sums = calloc((size_t)c->n_sums, sizeof *c->epoch.sums);
-    c->step.sums = calloc((size_t)(c->n_workers * c->n_sums), sizeof *c->step.sums);
-    c->step.examples = calloc((size_t)c->n_workers, sizeof *c->step.examples);
-    c->visits.sums = calloc((size_t)(c->fit->n_visits * c->n_sums + 1), sizeof *c->visits.sums);
-    c->visits.examples = calloc((size_t)c->fit->n_visits + 1, sizeof *c->visits.examples);
-    if (!c->workers || !c->epoch.sums || !c->step.sums || !c->step.examples || !c->visits.sums || !c->visits.examples)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d workers", c->n_workers);
     const strata_ps_pace_options visits = {.pace = STRATA_PACE_ASYNCHRONOUS, .n_workers = c->n_workers};
+    strata_memory *memory = &c->memory;
+    c->workers = strata_memory_take(memory, c->n_workers, sizeof *c->workers);
+    c->epoch.sums = strata_memory_take(memory, c->n_sums, sizeof *c->epoch.sums);
+    c->step.sums = strata_memory_take(memory, c->n_workers * c->n_sums, sizeof *c->step.sums);
+    c->step.examples = strata_memory_take(memory, c->n_workers, sizeof *c->step.examples);
+    c->visits.sums = strata_memory_take(memory, c->fit->n_visits * c->n_sums, sizeof *c->visits.sums);
+    c->visits.examples = strata_memory_take(memory, c->fit->n_visits, sizeof *c->visits.examples);
+    if (memory->failed) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d workers", c->n_workers);
+    STRATA_TRY(strata_ps_watch_make(&c->watch, c->fit, err));
     STRATA_TRY(strata_ps_pace_create(&visits, &c->visits.pace, err));
     return strata_ps_pace_create(&c->task->pace, &c->pace, err);
 }
@@ -265,13 +292,8 @@ static void finish(strata_ps_chief *c) {
     strata_ps_watch_finish(&c->watch);
     strata_ps_pace_destroy(c->pace);
     strata_ps_pace_destroy(c->visits.pace);
-    free(c->visits.sums);
-    free(c->visits.examples);
-    free(c->workers);
-    free(c->epoch.sums);
-    free(c->step.sums);
-    free(c->step.examples);
     free(c->tell.steps);
+    strata_memory_free(&c->memory);
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
 }
@@ -279,7 +301,7 @@ static void finish(strata_ps_chief *c) {
 strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err) {
     strata_ps_chief c = {.fit = fit,
                          .task = fit->task,
-                         .watch = {.notice = note, .on_route = take_route, .on_hello = note_queue},
+                         .watch.on_route = take_route,
                          .n_workers = fit->task->pace.n_workers,
                          .n_sums = fit->model->metrics.n_sums,
                          .rate = fit->model->rate.own,

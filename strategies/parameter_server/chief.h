@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Declarations that the files of the chief share: chief.c, leases.c, epochs.c and settle.c. */
+ * Declarations that the files of the chief share: chief.c, leases.c and epochs.c. */
 #ifndef STRATA_STRATEGIES_PARAMETER_SERVER_CHIEF_H
 #define STRATA_STRATEGIES_PARAMETER_SERVER_CHIEF_H
 
-#include "strategies/parameter_server/load.h"
 #include "strategies/parameter_server/task.h"
+
+/* The sums from which the means of a load are computed. */
+typedef struct strata_ps_load_sums {
+    int64_t staleness, leases, asks;
+} strata_ps_load_sums;
 
 /* A finished step, which is reported to the callback. */
 typedef struct strata_ps_finished_step {
@@ -19,6 +23,7 @@ typedef struct strata_ps_chief {
     strata_ps_watch watch;
     int n_workers;
     int64_t n_sums;
+    strata_memory memory;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* The lock guards all fields from here on. */
@@ -136,10 +141,20 @@ typedef struct strata_ps_loop {
 
 /* ---- chief.c ---- */
 
-/* Whether batches are divided into shares. */
-bool strata_ps_chief_synchronous(const strata_ps_chief *c);
-/* Stores a notice for the user. */
-__attribute__((format(printf, 2, 3))) void strata_ps_chief_notice(strata_ps_chief *c, const char *format, ...);
+/* How far the tasks are apart: staleness of gradients, leases, queues of servers, slow workers. The caller has the lock of the
+ * task. */
+
+/* Adds a worker's report of the pushes of one unit. */
+void strata_ps_load_add_staleness(strata_parameter_server_load *load, strata_ps_load_sums *sums, const strata_ps_next_ask *ask);
+/* Adds how many leases were unfinished when a worker requested the next one. */
+void strata_ps_load_add_leases(strata_parameter_server_load *load, strata_ps_load_sums *sums, int leases);
+/* Adds a server's report of its queues. */
+void strata_ps_load_add_queue(strata_parameter_server_load *load, const strata_ps_hello_reply *reply);
+/* Finds the slow workers among the connected ones of workers[n], by their step_seconds: sets stragglers, slowest and
+ * slowest_ratio. */
+void strata_ps_load_find_stragglers(const strata_parameter_server_worker *workers, int n,
+                                    strata_parameter_server_totals *totals);
+
 /* Updates the reported totals of workers and leases. The caller has the lock. */
 void strata_ps_chief_update_totals(strata_ps_chief *c);
 /* Called after update_totals. */
@@ -169,12 +184,6 @@ STRATA_MUST_USE strata_status strata_ps_chief_handle(void *user, const strata_rp
 
 /* ---- epochs.c ---- */
 
-/* Called while units are waited for: fails if the training cannot continue. The caller has the lock. */
-STRATA_MUST_USE strata_status strata_ps_chief_check(strata_ps_chief *c, bool ended, strata_error *err);
-/* Called within a call of the callback: calls it for the steps that were finished since. The outer call returns its failure. */
-void strata_ps_chief_tell_rest(strata_ps_loop *l);
-/* Copies the servers' values to the model. */
-STRATA_MUST_USE strata_status strata_ps_chief_fetch(strata_ps_chief *c, strata_error *err);
 /* All epochs of the fit. */
 STRATA_MUST_USE strata_status strata_ps_chief_run_epochs(strata_ps_chief *c, strata_error *err);
 

@@ -20,7 +20,7 @@ static void go_on(strata_ps_loop *l) {
     c->fit->model->position = (strata_model_position){0};
     pthread_mutex_lock(&c->lock);
     c->tell.settling = false;
-    strata_ps_pace_go_on(c->pace);
+    strata_ps_pace_stop(c->pace, false);
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
 }
@@ -32,7 +32,7 @@ static strata_status tell(strata_ps_loop *l, strata_error *err) {
     if (!l->progress.epoch_end) l->progress.epoch_seconds = strata_clock_seconds() - l->epoch_began;
     /* in synchronous training workers may already compute the next step; without synchronization a new rate is for later
      * batches */
-    model->rate.locked = strata_ps_chief_synchronous(l->c) && !l->progress.epoch_end && !opts->wait_each_step;
+    model->rate.locked = (l->c->task->pace.n_shares > 0) && !l->progress.epoch_end && !opts->wait_each_step;
     l->c->task->loop = l;
     strata_status status = opts->on_progress(&l->progress, opts->user, err);
     if (!status && l->failure.status) status = strata_fail(err, l->failure.status, "%s", l->failure.message);
@@ -101,7 +101,8 @@ static strata_status tell_finished(strata_ps_loop *l, strata_error *err) {
     return status;
 }
 
-void strata_ps_chief_tell_rest(strata_ps_loop *l) {
+/* Called within a call of the callback: calls it for the steps that were finished since. The outer call returns its failure. */
+static void tell_rest(strata_ps_loop *l) {
     const strata_fit_options *opts = l->c->fit->opts;
     do {
         while (l->next_step < l->n_steps && !l->failure.status) {
@@ -115,7 +116,8 @@ void strata_ps_chief_tell_rest(strata_ps_loop *l) {
     } while (l->n_steps && !l->failure.status);
 }
 
-strata_status strata_ps_chief_check(strata_ps_chief *c, bool ended, strata_error *err) {
+/* Called while units are waited for: fails if the training cannot continue. The caller has the lock. */
+static strata_status check(strata_ps_chief *c, bool ended, strata_error *err) {
     if (!ended && c->alone > 0 && !c->failure.status) {
         const double waited = strata_clock_seconds() - c->alone;
         if (c->failure.worker_status) strata_ps_chief_fail(c, c->failure.worker_status, c->failure.of_worker);
@@ -132,35 +134,43 @@ strata_status strata_ps_chief_check(strata_ps_chief *c, bool ended, strata_error
     return c->failure.status ? strata_fail(err, c->failure.status, "%s", c->failure.message) : STRATA_OK;
 }
 
+/* Waits a moment for units of the pace to be finished. Checks the servers twice a second, and whenever a worker doubts them.
+ * *looked: when they were checked last. *out_ended: all units are finished. */
+static strata_status wait_for_units(strata_ps_chief *c, const strata_ps_pace *pace, double *looked, bool *out_ended,
+                                    strata_error *err) {
+    const double patience = 0.5;
+    pthread_mutex_lock(&c->lock);
+    const bool doubted = c->doubted;
+    c->doubted = false;
+    pthread_mutex_unlock(&c->lock);
+    if (doubted || strata_clock_seconds() - *looked > patience) {
+        STRATA_TRY(strata_ps_watch_look(&c->watch, err));
+        *looked = strata_clock_seconds();
+    }
+    pthread_mutex_lock(&c->lock);
+    const bool tells = c->tell.n && !c->tell.settling;
+    if (!tells && !strata_ps_pace_ended(pace) && !c->failure.status) {
+        const struct timespec deadline = strata_clock_after(0.1);
+        pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
+    }
+    *out_ended = strata_ps_pace_ended(pace);
+    const strata_status status = check(c, *out_ended || c->visits.running, err); /* the chief can evaluate without workers */
+    pthread_mutex_unlock(&c->lock);
+    return status;
+}
+
 /* Waits until the epoch is over. */
 static strata_status wait_for_epoch(strata_ps_loop *l, strata_error *err) {
-    const double patience = 0.5;
     strata_ps_chief *c = l->c;
     double looked = strata_clock_seconds();
-    for (;;) {
-        strata_status status = STRATA_OK;
+    for (bool ended = false; !ended;) {
         pthread_mutex_lock(&c->lock);
-        const bool doubted = c->doubted;
-        c->doubted = false;
+        if (l->stop_now) strata_ps_pace_stop(c->pace, true);
         pthread_mutex_unlock(&c->lock);
-        if (doubted || strata_clock_seconds() - looked > patience) {
-            STRATA_TRY(strata_ps_watch_look(&c->watch, err));
-            looked = strata_clock_seconds();
-        }
-        pthread_mutex_lock(&c->lock);
-        if (l->stop_now) strata_ps_pace_stop(c->pace);
-        if (!c->tell.n && !strata_ps_pace_ended(c->pace) && !c->failure.status) {
-            const struct timespec deadline = strata_clock_after(0.1);
-            pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
-        }
-        const bool ended = strata_ps_pace_ended(c->pace);
-        status = strata_ps_chief_check(c, ended, err);
-        pthread_mutex_unlock(&c->lock);
-        if (!status) status = tell_finished(l, err);
-        /* The servers are checked here too, since an epoch may be shorter than the time between two checks. */
-        if (!status && ended) status = strata_ps_watch_look(&c->watch, err);
-        if (status || ended) return status;
+        STRATA_TRY(wait_for_units(c, c->pace, &looked, &ended, err));
+        STRATA_TRY(tell_finished(l, err));
     }
+    return strata_ps_watch_look(&c->watch, err); /* an epoch may be shorter than the time between two checks */
 }
 
 /* Sets the numbers of an epoch to 0. */
@@ -190,7 +200,8 @@ static void open_epoch(strata_ps_loop *l) {
     l->progress.metrics = l->progress.validation = (strata_metrics){0};
     forget_epoch(c);
     strata_ps_pace_begin(c->pace, ++c->epoch.serial, first, c->fit->n_steps);
-    if (l->stop_now) strata_ps_pace_stop(c->pace); /* the stop was requested between epochs: no step of this epoch is begun */
+    if (l->stop_now)
+        strata_ps_pace_stop(c->pace, true); /* the stop was requested between epochs: no step of this epoch is begun */
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
 }
@@ -203,7 +214,7 @@ static strata_status recover(strata_ps_loop *l, strata_error *err) {
     const int64_t first = l->base.step, repeated = l->progress.step - first;
     pthread_mutex_lock(&c->lock);
     c->recovering = true;
-    strata_ps_chief_notice(c, "a server was lost (%.200s); it is waited for", err->message);
+    strata_ps_notice(c->task, "a server was lost (%.200s); it is waited for", err->message);
     pthread_mutex_unlock(&c->lock);
     strata_model *model = c->fit->model;
     model->optimizer_steps = l->base.t; /* its parameters are those of this step */
@@ -217,40 +228,104 @@ static strata_status recover(strata_ps_loop *l, strata_error *err) {
     h->n_steps -= repeated;
     if (h->n_losses > h->n_steps) h->n_losses = (int)h->n_steps;
     pthread_mutex_lock(&c->lock);
-    strata_ps_chief_notice(c, "the servers have the parameters of before step %lld of epoch %d again; %lld steps are repeated",
-                           (long long)first + 1, l->progress.epoch + 1, (long long)(repeated > 0 ? repeated : 0));
+    strata_ps_notice(c->task, "the servers have the parameters of before step %lld of epoch %d again; %lld steps are repeated",
+                     (long long)first + 1, l->progress.epoch + 1, (long long)(repeated > 0 ? repeated : 0));
     pthread_mutex_unlock(&c->lock);
     return STRATA_OK;
 }
 
-/* Copies the parameters of the servers to the model. */
-static strata_status fetch_values(strata_ps_chief *c, strata_error *err) {
-    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
-    const double until = strata_clock_seconds() + c->task->connect_seconds;
-    strata_ps_close close;
+/* The last synchronous step; NULL: there is none. */
+static const strata_ps_close *last_close(strata_ps_chief *c, strata_ps_close *close) {
     pthread_mutex_lock(&c->lock);
-    const bool closed = strata_ps_chief_last_close(c, &close);
+    const bool closed = strata_ps_chief_last_close(c, close);
     pthread_mutex_unlock(&c->lock);
-    for (;;) {
-        const strata_status status = strata_ps_fetch_values(c->fit, c->watch.clients, closed ? &close : NULL, err);
-        if (status != STRATA_PEER_LOST || !c->task->replicas || strata_clock_seconds() > until) return status;
-        STRATA_TRY(strata_ps_watch_look(&c->watch, err));
-        nanosleep(&pause, NULL);
-    }
+    return closed ? close : NULL;
+}
+
+/* Whether a request to the servers is repeated, because one of them was lost of which another one has the copy. */
+static bool repeats(strata_ps_chief *c, double until, strata_status *status, strata_error *err) {
+    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+    if (*status != STRATA_PEER_LOST || !c->task->replicas || strata_clock_seconds() > until) return false;
+    *status = strata_ps_watch_look(&c->watch, err);
+    if (!*status) nanosleep(&pause, NULL);
+    return !*status;
 }
 
 /* A slice of the trace, on the track of the fit's thread, from `began` until now. */
 static void trace_slice(const strata_ps_chief *c, const char *name, double began) {
-    if (c->fit->trace)
-        strata_trace_add_named(c->fit->trace, STRATA_TRACE_HOST, name, c->epoch.number, began, strata_trace_now());
+    strata_trace_add_named(c->fit->trace, STRATA_TRACE_HOST, name, c->epoch.number, began, strata_trace_now());
 }
 
-strata_status strata_ps_chief_fetch(strata_ps_chief *c, strata_error *err) {
-    const double began = strata_trace_now();
-    const strata_status status = fetch_values(c, err);
+/* Copies the parameters of the servers to the model. */
+static strata_status fetch(strata_ps_chief *c, strata_error *err) {
+    const double began = strata_trace_now(), until = strata_clock_seconds() + c->task->connect_seconds;
+    strata_ps_close close;
+    const strata_ps_close *last = last_close(c, &close);
+    strata_status status;
+    do status = strata_ps_fetch_values(c->fit, c->watch.clients, last, err);
+    while (repeats(c, until, &status, err));
     trace_slice(c, "fetch parameters", began);
     return status;
 }
+
+/* ---- a checkpoint within an epoch: the training pauses while the callback runs ---- */
+
+/* Waits until all leased units are finished; nothing new is leased before the callback returns. Batches are leased in their
+ * order, so exactly the first steps of the epoch are finished then. At the end of an epoch this holds without waiting. tells:
+ * the callback in which this is called is also called for these steps, so that the state of callbacks belongs to the same step
+ * as the model. */
+static strata_status pause_training(strata_ps_loop *l, bool tells, strata_error *err) {
+    strata_ps_chief *c = l->c;
+    double looked = strata_clock_seconds();
+    bool ended = l->progress.epoch_end;
+    if (ended || l->paused) return STRATA_OK;
+    l->paused = true;
+    pthread_mutex_lock(&c->lock);
+    c->tell.settling = true;
+    strata_ps_pace_stop(c->pace, true);
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    while (!ended) STRATA_TRY(wait_for_units(c, c->pace, &looked, &ended, err));
+    if (tells) tell_rest(l);
+    strata_model *model = c->fit->model;
+    pthread_mutex_lock(&c->lock);
+    model->position = (strata_model_position){.steps = strata_ps_pace_steps(c->pace), .examples = c->epoch.examples};
+    model->optimizer_steps = c->epoch.t + model->position.steps - c->epoch.n_left_out;
+    memcpy(model->metrics.sums, c->epoch.sums, (size_t)c->n_sums * sizeof *c->epoch.sums);
+    pthread_mutex_unlock(&c->lock);
+    return strata_model_write_sums(model, err);
+}
+
+strata_status strata_ps_settle(strata_model *model, bool values, strata_error *err) {
+    strata_ps_loop *l = strata_ps_task_of(model)->loop;
+    if (!l || l->progress.epoch_end || l->stands) return STRATA_OK;
+    STRATA_TRY(pause_training(l, !values, err));
+    if (!values) return STRATA_OK;
+    STRATA_TRY(fetch(l->c, err));
+    l->base.step = model->position.steps;
+    l->base.examples = model->position.examples;
+    l->base.t = model->optimizer_steps;
+    memcpy(l->base.sums, model->metrics.sums, (size_t)l->c->n_sums * sizeof *l->base.sums);
+    return STRATA_OK;
+}
+
+strata_status strata_ps_write_parts(strata_model *model, const char *folder, strata_manifest *manifest, bool *out_written,
+                                    strata_error *err) {
+    strata_ps_loop *l = strata_ps_task_of(model)->loop;
+    strata_ps_close close;
+    strata_status status;
+    *out_written = l && !l->stands;
+    if (!*out_written) return STRATA_OK;
+    const double until = strata_clock_seconds() + l->c->task->connect_seconds;
+    const strata_ps_close *last = last_close(l->c, &close);
+    for (;;) {
+        status = strata_ps_save_all(&l->c->watch, last, folder, manifest, &model->optimizer_steps, err);
+        if (!repeats(l->c, until, &status, err)) return status;
+        strata_manifest_finish(manifest); /* the server with the copy writes the shards of the lost one */
+    }
+}
+
+/* ---- epochs ---- */
 
 /* Runs the steps of an epoch, and copies the parameters to the model. */
 static strata_status run_steps(strata_ps_loop *l, strata_error *err) {
@@ -264,7 +339,7 @@ static strata_status run_steps(strata_ps_loop *l, strata_error *err) {
             status = wait_for_epoch(l, err);
             trace_slice(c, "steps of an epoch", began);
         }
-        if (!status) status = strata_ps_chief_fetch(c, err);
+        if (!status) status = fetch(c, err);
         pthread_mutex_lock(&c->lock);
         /* otherwise the reason is that the workers are lost */
         const bool lost = status == STRATA_PEER_LOST && !c->failure.status;
@@ -307,25 +382,14 @@ static strata_status run_epoch(strata_ps_loop *l, int64_t first, strata_error *e
 
 /* Waits until workers have evaluated all batches; false: they cannot, as no worker is left or a server was lost. */
 static strata_status wait_for_visits(strata_ps_chief *c, bool *out_done, strata_error *err) {
-    const double patience = 0.5;
     double looked = strata_clock_seconds();
-    *out_done = false;
     for (;;) {
+        const strata_status status = wait_for_units(c, c->visits.pace, &looked, out_done, err);
         pthread_mutex_lock(&c->lock);
-        const struct timespec deadline = strata_clock_after(0.1);
-        if (!strata_ps_pace_ended(c->visits.pace) && !c->failure.status && strata_ps_chief_n_there(c))
-            pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
-        const bool there = strata_ps_chief_n_there(c) > 0, doubted = c->doubted;
-        const strata_status status =
-            c->failure.status ? strata_fail(err, c->failure.status, "%s", c->failure.message) : STRATA_OK;
-        *out_done = strata_ps_pace_ended(c->visits.pace);
-        c->doubted = false;
+        const bool there = strata_ps_chief_n_there(c) > 0, failed = c->failure.status != STRATA_OK;
         pthread_mutex_unlock(&c->lock);
-        if (status || *out_done || !there) return status;
-        if (!doubted && strata_clock_seconds() - looked < patience) continue;
-        /* the next epoch finds out whether the training can continue */
-        if (strata_ps_watch_look(&c->watch, err)) return STRATA_OK;
-        looked = strata_clock_seconds();
+        if (status) return failed ? status : STRATA_OK; /* the next epoch finds out whether the training can continue */
+        if (*out_done || !there) return STRATA_OK;
     }
 }
 

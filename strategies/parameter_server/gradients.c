@@ -21,8 +21,9 @@ static void fill_inputs(strata_ps_worker *w, const strata_ps_job *j, const strat
                         const strata_model_program *program, int slot) {
     const strata_program_part *part = &program->parts[0];
     strata_executable *exe = part->executable;
-    w->model->rate.own = j->rate;
-    const strata_run_numbers numbers = strata_run_numbers_of(w->model, j->t + j->unit.index + 1, strata_loss_scale(w->model));
+    w->model->rate.own = j->lease.rate;
+    const strata_run_numbers numbers =
+        strata_run_numbers_of(w->model, j->lease.t + j->unit.index + 1, strata_loss_scale(w->model));
     w->unit.rate = (double)numbers.words[STRATA_STEP_PLAIN_RATE];
     strata_run_write_numbers(&numbers, program, part, slot, row + b->first, j->whole);
     void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS]; /* NULL: no node of the program uses this input or output */
@@ -66,10 +67,8 @@ static void add_row(strata_ps_row_set *sums, int32_t id, const float *values) {
 static void copy_used(strata_ps_row_set *sums, const strata_ps_row_set *used, bool renumbered, const float *gradient) {
     strata_ps_row_set_copy(sums, used);
     if (renumbered) memcpy(sums->values, gradient, (size_t)(used->n * sums->row) * sizeof *gradient);
-    for (int64_t i = 0, run; i < used->n && !renumbered; i += run) {
-        run = strata_ps_run(used->ids + i, used->n - i);
-        memcpy(sums->values + i * sums->row, gradient + used->ids[i] * sums->row, (size_t)(run * sums->row) * sizeof *gradient);
-    }
+    for (int64_t i = 0; i < used->n && !renumbered; i++)
+        memcpy(sums->values + i * sums->row, gradient + used->ids[i] * sums->row, (size_t)sums->row * sizeof *gradient);
 }
 
 /* How many shares have examples of the unit's batch i. */
@@ -161,7 +160,7 @@ static bool computes_here(const strata_ps_worker *w) {
 }
 
 static strata_status start(const strata_ps_job *j, const strata_model_program *program, int slot, strata_error *err) {
-    return strata_group_start(program->group, slot, j->t + j->unit.index, err);
+    return strata_group_start(program->group, slot, j->lease.t + j->unit.index, err);
 }
 
 strata_status strata_ps_submit(strata_ps_worker *w, const strata_ps_job *j, int i, strata_model_program **out_program,
@@ -206,7 +205,7 @@ bool strata_ps_name_wrong_data(const strata_ps_worker *w, const strata_ps_job *j
         const strata_ps_batch *b = &j->batches[k];
         for (int i = 0; i < model->n_inputs; i++) {
             const strata_input_spec *input = &model->inputs[i];
-            if (input->dtype != STRATA_DTYPE_F32 || w->data.form.byte_scale != 0) continue;
+            if (input->dtype != STRATA_DTYPE_F32 || w->form.byte_scale != 0) continue;
             if (strata_ps_all_finite(b->x[i], b->own * strata_shape_elements(input->shape))) continue;
             snprintf(out, room, "input %s", model->values[input->value]->name);
             return true;
@@ -222,22 +221,28 @@ bool strata_ps_name_wrong_data(const strata_ps_worker *w, const strata_ps_job *j
     return false;
 }
 
-static void multiply(strata_ps_worker *w, double factor) {
-    const float by = (float)factor;
-    for (int64_t i = 0; i < w->model->parameters.dense_size; i++) w->unit.sums_of_dense[i] *= by;
-    for (int k = 0; k < w->sparse.n; k++)
-        for (int64_t i = 0; i < w->unit.sums_of_rows[k].n * w->unit.sums_of_rows[k].row; i++)
-            w->unit.sums_of_rows[k].values[i] *= by;
+/* The gradients of the unit: those of the dense parameters (k = -1), or of the rows of sparse parameter k. */
+static const float *gradients_of(const strata_ps_worker *w, int k, int64_t *out_n) {
+    const strata_ps_row_gradients *rows = k < 0 ? NULL : &w->unit.row_gradients[k];
+    *out_n = rows ? rows->set->n * rows->set->row : w->model->parameters.dense_size;
+    return rows ? rows->values : w->unit.gradients;
 }
 
-/* The norm of all gradients of the unit. */
+/* Multiplies the unit's sums. */
+static void multiply(const strata_ps_worker *w, double factor) {
+    for (int k = -1; k < w->sparse.n; k++) {
+        int64_t n;
+        float *values = (float *)gradients_of(w, k, &n); /* not in place, as they are scaled */
+        for (int64_t i = 0; i < n; i++) values[i] *= (float)factor;
+    }
+}
+
 static double norm_of(const strata_ps_worker *w) {
     double square = 0;
-    for (int64_t i = 0; i < w->model->parameters.dense_size; i++)
-        square += (double)w->unit.gradients[i] * (double)w->unit.gradients[i];
-    for (int k = 0; k < w->sparse.n; k++) {
-        const strata_ps_row_gradients *rows = &w->unit.row_gradients[k];
-        for (int64_t i = 0; i < rows->set->n * rows->set->row; i++) square += (double)rows->values[i] * (double)rows->values[i];
+    for (int k = -1; k < w->sparse.n; k++) {
+        int64_t n;
+        const float *values = gradients_of(w, k, &n);
+        for (int64_t i = 0; i < n; i++) square += (double)values[i] * (double)values[i];
     }
     return sqrt(square);
 }

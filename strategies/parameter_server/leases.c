@@ -6,14 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/locale.h"
 #include "strategies/parameter_server/chief.h"
-
-static int worker_of(const strata_ps_chief *c, const char *task) {
-    int index = -1, end = 0;
-    if (strata_scan(task, "worker:%d%n", &index, &end) != 1 || task[end] || index < 0 || index >= c->n_workers) return -1;
-    return index;
-}
 
 static void lose(strata_ps_chief *c, int w, const char *why) {
     struct worker *own = &c->workers[w];
@@ -24,15 +17,15 @@ static void lose(strata_ps_chief *c, int w, const char *why) {
     const int n = strata_ps_pace_lose(c->pace, w) + strata_ps_pace_lose(c->visits.pace, w);
     if (!c->over && !c->failure.status) { /* otherwise the worker ends together with all tasks */
         c->task->totals.lost++;
-        strata_ps_chief_notice(c, "worker:%d was lost%s%s%s; %d batch%s that it had %s given to other workers", w,
-                               *why ? " (" : "", why, *why ? ")" : "", n, n == 1 ? "" : "es", n == 1 ? "is" : "are");
+        strata_ps_notice(c->task, "worker:%d was lost%s%s%s; %d batch%s that it had %s given to other workers", w,
+                         *why ? " (" : "", why, *why ? ")" : "", n, n == 1 ? "" : "es", n == 1 ? "is" : "are");
     }
     if (!strata_ps_chief_n_there(c)) c->alone = strata_clock_seconds();
 }
 
 void strata_ps_chief_on_peer(void *user, strata_rpc_event event, const char *task, uint64_t incarnation, const char *why) {
     strata_ps_chief *c = user;
-    const int w = worker_of(c, task);
+    const int w = strata_ps_worker_index(task, c->n_workers);
     if (w < 0) return;
     pthread_mutex_lock(&c->lock);
     struct worker *own = &c->workers[w];
@@ -58,7 +51,7 @@ static void join(strata_ps_chief *c, int w) {
     strata_ps_pace_join(c->visits.pace, w);
     if (!c->begun) return;
     c->task->totals.joined++;
-    strata_ps_chief_notice(c, "worker:%d has joined", w);
+    strata_ps_notice(c->task, "worker:%d has joined", w);
 }
 
 /* A worker gives its batches back because it cannot reach a server. If it does so again and again while the chief finds the
@@ -78,7 +71,7 @@ static strata_status take_back(strata_ps_chief *c, int w, const char *what, stra
     }
     if (!own->n_returned++) own->first_returned = strata_clock_seconds();
     if (own->n_returned < MOST_RETURNS || strata_clock_seconds() - own->first_returned < least_seconds) {
-        strata_ps_chief_notice(c, "worker:%d gave its batches back: %.200s", w, what);
+        strata_ps_notice(c->task, "worker:%d gave its batches back: %.200s", w, what);
         return STRATA_OK;
     }
     char why[256];
@@ -152,7 +145,7 @@ static void end_step(strata_ps_chief *c) {
 }
 
 static void take_report(strata_ps_chief *c, int w, const strata_ps_next_ask *ask, const float *sums) {
-    const bool empty = ask->refused || ask->overflow || (strata_ps_chief_synchronous(c) && !ask->examples);
+    const bool empty = ask->refused || ask->overflow || ((c->task->pace.n_shares > 0) && !ask->examples);
     const strata_ps_finished finished = strata_ps_pace_finish(c->pace, w, &ask->unit, empty);
     struct worker *own = &c->workers[w];
     own->n_returned = 0;
@@ -180,10 +173,10 @@ static void take_report(strata_ps_chief *c, int w, const strata_ps_next_ask *ask
         snprintf(c->failure.refused, sizeof c->failure.refused,
                  "the gradients of worker:%d at step %lld are not finite (%.90s) and were left out", w,
                  (long long)ask->unit.index + 1, ask->what);
-        strata_ps_chief_notice(c, "%s", c->failure.refused);
+        strata_ps_notice(c->task, "%s", c->failure.refused);
     }
     if (finished == STRATA_PS_TOO_LATE) return;
-    if (!strata_ps_chief_synchronous(c)) {
+    if (!(c->task->pace.n_shares > 0)) {
         c->epoch.n_left_out += empty;
         if (empty) return;
         for (int64_t i = 0; i < c->n_sums; i++) c->epoch.sums[i] += (double)sums[i];
@@ -198,7 +191,7 @@ static void take_report(strata_ps_chief *c, int w, const strata_ps_next_ask *ask
 }
 
 bool strata_ps_chief_last_close(const strata_ps_chief *c, strata_ps_close *out_close) {
-    const bool closed = strata_ps_chief_synchronous(c) && strata_ps_pace_closed(c->pace, out_close);
+    const bool closed = (c->task->pace.n_shares > 0) && strata_ps_pace_closed(c->pace, out_close);
     out_close->scale = c->closed.scale;
     out_close->rate = c->closed.rate;
     out_close->square = -1;
@@ -247,7 +240,7 @@ static void take_visit(strata_ps_chief *c, int w, const strata_ps_next_ask *ask,
 static strata_status check_report(const strata_ps_chief *c, const strata_rpc_call *call, strata_ps_next_ask *report,
                                   strata_error *err) {
     report->what[sizeof report->what - 1] = '\0';
-    if (report->unit.index < 0 || report->evaluates || !strata_ps_chief_synchronous(c)) return STRATA_OK;
+    if (report->unit.index < 0 || report->evaluates || !(c->task->pace.n_shares > 0)) return STRATA_OK;
     if (report->unit.share >= 0 && report->unit.share < c->n_workers) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "parameter_server: %s reports share %d", call->task, (int)report->unit.share);
 }
@@ -330,7 +323,7 @@ static strata_status refuse_stranger(strata_ps_chief *c, const strata_rpc_call *
 
 strata_status strata_ps_chief_handle(void *user, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     strata_ps_chief *c = user;
-    const int w = worker_of(c, call->task);
+    const int w = strata_ps_worker_index(call->task, c->n_workers);
     if (w < 0) return refuse_stranger(c, call, err);
     switch (call->method) {
         case STRATA_PS_HELLO:

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Leases are in a small table, since a worker has at most a few at a time. */
+ * Who computes which batch: leases are in a small table, since a worker has at most a few at a time. */
 #include "strategies/parameter_server/pace.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "strategies/memory.h"
 
 /* A unit that is leased, or waits for another worker (worker -1). */
 typedef struct lease {
@@ -21,6 +22,7 @@ typedef struct worker {
 } worker;
 
 struct strata_ps_pace {
+    strata_memory memory;
     strata_ps_pace_options opts;
     worker *workers;
     int64_t epoch, n_steps, next;
@@ -36,29 +38,26 @@ struct strata_ps_pace {
 };
 
 strata_status strata_ps_pace_create(const strata_ps_pace_options *opts, strata_ps_pace **out_pace, strata_error *err) {
-    strata_ps_pace *pace = calloc(1, sizeof *pace);
+    strata_memory memory = {0};
+    strata_ps_pace *pace = strata_memory_take(&memory, 1, sizeof *pace);
     const int room = opts->n_workers * MOST_OF_WORKER + opts->n_shares;
-    if (pace) {
-        pace->opts = *opts;
-        pace->room = room;
-        pace->workers = calloc((size_t)opts->n_workers + 1, sizeof *pace->workers);
-        pace->leases = calloc((size_t)room + 1, sizeof *pace->leases);
-        pace->shares = calloc((size_t)opts->n_shares + 1, sizeof *pace->shares);
-    }
-    if (!pace || !pace->workers || !pace->leases || !pace->shares) {
-        strata_ps_pace_destroy(pace);
+    worker *workers = strata_memory_take(&memory, opts->n_workers, sizeof *workers);
+    lease *leases = strata_memory_take(&memory, room, sizeof *leases);
+    void *shares = strata_memory_take(&memory, opts->n_shares, sizeof *pace->shares);
+    if (memory.failed) {
+        strata_memory_free(&memory);
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for %d workers", opts->n_workers);
     }
+    *pace =
+        (strata_ps_pace){.memory = memory, .opts = *opts, .room = room, .workers = workers, .leases = leases, .shares = shares};
     *out_pace = pace;
     return STRATA_OK;
 }
 
 void strata_ps_pace_destroy(strata_ps_pace *pace) {
-    if (!pace) return;
-    free(pace->workers);
-    free(pace->leases);
-    free(pace->shares);
-    free(pace);
+    strata_memory memory = {0};
+    if (pace) memory = pace->memory; /* the pace itself is part of it */
+    strata_memory_free(&memory);
 }
 
 static bool synchronous(const strata_ps_pace *pace) {
@@ -205,12 +204,8 @@ strata_ps_finished strata_ps_pace_finish(strata_ps_pace *pace, int w, const stra
     return STRATA_PS_COUNTS;
 }
 
-void strata_ps_pace_stop(strata_ps_pace *pace) {
-    pace->stopped = true;
-}
-
-void strata_ps_pace_go_on(strata_ps_pace *pace) {
-    pace->stopped = false;
+void strata_ps_pace_stop(strata_ps_pace *pace, bool stopped) {
+    pace->stopped = stopped;
 }
 
 bool strata_ps_pace_ended(const strata_ps_pace *pace) {
@@ -232,18 +227,11 @@ int64_t strata_ps_pace_left(const strata_ps_pace *pace) {
     return pace->next < pace->n_steps ? pace->n_steps - pace->next : 0;
 }
 
-int strata_ps_pace_running(const strata_ps_pace *pace) {
-    return pace->n_leases - strata_ps_pace_returned(pace);
-}
-
-int strata_ps_pace_returned(const strata_ps_pace *pace) {
-    int n = 0;
-    for (int i = 0; i < pace->n_leases; i++) n += pace->leases[i].worker < 0;
-    return n;
-}
-
-int64_t strata_ps_pace_spread(const strata_ps_pace *pace) {
-    return fastest(pace) - slowest(pace);
+void strata_ps_pace_count(const strata_ps_pace *pace, strata_parameter_server_totals *totals) {
+    totals->spread = fastest(pace) - slowest(pace);
+    totals->waiting = 0;
+    for (int i = 0; i < pace->n_leases; i++) totals->waiting += pace->leases[i].worker < 0;
+    totals->running = pace->n_leases - totals->waiting;
 }
 
 int64_t strata_ps_pace_clock(const strata_ps_pace *pace, int w) {

@@ -60,9 +60,8 @@ typedef enum strata_ps_finished {
 /* empty: a synchronous share has no examples, or its gradients were not finite. It counts as finished for the end of the step,
  * but is not added. */
 strata_ps_finished strata_ps_pace_finish(strata_ps_pace *pace, int worker, const strata_ps_unit *unit, bool empty);
-/* No leases are assigned until go_on, except those of lost workers. */
-void strata_ps_pace_stop(strata_ps_pace *pace);
-void strata_ps_pace_go_on(strata_ps_pace *pace);
+/* While the pace is stopped, no leases are assigned, except those of lost workers. */
+void strata_ps_pace_stop(strata_ps_pace *pace, bool stopped);
 /* Whether everything is finished and nothing is left to lease. */
 bool strata_ps_pace_ended(const strata_ps_pace *pace);
 
@@ -72,11 +71,9 @@ int64_t strata_ps_pace_steps(const strata_ps_pace *pace);
 bool strata_ps_pace_closed(const strata_ps_pace *pace, strata_ps_close *out_close);
 /* How many steps of the epoch have not been leased. */
 int64_t strata_ps_pace_left(const strata_ps_pace *pace);
-/* running: unfinished leases. Then: leases of lost workers that wait for another worker; the largest difference of two workers'
- * clocks. */
-int strata_ps_pace_running(const strata_ps_pace *pace);
-int strata_ps_pace_returned(const strata_ps_pace *pace);
-int64_t strata_ps_pace_spread(const strata_ps_pace *pace);
+/* Sets `running` to the unfinished leases, `waiting` to those of lost workers that wait for another worker, and `spread` to the
+ * largest difference of two workers' clocks. */
+void strata_ps_pace_count(const strata_ps_pace *pace, strata_parameter_server_totals *totals);
 /* The finished and running leases of a worker; -1: it is not connected. */
 int64_t strata_ps_pace_clock(const strata_ps_pace *pace, int worker);
 int64_t strata_ps_pace_started(const strata_ps_pace *pace, int worker);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * parameter_server: the kind of strategy, its options, and the fit of each task. */
-#include "strategies/parameter_server/parameter_server.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,18 +11,13 @@
 #include "core/model/agree.h"
 #include "core/model/data.h"
 #include "core/model/loop.h"
+#include "strategies/kinds.h"
 #include "strategies/parameter_server/task.h"
 
 enum { DEFAULT_CONNECT_SECONDS = 60 };
 
-static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
-                            const strata_strategy_kind **out_kind, strata_error *err) {
-    *out_kind = &strata_strategy_parameter_server;
-    return strata_choose_best(rows, n_rows, choice, err);
-}
-
 const strata_strategy_kind strata_strategy_parameter_server = {
-    .name = "parameter_server", .most_devices = 1, .mesh = STRATA_MESH_OF_TASK, .choose = choose};
+    .name = "parameter_server", .most_devices = 1, .mesh = STRATA_MESH_OF_TASK, .choose = strata_choose_best};
 
 /* ---- options ---- */
 
@@ -102,29 +95,14 @@ static strata_status check_cluster(const strata_cluster_spec *spec, const strata
 
 /* ---- the task ---- */
 
-static strata_status copy_text(strata_ps_task *task, const char **text, strata_error *err) {
-    if (!*text) return STRATA_OK;
-    char *copy = strdup(*text);
-    if (!copy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory");
-    *text = task->texts[task->n_texts++] = copy;
-    return STRATA_OK;
-}
-
 /* Copies the options, since they are used after the call has returned. */
 static strata_status keep_communication(strata_ps_task *task, const strata_communicator_options *given, strata_error *err) {
+    const char *variable = getenv("STRATA_SECRET");
+    const strata_communicator_options of_environment = {.secret = variable, .secret_bytes = variable ? strlen(variable) : 0};
     strata_communicator_options *own = &task->communication;
-    const char *variable = getenv("STRATA_SECRET"), *secret = NULL;
-    if (given) *own = *given;
-    if (!given && variable) own->secret = variable, own->secret_bytes = strlen(variable);
-    const char **texts[] = {&own->tls_cert, &own->tls_key, &own->tls_ca, &own->tls_name, &own->interface};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) STRATA_TRY(copy_text(task, texts[i], err));
-    task->connect_seconds = own->connect_seconds > 0 ? own->connect_seconds : DEFAULT_CONNECT_SECONDS;
-    own->connect_seconds = task->connect_seconds;
-    if (!own->secret_bytes) return STRATA_OK;
-    secret = task->texts[task->n_texts++] = malloc(own->secret_bytes);
-    if (!secret) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory");
-    memcpy(task->texts[task->n_texts - 1], own->secret, own->secret_bytes);
-    own->secret = secret;
+    STRATA_TRY(strata_memory_copy_cluster(&task->memory, given ? given : &of_environment, own, err));
+    if (!(own->connect_seconds > 0)) own->connect_seconds = DEFAULT_CONNECT_SECONDS;
+    task->connect_seconds = own->connect_seconds;
     return STRATA_OK;
 }
 
@@ -132,9 +110,8 @@ static void destroy_task(void *data) {
     strata_ps_task *task = data;
     if (!task) return;
     strata_cluster_spec_finish(&task->spec);
-    for (int i = 0; i < task->n_texts; i++) free(task->texts[i]);
+    strata_memory_free(&task->memory);
     pthread_mutex_destroy(&task->lock);
-    free(task->workers);
     free(task);
 }
 
@@ -184,7 +161,7 @@ strata_status strata_parameter_server_join(strata_strategy *strategy, const stra
     task->totals.servers = servers;
     task->totals.workers = workers;
     task->totals.slowest = -1;
-    task->workers = calloc((size_t)workers, sizeof *task->workers);
+    task->workers = strata_memory_take(&task->memory, workers, sizeof *task->workers);
     if (!task->workers) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d workers", workers);
     if (together) strategy->n_in_sync = workers;
     /* the evaluator does not connect to the other tasks and only reads checkpoints */

@@ -47,18 +47,24 @@ typedef struct strata_ps_shard {
     int64_t before;
 } strata_ps_shard;
 
+/* All shards of one server. */
+typedef struct strata_ps_group {
+    /* [n_shards] First the dense shards, then the tables, then the states. */
+    strata_ps_shard *shards;
+    int n_shards, n_dense, n_tables;
+    /* [n_tables] */
+    const strata_ps_shard *tables;
+    /* The number of elements of the dense shards, of the tables and of the states. */
+    int64_t dense_elements, table_elements, n_states;
+} strata_ps_group;
+
 /* Which server owns which shards. All tasks make the same plan. */
 typedef struct strata_ps_plan {
     int n_servers, n_shards, n_slots;
-    /* Sorted by server; for each server the dense shards, then the tables, then the states. */
+    /* Sorted by server. */
     strata_ps_shard *shards;
-    /* [n_servers + 1] Server s owns shards [begins[s], begins[s + 1]). */
-    int *begins;
-    /* [n_servers] The number of elements of the server's dense shards, tables and states. */
-    struct strata_ps_sizes {
-        int64_t dense, tables, states;
-        int n_dense, n_tables;
-    } * sizes;
+    /* [n_servers] */
+    strata_ps_group *groups;
 } strata_ps_plan;
 
 /* Fails: INVALID if fixed needs more rows than any parameter has, if a server would own nothing, or if a parameter is divided

@@ -1,21 +1,139 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker's pushes: the gradients of a unit, to all servers. */
+ * A worker's pushes: the gradients of a unit, to all servers.
+ *
+ * The gradient program of a large model sends its gradients in buckets, each as soon as the backward pass has computed it,
+ * beginning with the last layers. The worker pushes the parts of a bucket while the device computes the next one. Servers
+ * store these parts, and apply them with the push at the end of the unit. Without that push, for example because a
+ * gradient is not finite, the parts are not used. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "strategies/parameter_server/worker.h"
 
-/* Grows memory that is reused from push to push. */
-static bool reserve(void **memory, size_t bytes) {
-    void *grown = realloc(*memory, bytes + 4);
-    if (grown) *memory = grown;
-    return grown != NULL;
+/* ---- parts of a push ---- */
+
+bool strata_ps_all_finite(const float *values, int64_t n) {
+    uint32_t wrong = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        wrong |= (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return !wrong;
 }
+
+static bool lies_in(const strata_ps_shard *shard, const struct strata_gradient_bucket *bucket) {
+    return shard->first >= bucket->begin && shard->first < bucket->end;
+}
+
+/* Adds dense gradients to the pieces of a push: f32 values are sent in place, bf16 values from the buffer at *narrow. */
+static void add_dense(const strata_ps_worker *w, const float *values, int64_t n, unsigned char **narrow,
+                      struct iovec *out_piece) {
+    const strata_dtype wire = w->task->wire;
+    *out_piece = (struct iovec){wire == STRATA_DTYPE_F32 ? (void *)values : *narrow, (size_t)n * strata_dtype_bytes(wire)};
+    if (wire == STRATA_DTYPE_F32) return; /* sending only reads them */
+    strata_ps_narrow(wire, values, n, *narrow);
+    *narrow += out_piece->iov_len;
+}
+
+/* Pushes the gradients of a server's shards that lie in the bucket. Shards are parts of one parameter, and buckets end between
+ * parameters, so a shard lies in one bucket. */
+static strata_status push_part(strata_ps_worker *w, int server, const struct strata_gradient_bucket *bucket,
+                               strata_error *err) {
+    const strata_ps_group *group = &w->fit->plan.groups[server];
+    strata_rpc_client *client = NULL;
+    int64_t n = 0, elements = 0;
+    for (int i = 0; i < group->n_dense; i++) {
+        if (!lies_in(&group->shards[i], bucket)) continue;
+        elements += group->shards[i].n;
+        n++;
+    }
+    if (!n) return STRATA_OK;
+    strata_ps_transfer *part = &w->buckets.parts[w->buckets.n_parts++];
+    STRATA_TRY(strata_ps_reserve(&part->numbers, (size_t)n * sizeof(int32_t), err));
+    STRATA_TRY(strata_ps_reserve((void **)&part->pieces, (size_t)(n + 1) * sizeof *part->pieces, err));
+    if (w->task->wire != STRATA_DTYPE_F32)
+        STRATA_TRY(strata_ps_reserve((void **)&part->narrow, strata_ps_wire_bytes(w->task->wire, elements), err));
+    unsigned char *at = part->narrow;
+    int32_t *numbers = part->numbers;
+    part->pieces[0] = (struct iovec){numbers, (size_t)n * sizeof *numbers};
+    for (int32_t i = 0, k = 0; i < group->n_dense; i++) {
+        if (!lies_in(&group->shards[i], bucket)) continue;
+        numbers[k++] = i;
+        add_dense(w, w->unit.sums_of_dense + group->shards[i].first, group->shards[i].n, &at, &part->pieces[k]);
+        w->reports.now.bytes += (int64_t)part->pieces[k].iov_len;
+    }
+    part->message.head.part = (strata_ps_part_ask){.group = server, .attempt = w->buckets.attempt, .n_shards = n};
+    STRATA_TRY(strata_ps_reach(w, server, &client, err));
+    STRATA_TRY(strata_ps_start(&part->message, client, STRATA_PS_PART, part->pieces, (int)n + 1, NULL, 0, err));
+    w->buckets.n_parted[server] += (int)n;
+    return STRATA_OK;
+}
+
+/* A failure to push the bucket is reported with the final push. */
+void strata_ps_take_bucket(void *task, int k, const void *data, size_t bytes) {
+    strata_ps_worker *w = ((const strata_ps_task *)task)->worker;
+    if (!w || !w->buckets.layout) return;
+    const struct strata_gradient_bucket *bucket = &w->buckets.layout->buckets[k];
+    const int64_t dense = w->model->parameters.dense_size, n = (int64_t)(bytes / sizeof(float));
+    const int64_t rest = dense - bucket->begin, own = n < rest ? n : rest;
+    const float *values = data;
+    float *sums = w->unit.sums_of_dense + bucket->begin;
+    if (w->buckets.first_batch) memcpy(sums, values, (size_t)own * sizeof *sums);
+    for (int64_t i = 0; i < own && !w->buckets.first_batch; i++) sums[i] += values[i];
+    if (!w->buckets.streams || w->buckets.stopped || w->buckets.status) return;
+    w->buckets.stopped = !strata_ps_all_finite(sums, own);
+    for (int s = 0; s < w->links.n_servers && !w->buckets.stopped && !w->buckets.status; s++)
+        w->buckets.status = push_part(w, s, bucket, &w->buckets.error);
+}
+
+/* Whether the unit's buckets may be pushed before all of its gradients are known. This is not possible if a loss scale or the
+ * norm of all gradients scales them, or if this norm is reported. */
+static bool may_stream(const strata_ps_worker *w) {
+    const bool needs_norm = (w->model->optimizer.clip_global_norm > 0 || w->model->measures_norm) && !w->task->pace.n_shares;
+    return !needs_norm && !(w->model->scale.value > 0);
+}
+
+/* Waits for the parts that are being sent, as strata_ps_wait does. */
+static void finish_parts(strata_ps_worker *w, strata_status *status, strata_error *err) {
+    for (int i = 0; i < w->buckets.n_parts; i++) strata_ps_wait(&w->buckets.parts[i].message, status, err);
+    w->buckets.n_parts = 0;
+}
+
+void strata_ps_begin_buckets(strata_ps_worker *w, const strata_model_program *program, bool first, bool last) {
+    strata_status ignored = STRATA_OK;
+    finish_parts(w, &ignored, NULL); /* of an earlier unit that was not pushed */
+    w->task->worker = w;
+    w->buckets.layout = &program->layout;
+    w->buckets.first_batch = first;
+    w->buckets.streams = last && program->layout.n_buckets && may_stream(w);
+    w->buckets.stopped = false;
+    w->buckets.status = STRATA_OK;
+    memset(w->buckets.n_parted, 0, (size_t)w->links.n_servers * sizeof *w->buckets.n_parted);
+    if (w->buckets.streams) w->buckets.attempt++;
+}
+
+/* Fails if a bucket could not be pushed. */
+static strata_status check_parts(const strata_ps_worker *w, strata_error *err) {
+    return w->buckets.status ? strata_fail(err, w->buckets.status, "%s", w->buckets.error.message) : STRATA_OK;
+}
+
+/* Whether all dense shards of a server were pushed as parts. */
+static bool was_parted(const strata_ps_worker *w, int server) {
+    const int n = w->fit->plan.groups[server].n_dense;
+    return n > 0 && w->buckets.streams && !w->buckets.stopped && w->buckets.n_parted[server] == n;
+}
+
+/* ---- the push of a unit ---- */
 
 /* Whether a table has all rows of its parameter, so that the values of a set can be sent as they are. */
 static bool in_one_piece(const strata_ps_shard *table, const strata_ps_row_set *set) {
     return !table->first_row && table->n_rows == set->n_rows;
+}
+
+static const strata_ps_row_gradients *gradients_of(const strata_ps_worker *w, const strata_ps_shard *table) {
+    return &w->unit.row_gradients[strata_ps_sparse_index(w, table->parameter)];
 }
 
 /* Converts the values of the set's rows that belong to a table. Returns the end of what was written. */
@@ -31,73 +149,60 @@ static unsigned char *narrow_rows(strata_dtype wire, const strata_ps_row_gradien
     return to;
 }
 
-/* Prepares the gradients of a server's shards: f32 values are sent in place, bf16 values from a separate buffer. */
-static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, int server, strata_ps_push *p,
-                                  size_t *out_head_bytes, int *out_n, strata_error *err) {
-    const strata_ps_plan *plan = &w->fit->plan;
-    const struct strata_ps_sizes *sizes = &plan->sizes[server];
-    const strata_ps_shard *shards = plan->shards + plan->begins[server], *tables = shards + sizes->n_dense;
-    const int n_shards = plan->begins[server + 1] - plan->begins[server];
+/* Adds the rows' indices and gradients of all tables to the pieces of a push, of which there are n. Returns their new number.
+ * at: where values are written that are not sent in place. */
+static int add_rows(const strata_ps_worker *w, const strata_ps_group *group, strata_ps_transfer *p, int n, unsigned char *at) {
     const strata_dtype wire = w->task->wire;
-    const size_t each = strata_dtype_bytes(wire);
-    int64_t most = 0, n_ids = 0, elements = 0;
-    for (int k = 0; k < sizes->n_tables; k++) {
-        const strata_ps_row_set *set = w->unit.row_gradients[strata_ps_sparse_index(w, tables[k].parameter)].set;
-        most += set->n;
-        elements += wire == STRATA_DTYPE_F32 && in_one_piece(&tables[k], set) ? 0 : set->n * set->row;
-    }
-    const bool parted = strata_ps_was_parted(w, server);
-    const int n_dense = parted ? 0 : sizes->n_dense;
-    const size_t dense = parted ? 0 : strata_ps_wire_bytes(wire, sizes->dense), narrow = wire == STRATA_DTYPE_F32 ? 0 : dense;
-    const strata_ps_push_ask ask = {.unit = j->unit,
-                                    .version = j->pulls[server].version,
-                                    .group = server,
-                                    .rate = j->rate,
-                                    .attempt = parted ? w->buckets.attempt : 0};
-    *out_head_bytes = sizeof ask + (size_t)sizes->n_tables * sizeof(int64_t);
-    if (!p->pieces) p->pieces = calloc((size_t)n_shards + (size_t)sizes->n_tables + 4, sizeof *p->pieces);
-    if (!p->pieces || !reserve((void **)&p->head, *out_head_bytes) ||
-        !reserve((void **)&p->ids, (size_t)most * sizeof *p->ids) ||
-        !reserve((void **)&p->narrow, narrow + (size_t)elements * each))
-        return strata_ps_worker_no_memory(err);
-    memcpy(p->head, &ask, sizeof ask);
-    int n = 0;
-    unsigned char *at = p->narrow;
-    for (int i = 0; i < n_dense; i++) {
-        const float *values = w->unit.gradients + shards[i].first;
-        if (!narrow) {
-            /* sending only reads them */
-            p->pieces[n++] = (struct iovec){(void *)values, (size_t)shards[i].n * sizeof *values};
-        } else {
-            strata_ps_narrow(wire, values, shards[i].n, at);
-            at += (size_t)shards[i].n * each;
-        }
-    }
-    if (narrow) memset(at, 0, (size_t)(p->narrow + narrow - at)); /* the padding */
-    if (narrow) p->pieces[n++] = (struct iovec){p->narrow, narrow};
-    if (sizes->states) p->pieces[n++] = (struct iovec){w->unit.states, (size_t)sizes->states * sizeof *w->unit.states};
-    at = p->narrow + narrow;
-    struct iovec *of_ids = &p->pieces[n];
-    n += most > 0;
-    for (int k = 0; k < sizes->n_tables; k++) {
-        const strata_ps_row_gradients *gradients = &w->unit.row_gradients[strata_ps_sparse_index(w, tables[k].parameter)];
+    int64_t *counts = p->numbers;
+    int32_t *ids = (int32_t *)(counts + group->n_tables);
+    struct iovec *of_ids = &p->pieces[n++];
+    p->n_ids = 0;
+    for (int k = 0; k < group->n_tables; k++) {
+        const strata_ps_row_gradients *gradients = gradients_of(w, &group->tables[k]);
         const strata_ps_row_set *set = gradients->set;
         const unsigned char *rows = at;
-        int64_t count = set->n;
-        if (wire == STRATA_DTYPE_F32 && in_one_piece(&tables[k], set)) {
-            memcpy(p->ids + n_ids, set->ids, (size_t)count * sizeof *p->ids);
+        if (wire == STRATA_DTYPE_F32 && in_one_piece(&group->tables[k], set)) {
+            counts[k] = set->n;
+            memcpy(ids + p->n_ids, set->ids, (size_t)set->n * sizeof *ids);
             rows = (const unsigned char *)gradients->values;
         } else {
-            count = strata_ps_rows_of_table(set, &tables[k], p->ids + n_ids);
-            at = narrow_rows(wire, gradients, &tables[k], at);
+            counts[k] = strata_ps_rows_of_table(set, &group->tables[k], ids + p->n_ids);
+            at = narrow_rows(wire, gradients, &group->tables[k], at);
         }
         /* sending only reads them */
-        if (count) p->pieces[n++] = (struct iovec){(void *)rows, (size_t)(count * set->row) * each};
-        memcpy(p->head + sizeof ask + (size_t)k * sizeof count, &count, sizeof count);
-        n_ids += count;
+        p->pieces[n++] = (struct iovec){(void *)rows, (size_t)(counts[k] * set->row) * strata_dtype_bytes(wire)};
+        p->n_ids += counts[k];
     }
-    if (most) *of_ids = (struct iovec){p->ids, (size_t)n_ids * sizeof *p->ids};
-    *out_n = n;
+    *of_ids = (struct iovec){counts, (size_t)group->n_tables * sizeof *counts + (size_t)p->n_ids * sizeof *ids};
+    return n;
+}
+
+/* Prepares the gradients of a server's shards: f32 values are sent in place, bf16 values from a separate buffer. */
+static strata_status prepare_push(const strata_ps_worker *w, const strata_ps_group *group, bool parted, strata_ps_transfer *p,
+                                  int *out_n, strata_error *err) {
+    const strata_dtype wire = w->task->wire;
+    const size_t dense = parted ? 0 : strata_ps_wire_bytes(wire, group->dense_elements),
+                 narrow = wire == STRATA_DTYPE_F32 ? 0 : dense;
+    int64_t most = 0, elements = 0;
+    for (int k = 0; k < group->n_tables; k++) {
+        const strata_ps_row_set *set = gradients_of(w, &group->tables[k])->set;
+        most += set->n;
+        elements += wire == STRATA_DTYPE_F32 && in_one_piece(&group->tables[k], set) ? 0 : set->n * set->row;
+    }
+    STRATA_TRY(
+        strata_ps_reserve((void **)&p->pieces, (size_t)(group->n_shards + group->n_tables + 3) * sizeof *p->pieces, err));
+    STRATA_TRY(strata_ps_reserve(&p->numbers, (size_t)group->n_tables * sizeof(int64_t) + (size_t)most * sizeof(int32_t), err));
+    STRATA_TRY(strata_ps_reserve((void **)&p->narrow, narrow + (size_t)elements * strata_dtype_bytes(wire), err));
+    unsigned char *at = p->narrow;
+    int n = 0;
+    for (int i = 0; i < group->n_dense && !parted; i++)
+        add_dense(w, w->unit.gradients + group->shards[i].first, group->shards[i].n, &at, &p->pieces[n++]);
+    if (narrow) {
+        memset(at, 0, (size_t)(p->narrow + narrow - at)); /* the padding */
+        p->pieces[n++] = (struct iovec){at, (size_t)(p->narrow + narrow - at)};
+    }
+    p->pieces[n++] = (struct iovec){w->unit.states, (size_t)group->n_states * sizeof *w->unit.states};
+    *out_n = add_rows(w, group, p, n, p->narrow + narrow);
     return STRATA_OK;
 }
 
@@ -105,23 +210,23 @@ strata_status strata_ps_start_push(strata_ps_worker *w, const strata_ps_job *j, 
     w->push.running = true;
     w->push.began = strata_trace_now();
     w->push.unit = j->unit.index;
-    STRATA_TRY(w->buckets.status ? strata_fail(err, w->buckets.status, "%s", w->buckets.error.message) : STRATA_OK);
+    STRATA_TRY(check_parts(w, err));
     for (int s = 0; s < w->links.n_servers; s++) {
-        strata_ps_push *p = &w->push.of_server[s];
+        const strata_ps_group *group = &w->fit->plan.groups[s];
+        const bool parted = was_parted(w, s);
+        strata_ps_transfer *p = &w->push.of_server[s];
         strata_rpc_client *client = NULL;
-        size_t head_bytes = 0;
         int n = 0;
-        STRATA_TRY(prepare_push(w, j, s, p, &head_bytes, &n, err));
-        const strata_rpc_ask ask = {.method = STRATA_PS_PUSH,
-                                    .head = p->head,
-                                    .head_bytes = head_bytes,
-                                    .body = p->pieces,
-                                    .n_body = n,
-                                    .what = "a push of gradients"};
+        STRATA_TRY(prepare_push(w, group, parted, p, &n, err));
+        p->message.head.push = (strata_ps_push_ask){.unit = j->unit,
+                                                    .version = j->pulls[s].message.reply.number,
+                                                    .group = s,
+                                                    .rate = j->lease.rate,
+                                                    .attempt = parted ? w->buckets.attempt : 0};
         for (int i = 0; i < n; i++) w->reports.now.bytes += (int64_t)p->pieces[i].iov_len;
-        p->answer = (strata_rpc_answer){.head = &p->staleness, .head_bytes = sizeof p->staleness};
+        w->reports.now.bytes -= group->n_tables * (int64_t)sizeof(int64_t); /* the numbers of rows are not counted */
         STRATA_TRY(strata_ps_reach(w, s, &client, err));
-        STRATA_TRY(strata_rpc_client_start(client, &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err));
+        STRATA_TRY(strata_ps_start(&p->message, client, STRATA_PS_PUSH, p->pieces, n, NULL, 0, err));
     }
     return STRATA_OK;
 }
@@ -129,32 +234,24 @@ strata_status strata_ps_start_push(strata_ps_worker *w, const strata_ps_job *j, 
 strata_status strata_ps_finish_push(strata_ps_worker *w, strata_ps_next_ask *report, strata_error *err) {
     if (!w->push.running) return STRATA_OK;
     const double waited = strata_trace_now();
-    strata_status status = strata_ps_finish_parts(w, err);
+    strata_status status = check_parts(w, err);
+    finish_parts(w, &status, err);
     w->push.running = false;
     for (int s = 0; s < w->links.n_servers; s++) {
-        strata_ps_push *p = &w->push.of_server[s];
-        const strata_status one = p->request ? strata_rpc_request_wait(p->request, status ? NULL : err) : STRATA_OK;
-        p->request = NULL;
-        if (!status) status = one;
-        if (status || p->staleness < 0) continue;
-        report->staleness_bins[strata_ps_staleness_bin(p->staleness)]++;
+        strata_ps_message *m = &w->push.of_server[s].message;
+        strata_ps_wait(m, &status, err);
+        const int64_t staleness = m->reply.number;
+        if (status || staleness < 0) continue;
+        report->staleness_bins[strata_ps_staleness_bin(staleness)]++;
         report->n_staleness++;
-        report->staleness_sum += p->staleness;
-        if (p->staleness > report->staleness_max) report->staleness_max = p->staleness;
+        report->staleness_sum += staleness;
+        if (staleness > report->staleness_max) report->staleness_max = staleness;
     }
     strata_trace *trace = w->fit->trace;
-    if (!trace) return status;
-    strata_trace_add_named(trace, STRATA_TRACE_HOST, "wait for push", w->push.unit, waited, strata_trace_now());
+    const double now = strata_trace_now();
+    strata_trace_add_named(trace, STRATA_TRACE_HOST, "wait for push", w->push.unit, waited, now);
     strata_trace_add_named(trace, strata_trace_thread_track(trace, "pushes under way"), "push", w->push.unit, w->push.began,
-                           strata_trace_now());
-    if (!status && report->n_staleness)
-        strata_trace_add_counter(trace, "staleness", (double)report->staleness_max, strata_trace_now());
+                           now);
+    if (!status && report->n_staleness) strata_trace_add_counter(trace, "staleness", (double)report->staleness_max, now);
     return status;
-}
-
-strata_status strata_ps_push_all(strata_ps_worker *w, const strata_ps_job *j, strata_ps_next_ask *report, strata_error *err) {
-    const strata_status started = strata_ps_start_push(w, j, err);
-    /* also waits for requests that were started before a failure */
-    const strata_status finished = strata_ps_finish_push(w, report, started ? NULL : err);
-    return started ? started : finished;
 }

@@ -7,13 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/base/text.h"
 #include "core/loss/loss.h"
 #include "core/model/data.h"
 #include "strata/coordinator.h"
 #include "strata/sha256.h"
-#include "strategies/parameter_server/task.h"
+#include "strategies/parameter_server/worker.h"
 
 struct strata_remote_model {
     strata_ps_fit fit;
@@ -23,9 +24,95 @@ struct strata_remote_model {
     pthread_t watcher;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    /* For a worker. */
-    strata_ps_stepper *stepper;
+    /* For a worker; NULL: another task. */
+    strata_ps_worker *worker;
 };
+
+/* ---- a worker's steps: pull, gradients and push of a batch that the caller gives ---- */
+
+/* Queries a server for the route (which server has which shards), and uses it if it is newer. */
+static strata_status ask_route(strata_ps_worker *w, int server, double seconds, strata_error *err) {
+    strata_ps_hello_reply reply = {0};
+    STRATA_TRY(strata_ps_say_hello(w->fit, w->links.servers[server], seconds, &reply, err));
+    if (reply.route.number > w->fit->route.number) w->fit->route = reply.route;
+    return STRATA_OK;
+}
+
+/* With replicas: connects to the server that has the shards of each group. A server that was lost before this worker began is
+ * not waited for, since the other servers know that it was lost. */
+static strata_status meet_holders(strata_ps_worker *w, strata_error *err) {
+    const double until = strata_clock_seconds() + w->task->connect_seconds, patience = 1;
+    for (;;) {
+        int missing = -1;
+        for (int s = 0; s < w->links.n_servers; s++) {
+            strata_status status = STRATA_OK;
+            if (w->links.servers[s]) continue;
+            status = strata_ps_connect(w->task, STRATA_TASK_PS, s, patience, strata_ps_plan_shared_bytes(&w->fit->plan),
+                                       &w->links.servers[s], err);
+            if (!status) status = ask_route(w, s, w->task->connect_seconds, err);
+            if (status && status != STRATA_TIMEOUT && status != STRATA_PEER_LOST) return status;
+        }
+        for (int g = 0; g < w->links.n_servers; g++) {
+            const int server = strata_ps_server_of(&w->fit->route, g, w->links.n_servers);
+            if (!w->links.servers[server]) missing = server;
+        }
+        if (missing < 0) return STRATA_OK;
+        if (strata_clock_seconds() > until)
+            return strata_fail(err, STRATA_TIMEOUT, "ps:%d did not come to %s in %.0f s", missing, w->task->name,
+                               w->task->connect_seconds);
+    }
+}
+
+/* After a server was lost: any other server knows which server has its shards now. */
+static void find_holders(strata_ps_worker *w) {
+    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+    const double patience = 1;
+    strata_ps_drop_pulls(w, &w->jobs[0]);
+    nanosleep(&pause, NULL);
+    for (int s = 0; s < w->links.n_servers; s++) {
+        if (!w->links.servers[s] || !strata_rpc_client_connected(w->links.servers[s])) continue;
+        /* if this fails, server s was lost meanwhile, too */
+        const strata_status ignored = ask_route(w, s, patience, NULL);
+        (void)ignored;
+    }
+}
+
+/* The gradients of the job's one batch, from parameters that are pulled for it. */
+static strata_status compute_once(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
+    strata_model_program *program = NULL;
+    int slot = 0;
+    STRATA_TRY(strata_ps_find_rows(w, j, err));
+    j->ahead = w->task->corrects;
+    const strata_status started = strata_ps_start_pull(w, j, err);
+    /* also waits for requests that were started before a failure */
+    const strata_status pulled = strata_ps_finish_pull(w, j, started ? NULL : err);
+    if (started || pulled) return started ? started : pulled;
+    STRATA_TRY(strata_ps_upload(w, j, err));
+    STRATA_TRY(strata_ps_submit(w, j, 0, &program, &slot, err));
+    STRATA_TRY(strata_ps_finish_batch(w, j, program, slot, err));
+    strata_ps_clear_sums(w, j);
+    return strata_ps_take_outputs(w, j, 0, program, slot, err);
+}
+
+/* If only some servers have applied a push, it is repeated; the others ignore it by the unit's number. */
+static strata_status make_step(strata_ps_worker *w, strata_ps_job *j, int64_t number, double *out_loss, strata_error *err) {
+    STRATA_TRY(compute_once(w, j, err));
+    bool overflow = false;
+    const char *wrong = strata_ps_prepare_push(w, &overflow);
+    if (out_loss) *out_loss = (double)w->unit.sums[0] / (double)j->examples;
+    if (overflow) return STRATA_OK; /* as in fit: the next step has a smaller scale */
+    if (wrong) {
+        char of_data[200];
+        return strata_fail(err, STRATA_DATA, "%s: %s of step %lld is not finite; the gradients were not pushed", w->task->name,
+                           strata_ps_name_wrong_data(w, j, of_data, sizeof of_data) ? of_data : wrong, (long long)number);
+    }
+    const strata_status started = strata_ps_start_push(w, j, err);
+    /* also waits for requests that were started before a failure */
+    const strata_status finished = strata_ps_finish_push(w, &w->reports.now, started ? NULL : err);
+    return started ? started : finished;
+}
+
+/* ---- creating ---- */
 
 /* Writes the terms: the settings that must be equal in all tasks. */
 static strata_status make_terms(strata_ps_fit *fit, strata_error *err) {
@@ -83,14 +170,6 @@ strata_status strata_remote_model_serve(strata_model *model, strata_error *err) 
     return status;
 }
 
-static void note(void *user, const char *text) {
-    strata_ps_task *task = ((strata_remote_model *)user)->fit.task;
-    pthread_mutex_lock(&task->lock);
-    strata_parameter_server_notice *own = &task->notices[task->totals.notices++ % STRATA_PS_MOST_NOTICES];
-    snprintf(own->text, sizeof own->text, "%s", text);
-    pthread_mutex_unlock(&task->lock);
-}
-
 static void take_route(void *user, const strata_ps_route *route) {
     ((strata_remote_model *)user)->fit.route = *route;
 }
@@ -114,7 +193,7 @@ static void *look_after_servers(void *user) {
 /* The chief connects to the servers and sends them the parameters. */
 static strata_status open_chief(strata_remote_model *r, strata_error *err) {
     r->is_chief = true;
-    r->watch = (strata_ps_watch){.notice = note, .on_route = take_route, .user = r};
+    r->watch = (strata_ps_watch){.on_route = take_route, .user = r};
     pthread_mutex_init(&r->lock, NULL);
     strata_clock_cond_init(&r->changed);
     STRATA_TRY(strata_ps_watch_make(&r->watch, &r->fit, err));
@@ -139,6 +218,15 @@ static void close_chief(strata_remote_model *r) {
     pthread_mutex_destroy(&r->lock);
 }
 
+static strata_status open_worker(strata_remote_model *r, strata_error *err) {
+    strata_ps_fit *fit = &r->fit;
+    strata_ps_worker *w = r->worker = calloc(1, sizeof *w);
+    if (!w) return strata_ps_worker_no_memory(err);
+    *w = (strata_ps_worker){.fit = fit, .task = fit->task, .model = fit->model, .links.n_servers = fit->plan.n_servers};
+    STRATA_TRY(strata_ps_worker_make(w, err));
+    return fit->task->replicas ? meet_holders(w, err) : strata_ps_meet_servers(w, err);
+}
+
 strata_status strata_remote_model_open(strata_model *model, strata_remote_model **out_remote, strata_error *err) {
     *out_remote = NULL;
     strata_remote_model *r = calloc(1, sizeof *r);
@@ -152,7 +240,7 @@ strata_status strata_remote_model_open(strata_model *model, strata_remote_model 
     if (type == STRATA_TASK_CHIEF)
         status = open_chief(r, err);
     else if (type == STRATA_TASK_WORKER)
-        status = strata_ps_stepper_create(&r->fit, &r->stepper, err);
+        status = open_worker(r, err);
     else
         status = strata_fail(err, STRATA_INVALID, "%s serves a model; only the chief and workers open one", r->fit.task->name);
     if (status)
@@ -176,7 +264,8 @@ static strata_status check_array(const strata_array *array, const char *what, st
 strata_status strata_remote_model_step(strata_remote_model *r, int64_t number, const strata_array *x, const strata_array *y,
                                        double *out_loss, strata_error *err) {
     const strata_model *model = r->fit.model;
-    if (!r->stepper)
+    strata_ps_worker *w = r->worker;
+    if (!w)
         return strata_fail(err, STRATA_INVALID, "%s makes no steps; schedule closures, in which workers do", r->fit.task->name);
     if (number < 0) return strata_fail(err, STRATA_INVALID, "step %lld: steps are numbered from 0", (long long)number);
     const int64_t n = x->shape.rank ? x->shape.dims[0] : 0;
@@ -185,7 +274,22 @@ strata_status strata_remote_model_step(strata_remote_model *r, int64_t number, c
     for (int i = 0; i < model->n_outputs; i++)
         STRATA_TRY(check_array(&y[i], "labels", strata_loss_label_dtype(model->outputs[i].loss),
                                strata_label_bytes(&model->outputs[i]), n, err));
-    return strata_ps_stepper_step(r->stepper, number, x, y, n, out_loss, err);
+    strata_ps_job *j = &w->jobs[0];
+    strata_ps_batch *b = &j->batches[0];
+    b->n = b->own = n;
+    STRATA_TRY(strata_ps_reserve_batch(w, b, err));
+    for (int i = 0; i < model->n_inputs; i++) memcpy(b->x[i], x[i].data, (size_t)n * strata_ps_input_bytes(w, i));
+    for (int i = 0; i < model->n_outputs; i++) memcpy(b->y[i], y[i].data, (size_t)n * strata_label_bytes(&model->outputs[i]));
+    j->unit = (strata_ps_unit){.index = number};
+    j->lease.rate = model->rate.own;
+    j->n_batches = 1;
+    j->examples = j->whole = n;
+    const double until = strata_clock_seconds() + w->task->connect_seconds;
+    for (;;) {
+        const strata_status status = make_step(w, j, number, out_loss, err);
+        if (status != STRATA_PEER_LOST || !w->task->replicas || strata_clock_seconds() > until) return status;
+        find_holders(w);
+    }
 }
 
 /* With replicas, a server that has just been lost is detected, and the server with its copy is used. */
@@ -211,7 +315,8 @@ strata_status strata_remote_model_fetch(strata_remote_model *r, strata_error *er
 void strata_remote_model_close(strata_remote_model *r) {
     if (!r) return;
     if (r->is_chief) close_chief(r);
-    strata_ps_stepper_destroy(r->stepper);
+    if (r->worker) strata_ps_worker_finish(r->worker);
+    free(r->worker);
     finish_fit(&r->fit);
     free(r);
 }

@@ -6,25 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows are numbered in groups of this many, so the arrays of a set have room for a whole last group. */
-enum { GROUP = 4 };
-
 strata_status strata_ps_row_set_make(strata_ps_row_set *set, const strata_parameter_spec *p, strata_error *err) {
     const int64_t rows = p->shape.dims[0];
     *set = (strata_ps_row_set){.n_rows = rows, .row = rows ? strata_shape_elements(p->shape) / rows : 0, .ascending = true};
-    set->places = malloc((size_t)(rows + GROUP) * sizeof *set->places);
-    set->ids = malloc((size_t)(rows + GROUP) * sizeof *set->ids);
-    set->marks = calloc((size_t)(rows + GROUP), sizeof *set->marks);
-    if (!set->places || !set->ids || !set->marks)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for rows of a sparse parameter");
+    set->places = strata_memory_take(&set->memory, rows, sizeof *set->places);
+    set->ids = strata_memory_take(&set->memory, rows + 1, sizeof *set->ids);
+    set->marks = strata_memory_take(&set->memory, rows, sizeof *set->marks);
+    if (set->memory.failed) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for rows of a sparse parameter");
     for (int64_t i = 0; i < rows; i++) set->places[i] = -1;
     return STRATA_OK;
 }
 
 void strata_ps_row_set_finish(strata_ps_row_set *set) {
-    free(set->places);
-    free(set->ids);
-    free(set->marks);
+    strata_memory_free(&set->memory);
     free(set->values);
 }
 
@@ -43,35 +37,16 @@ int64_t strata_ps_row_set_add(strata_ps_row_set *set, int32_t id) {
     return set->places[id];
 }
 
-/* For each set of used rows in a group; the bits of the index are the used rows. n: how many rows are used. used: the positions
- * of the used rows in the group. before: how many used rows come before each row. unused: -1 for each row that is not used. */
-static const struct group {
-    int32_t n, used[GROUP], before[GROUP], unused[GROUP];
-} groups[1 << GROUP] = {
-    {0, {0, 0, 0, 0}, {0, 0, 0, 0}, {-1, -1, -1, -1}}, {1, {0, 0, 0, 0}, {0, 1, 1, 1}, {0, -1, -1, -1}},
-    {1, {1, 0, 0, 0}, {0, 0, 1, 1}, {-1, 0, -1, -1}},  {2, {0, 1, 0, 0}, {0, 1, 2, 2}, {0, 0, -1, -1}},
-    {1, {2, 0, 0, 0}, {0, 0, 0, 1}, {-1, -1, 0, -1}},  {2, {0, 2, 0, 0}, {0, 1, 1, 2}, {0, -1, 0, -1}},
-    {2, {1, 2, 0, 0}, {0, 0, 1, 2}, {-1, 0, 0, -1}},   {3, {0, 1, 2, 0}, {0, 1, 2, 3}, {0, 0, 0, -1}},
-    {1, {3, 0, 0, 0}, {0, 0, 0, 0}, {-1, -1, -1, 0}},  {2, {0, 3, 0, 0}, {0, 1, 1, 1}, {0, -1, -1, 0}},
-    {2, {1, 3, 0, 0}, {0, 0, 1, 1}, {-1, 0, -1, 0}},   {3, {0, 1, 3, 0}, {0, 1, 2, 2}, {0, 0, -1, 0}},
-    {2, {2, 3, 0, 0}, {0, 0, 0, 1}, {-1, -1, 0, 0}},   {3, {0, 2, 3, 0}, {0, 1, 1, 2}, {0, -1, 0, 0}},
-    {3, {1, 2, 3, 0}, {0, 0, 1, 2}, {-1, 0, 0, 0}},    {4, {0, 1, 2, 3}, {0, 1, 2, 3}, {0, 0, 0, 0}},
-};
-
-/* Marks the rows first and then numbers them by groups. Neither loop has a branch that would be mispredicted. */
+/* Marks the rows first and then numbers them in their order. Neither loop has a branch that would be mispredicted. */
 static void add_ascending(strata_ps_row_set *set, const int32_t *ids, int64_t n) {
-    const uint32_t bits_of_bytes = 0x01020408; /* the product's highest byte has bit i of byte i, which is 0 or 1 */
     for (int64_t i = 0; i < n; i++)
         if ((uint32_t)ids[i] < (uint64_t)set->n_rows) set->marks[ids[i]] = 1;
     int32_t count = 0;
-    for (int64_t row = 0; row < set->n_rows; row += GROUP) {
-        uint32_t marks;
-        memcpy(&marks, set->marks + row, sizeof marks);
-        const struct group *g = &groups[marks * bits_of_bytes >> 24];
-        for (int k = 0; k < GROUP; k++)
-            set->ids[count + k] = (int32_t)row + g->used[k]; /* entries after the used rows are overwritten later */
-        for (int k = 0; k < GROUP; k++) set->places[row + k] = (count + g->before[k]) | g->unused[k];
-        count += g->n;
+    for (int64_t row = 0; row < set->n_rows; row++) {
+        const int32_t used = set->marks[row];
+        set->ids[count] = (int32_t)row; /* an entry after the used rows is overwritten later */
+        set->places[row] = (count + 1) * used - 1;
+        count += used;
     }
     memset(set->marks, 0, (size_t)set->n_rows);
     set->n = count;

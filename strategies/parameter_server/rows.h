@@ -5,10 +5,12 @@
 #define STRATA_STRATEGIES_PARAMETER_SERVER_ROWS_H
 
 #include "core/model/model.h"
+#include "strategies/memory.h"
 
 /* A set of rows of a sparse parameter: how many rows the parameter has, how many are in the set, and the position of each in
  * the set. */
 typedef struct strata_ps_row_set {
+    strata_memory memory;
     /* n_rows: rows of the parameter; row: elements of a row. */
     int64_t n_rows, row;
     /* [n_rows] -1: not in the set. */
@@ -33,13 +35,6 @@ int64_t strata_ps_row_set_add(strata_ps_row_set *set, int32_t id);
 /* Adds those of n ids that are rows of the parameter. If many ids are added to an empty set, they are sorted in ascending
  * order, so that neighbouring rows can be copied together. */
 void strata_ps_row_set_add_all(strata_ps_row_set *set, const int32_t *ids, int64_t n);
-/* How many of the n ids from the first on are neighbours, each one more than the one before: their values can be copied
- * together. At least 1. */
-static inline int64_t strata_ps_run(const int32_t *ids, int64_t n) {
-    int64_t run = 1;
-    while (run < n && ids[run] == ids[0] + run) run++;
-    return run;
-}
 /* Sets the rows of `set`, which must be empty, to those of another set of the same parameter; values are not copied. */
 void strata_ps_row_set_copy(strata_ps_row_set *set, const strata_ps_row_set *from);
 /* Makes room for the values of n rows. */

@@ -23,40 +23,41 @@ typedef struct piece {
 } piece;
 
 /* The pieces of a group, in an order that all tasks know. NULL: no memory. */
-static piece *list_pieces(const strata_ps_fit *fit, int group, int *out_n) {
+static piece *list_pieces(const strata_ps_fit *fit, int group, strata_memory *memory, int *out_n) {
     const strata_ps_plan *plan = &fit->plan;
     const strata_parameter_set *set = &fit->model->parameters;
-    const int n_shards = plan->begins[group + 1] - plan->begins[group];
-    piece *pieces = calloc((size_t)(n_shards * (1 + plan->n_slots) + set->n + 1), sizeof *pieces);
+    const strata_ps_group *own = &plan->groups[group];
+    piece *pieces = strata_memory_take(memory, own->n_shards * (1 + plan->n_slots) + set->n, sizeof *pieces);
     int n = 0;
-    for (int i = plan->begins[group]; i < plan->begins[group + 1] && pieces; i++) {
-        const strata_ps_shard *shard = &plan->shards[i];
+    for (int i = 0; i < own->n_shards && pieces; i++) {
+        const strata_ps_shard *shard = &own->shards[i];
         const strata_parameter_spec *p = shard->parameter >= 0 ? &set->items[shard->parameter] : NULL;
         for (int slot = 0; slot <= plan->n_slots && p; slot++) {
-            piece *own = &pieces[n++];
+            piece *made = &pieces[n++];
             const int64_t size = strata_shape_elements(p->shape), first = shard->first - p->offset;
             const bool last = first + shard->n == size;
-            *own = (piece){.shape = p->shape,
-                           .begin = first,
-                           .end = first + shard->n,
-                           .first = strata_ps_plan_value(plan, shard, slot),
-                           .n = shard->n};
-            snprintf(own->name, sizeof own->name, "%s", slot ? strata_checkpoint_slot_name(slot - 1) : p->name);
+            *made = (piece){.shape = p->shape,
+                            .begin = first,
+                            .end = first + shard->n,
+                            .first = strata_ps_plan_value(plan, shard, slot),
+                            .n = shard->n};
+            snprintf(made->name, sizeof made->name, "%s", slot ? strata_checkpoint_slot_name(slot - 1) : p->name);
             if (!slot) continue;
-            own->shape = STRATA_SHAPE(set->flat_size);
-            own->begin = shard->first;
-            own->end = last ? p->offset + strata_parameter_aligned(size) : own->begin + shard->n;
+            made->shape = STRATA_SHAPE(set->flat_size);
+            made->begin = shard->first;
+            made->end = last ? p->offset + strata_parameter_aligned(size) : made->begin + shard->n;
         }
         for (int k = 0; k < set->n && !p; k++) { /* a shard of states contains all of them */
             const strata_parameter_spec *state = &set->items[k];
             const int64_t size = strata_shape_elements(state->shape);
             if (!state->state) continue;
-            piece *own = &pieces[n++];
-            *own = (piece){.shape = state->shape,
-                           .end = size,
-                           .first = strata_ps_plan_value(plan, shard, 0) + strata_model_place(fit->model, state) - shard->first,
-                           .n = size};
-            snprintf(own->name, sizeof own->name, "%s", state->name);
+            piece *made = &pieces[n++];
+            *made =
+                (piece){.shape = state->shape,
+                        .end = size,
+                        .first = strata_ps_plan_value(plan, shard, 0) + strata_model_place(fit->model, state) - shard->first,
+                        .n = size};
+            snprintf(made->name, sizeof made->name, "%s", state->name);
         }
     }
     *out_n = n;
@@ -81,10 +82,11 @@ static strata_status name_array(const piece *p, const float *values, strata_name
 
 strata_status strata_ps_save_group(const strata_ps_fit *fit, int group, const float *values, const char *path,
                                    strata_ps_save_reply *out_reply, strata_error *err) {
+    strata_memory memory = {0};
     int n = 0;
-    piece *pieces = list_pieces(fit, group, &n);
-    strata_named_array *arrays = pieces ? calloc((size_t)n + 1, sizeof *arrays) : NULL;
-    strata_status status = arrays ? STRATA_OK : no_memory(err);
+    piece *pieces = list_pieces(fit, group, &memory, &n);
+    strata_named_array *arrays = strata_memory_take(&memory, n, sizeof *arrays);
+    strata_status status = memory.failed ? no_memory(err) : STRATA_OK;
     for (int i = 0; i < n && !status; i++) status = name_array(&pieces[i], values, &arrays[i], err);
     if (!status)
         status = strata_safetensors_write(
@@ -94,8 +96,7 @@ strata_status strata_ps_save_group(const strata_ps_fit *fit, int group, const fl
         free((void *)arrays[i].name);
         strata_array_finish(&arrays[i].array);
     }
-    free(arrays);
-    free(pieces);
+    strata_memory_free(&memory);
     return status;
 }
 
@@ -114,41 +115,31 @@ static strata_status add_to_manifest(const strata_ps_fit *fit, int group, const 
                            "folder that all of them reach",
                            group, path);
     STRATA_TRY(strata_manifest_add_file(manifest, name, reply->bytes, reply->sha256, err));
-    piece *pieces = list_pieces(fit, group, &n);
+    strata_memory memory = {0};
+    piece *pieces = list_pieces(fit, group, &memory, &n);
     strata_status status = pieces ? STRATA_OK : no_memory(err);
     for (int i = 0; i < n && !status; i++)
         status = strata_manifest_add_piece(manifest, pieces[i].name, STRATA_DTYPE_F32, pieces[i].shape,
                                            (strata_manifest_piece){manifest->n_files - 1, pieces[i].begin, pieces[i].end}, err);
-    free(pieces);
+    strata_memory_free(&memory);
     return status;
 }
 
 /* A request to each server that has a group. */
 typedef struct request {
-    strata_rpc_request *request;
-    strata_rpc_answer answer;
-    strata_ps_pull_ask head;
-    strata_ps_save_reply reply;
+    strata_ps_message message;
     struct iovec body;
     char path[PATH_BYTES];
 } request;
 
 static strata_status start(const strata_ps_watch *watch, const strata_ps_close *close, const char *folder, int group,
                            request *r, strata_error *err) {
-    r->head = (strata_ps_pull_ask){.has_close = close != NULL, .group = group};
-    if (close) r->head.close = *close;
+    strata_rpc_client *client = watch->clients[strata_ps_server_of(&watch->fit->route, group, watch->n)];
+    r->message.head.pull = strata_ps_about(group, close);
     if ((size_t)snprintf(r->path, sizeof r->path, "%s/ps-%d.safetensors", folder, group) >= sizeof r->path)
         return strata_fail(err, STRATA_INVALID, "checkpoint: the folder's name %.60s... is too long", folder);
     r->body = (struct iovec){r->path, strlen(r->path) + 1};
-    const strata_rpc_ask ask = {.method = STRATA_PS_SAVE,
-                                .head = &r->head,
-                                .head_bytes = sizeof r->head,
-                                .body = &r->body,
-                                .n_body = 1,
-                                .what = "a server's part of a checkpoint"};
-    r->answer = (strata_rpc_answer){.head = &r->reply, .head_bytes = sizeof r->reply};
-    return strata_rpc_client_start(watch->clients[strata_ps_server_of(&watch->fit->route, group, watch->n)], &ask, &r->answer,
-                                   STRATA_PS_CALL_SECONDS, &r->request, err);
+    return strata_ps_start(&r->message, client, STRATA_PS_SAVE, &r->body, 1, NULL, 0, err);
 }
 
 strata_status strata_ps_save_all(const strata_ps_watch *watch, const strata_ps_close *close, const char *folder,
@@ -158,14 +149,14 @@ strata_status strata_ps_save_all(const strata_ps_watch *watch, const strata_ps_c
     *out_t = 0;
     for (int g = 0; g < watch->n && !status; g++) status = start(watch, close, folder, g, &requests[g], err);
     for (int g = 0; g < watch->n && requests; g++) {
-        request *r = &requests[g];
-        const strata_status one = r->request ? strata_rpc_request_wait(r->request, status ? NULL : err) : STRATA_OK;
-        if (!status) status = one;
-        if (!status && r->answer.head_bytes != sizeof r->reply)
+        strata_ps_message *m = &requests[g].message;
+        strata_ps_save_reply *reply = &m->reply.saved;
+        strata_ps_wait(m, &status, err);
+        if (!status && m->answer.head_bytes != sizeof *reply)
             status = strata_fail(err, STRATA_INTERNAL, "checkpoint: ps:%d answered in another way", g);
-        r->reply.sha256[sizeof r->reply.sha256 - 1] = '\0';
-        if (!status) status = add_to_manifest(watch->fit, g, folder, &r->reply, manifest, err);
-        if (r->reply.t > *out_t) *out_t = r->reply.t;
+        reply->sha256[sizeof reply->sha256 - 1] = '\0';
+        if (!status) status = add_to_manifest(watch->fit, g, folder, reply, manifest, err);
+        if (reply->t > *out_t) *out_t = reply->t;
     }
     free(requests);
     return status;

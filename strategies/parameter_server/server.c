@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/locale.h"
 #include "strategies/parameter_server/task.h"
 
 /* The parts of a worker's next push that have arrived: of attempt `attempt`, the gradients of the dense shards for which `came`
@@ -31,29 +30,25 @@ typedef struct holding {
     int group;
     bool is_copy;
     strata_ps_store *store;
-    const struct strata_ps_sizes *sizes;
-    const strata_ps_shard *tables;
+    const strata_ps_group *shards;
     int64_t n_elements;
-    /* The shards of the group, in the plan. */
-    const strata_ps_shard *shards;
     /* [workers] Each is used by the thread of its worker's connection alone. */
     staging *stagings;
 } holding;
 
 typedef struct server {
     const strata_ps_fit *fit;
+    strata_memory memory;
     /* The group that this server owns, then the group of which it has the copy. */
     holding holdings[2];
     int n_holdings;
     /* [n_servers] The connections to other servers that were needed so far; under the lock `meeting`. */
     strata_rpc_client **peers;
     pthread_mutex_t meeting;
-    /* Guards the next three fields: changes of the own group are applied and forwarded in the same order. */
+    /* Guards the next field: changes of the own group are applied and forwarded in the same order. */
     pthread_mutex_t chain;
     /* The element of `peers` for the server that has the copy. */
     strata_rpc_client *next;
-    /* The synchronous step that the copy closed last. */
-    int64_t closed_epoch, closed_index;
     /* The pulls and pushes that are being executed or wait, and their largest number since the chief's last query. */
     struct queue {
         atomic_int n, most;
@@ -86,23 +81,43 @@ static strata_status wrong_size(const strata_rpc_call *call, strata_error *err) 
                        call->task, call->method, call->head_bytes, call->body_bytes);
 }
 
-/* The number of rows of each table, behind a head of `bytes`, and where their indices are: fills tables[].n and ids. Returns
- * the elements of all rows; -1: the sizes are wrong. *out_n: how many rows. */
-static int64_t read_tables(const holding *h, const strata_rpc_call *call, size_t bytes, const int32_t *ids, size_t ids_bytes,
-                           strata_ps_rows *tables, int64_t *out_n) {
-    const int n = h->sizes->n_tables;
-    int64_t elements = 0;
-    *out_n = 0;
-    if (call->head_bytes != bytes + (size_t)n * sizeof(int64_t)) return -1;
+static strata_status no_memory(const char *what, strata_error *err) {
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for %s", what);
+}
+
+static void write_reply(strata_rpc_reply *reply, const void *head, size_t bytes) {
+    memcpy(reply->head, head, bytes);
+    reply->head_bytes = bytes;
+}
+
+/* Reads the numbers and the indices of rows of all tables: fills tables[].n and ids, and moves *at behind them. Returns whether
+ * their sizes are right. *out_elements: the elements of all rows. */
+static bool read_tables(const holding *h, const unsigned char **at, const unsigned char *end, strata_ps_rows *tables,
+                        int64_t *out_elements) {
+    const int n = h->shards->n_tables;
+    const unsigned char *counts = *at, *from = *at;
+    *out_elements = 0;
+    if ((size_t)(end - from) < (size_t)n * sizeof(int64_t)) return false;
+    from += (size_t)n * sizeof(int64_t);
     for (int k = 0; k < n; k++) {
         int64_t rows;
-        memcpy(&rows, (const char *)call->head + bytes + (size_t)k * sizeof rows, sizeof rows);
-        if (rows < 0 || rows > h->tables[k].n_rows || (size_t)(*out_n + rows) > ids_bytes / sizeof *ids) return -1;
-        tables[k] = (strata_ps_rows){.n = rows, .ids = ids + *out_n};
-        *out_n += rows;
-        elements += rows * h->tables[k].row;
+        memcpy(&rows, counts + (size_t)k * sizeof rows, sizeof rows);
+        if (rows < 0 || rows > h->shards->tables[k].n_rows || (size_t)rows > (size_t)(end - from) / sizeof(int32_t))
+            return false;
+        tables[k] = (strata_ps_rows){.n = rows, .ids = (const int32_t *)(const void *)from};
+        from += (size_t)rows * sizeof(int32_t);
+        *out_elements += rows * h->shards->tables[k].row;
     }
-    return elements;
+    *at = from;
+    return true;
+}
+
+/* Sets where the values of all rows are, end to end. */
+static void place_rows(const server *s, const holding *h, strata_ps_rows *tables, const unsigned char *at) {
+    for (int k = 0; k < h->shards->n_tables; k++) {
+        tables[k].values = at;
+        at += (size_t)(tables[k].n * h->shards->tables[k].row) * strata_dtype_bytes(s->fit->task->wire);
+    }
 }
 
 /* ---- other servers ---- */
@@ -110,8 +125,10 @@ static int64_t read_tables(const holding *h, const strata_rpc_call *call, size_t
 static strata_status meet_peer(server *s, int index, strata_rpc_client **out_client, strata_error *err) {
     pthread_mutex_lock(&s->meeting);
     const size_t shared = strata_ps_plan_shared_bytes(&s->fit->plan);
-    const strata_status status =
-        s->peers[index] ? STRATA_OK : strata_ps_connect(s->fit->task, STRATA_TASK_PS, index, shared, &s->peers[index], err);
+    const strata_ps_task *task = s->fit->task;
+    strata_status status = STRATA_OK;
+    if (!s->peers[index])
+        status = strata_ps_connect(task, STRATA_TASK_PS, index, task->connect_seconds, shared, &s->peers[index], err);
     *out_client = s->peers[index];
     pthread_mutex_unlock(&s->meeting);
     return status;
@@ -127,11 +144,10 @@ static strata_ps_holders holders_of(server *s, int group) {
     return holders;
 }
 
-/* Finds the store for a request about a group. A copy accepts changes from the owner until workers use the copy. From then on,
- * if the owner was not lost after all, its changes are refused, so it acknowledges none. */
-static strata_status find_holding(server *s, const strata_rpc_call *call, int64_t group, holding **out_holding,
+/* Finds the store for a request of a task about a group. A copy accepts changes from the owner until workers use the copy. From
+ * then on, if the owner was not lost after all, its changes are refused, so it acknowledges none. */
+static strata_status find_holding(server *s, const char *task, int64_t group, bool from_owner, holding **out_holding,
                                   strata_error *err) {
-    const bool from_owner = strncmp(call->task, "ps:", 3) == 0;
     for (int i = 0; i < s->n_holdings; i++) {
         holding *h = &s->holdings[i];
         if (h->group != group) continue;
@@ -142,48 +158,40 @@ static strata_status find_holding(server *s, const strata_rpc_call *call, int64_
         }
     }
     return strata_fail(err, STRATA_PEER_LOST, "parameter_server: %s does not serve the shards of ps:%lld to %s now",
-                       s->fit->task->name, (long long)group, call->task);
+                       s->fit->task->name, (long long)group, task);
+}
+
+/* Finds it for a pull or a push. */
+static strata_status find_called(server *s, const strata_rpc_call *call, int64_t group, holding **out_holding,
+                                 strata_error *err) {
+    return find_holding(s, call->task, group, strncmp(call->task, "ps:", 3) == 0, out_holding, err);
 }
 
 /* ---- the norm of all gradients ---- */
 
-/* Finds this server's store that workers use for a group. */
-static strata_status find_serving(server *s, int64_t group, strata_ps_store **out_store, strata_error *err) {
-    for (int i = 0; i < s->n_holdings; i++) {
-        holding *h = &s->holdings[i];
-        *out_store = h->store;
-        if (h->group == group && h->is_copy == (holders_of(s, h->group) == STRATA_PS_COPY)) return STRATA_OK;
-    }
-    return strata_fail(err, STRATA_PEER_LOST, "parameter_server: %s does not serve the shards of ps:%lld now",
-                       s->fit->task->name, (long long)group);
-}
-
 static strata_status square(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     strata_ps_pull_ask ask;
-    strata_ps_store *store = NULL;
+    holding *h = NULL;
     double value = 0;
-    if (call->head_bytes != sizeof ask) return wrong_size(call, err);
     memcpy(&ask, call->head, sizeof ask);
-    STRATA_TRY(find_serving(s, ask.group, &store, err));
-    STRATA_TRY(strata_ps_store_square(store, &ask.close, &value, err));
-    memcpy(reply->head, &value, sizeof value);
-    reply->head_bytes = sizeof value;
+    STRATA_TRY(find_holding(s, call->task, ask.group, false, &h, err));
+    STRATA_TRY(strata_ps_store_square(h->store, &ask.close, &value, err));
+    write_reply(reply, &value, sizeof value);
     return STRATA_OK;
 }
 
 static strata_status ask_square(server *s, const strata_ps_close *close, int group, double *out_square, strata_error *err) {
-    const strata_ps_pull_ask head = {.has_close = true, .group = group, .close = *close};
-    const strata_rpc_ask ask = {
-        .method = STRATA_PS_SQUARE, .head = &head, .head_bytes = sizeof head, .what = "the norm of a step's gradients"};
+    const strata_ps_pull_ask head = strata_ps_about(group, close);
+    const strata_rpc_ask ask = strata_ps_ask(STRATA_PS_SQUARE, &head, NULL, 0);
     strata_rpc_answer answer = {.head = out_square, .head_bytes = sizeof *out_square};
     strata_rpc_client *client = NULL;
     pthread_mutex_lock(&s->lock);
     const int index = strata_ps_server_of(&s->route, group, s->fit->plan.n_servers);
     pthread_mutex_unlock(&s->lock);
     if (index == s->fit->task->spec.task_index) {
-        strata_ps_store *store = NULL;
-        STRATA_TRY(find_serving(s, group, &store, err));
-        return strata_ps_store_square(store, close, out_square, err);
+        holding *h = NULL;
+        STRATA_TRY(find_holding(s, s->fit->task->name, group, false, &h, err));
+        return strata_ps_store_square(h->store, close, out_square, err);
     }
     STRATA_TRY(meet_peer(s, index, &client, err));
     return strata_rpc_client_call(client, &ask, &answer, STRATA_PS_CALL_SECONDS, err);
@@ -221,81 +229,57 @@ static strata_status enter_chain(server *s, const holding *h, bool *out_entered,
     return copy_is_lost(s, s->next ? "an earlier change did not reach it" : "it was not connected", err);
 }
 
-/* Writes the head of a push whose body contains all gradients. */
-static void write_whole_head(const strata_rpc_call *call, unsigned char *out) {
-    strata_ps_push_ask ask;
-    memcpy(out, call->head, call->head_bytes);
-    memcpy(&ask, call->head, sizeof ask);
-    ask.attempt = 0;
-    memcpy(out, &ask, sizeof ask);
-}
-
-/* ask: the same push, for the copy. */
-static strata_status apply_push(server *s, holding *h, const strata_rpc_ask *ask, const strata_ps_gradients *gradients,
-                                int64_t *out_staleness, strata_error *err) {
+/* Applies a push here and in the copy. */
+static strata_status push_here(server *s, holding *h, const strata_rpc_call *call, const strata_ps_gradients *gradients,
+                               int64_t *out_staleness, strata_error *err) {
     strata_rpc_request *request = NULL;
     strata_error why = {0};
+    strata_ps_push_ask head;
     int64_t ignored = 0;
     strata_rpc_answer answer = {.head = &ignored, .head_bytes = sizeof ignored};
     bool chained = false;
+    memcpy(&head, call->head, sizeof head);
+    const bool parted = head.attempt != 0; /* the dense gradients arrived before, so the copy gets them with the rest */
+    head.attempt = 0;
+    const size_t dense = strata_ps_wire_bytes(s->fit->task->wire, h->shards->dense_elements);
+    const struct iovec body[] = {{(void *)(uintptr_t)gradients->dense, parted ? dense : 0}, {call->body, call->body_bytes}};
+    strata_rpc_ask ask = strata_ps_ask(STRATA_PS_PUSH, &head, body, 2);
+    ask.what = "a push for the copy";
     STRATA_TRY(enter_chain(s, h, &chained, err));
     pthread_mutex_lock(&s->device);
     strata_status status = strata_ps_store_push(h->store, gradients, out_staleness, err);
     pthread_mutex_unlock(&s->device);
     if (!chained) return status;
     strata_status sent = STRATA_OK;
-    if (!status) sent = strata_rpc_client_start(s->next, ask, &answer, STRATA_PS_CALL_SECONDS, &request, &why);
+    if (!status) sent = strata_rpc_client_start(s->next, &ask, &answer, STRATA_PS_CALL_SECONDS, &request, &why);
     pthread_mutex_unlock(&s->chain);
     if (request) sent = strata_rpc_request_wait(request, &why);
     return status ? status : sent ? copy_is_lost(s, why.message, err) : STRATA_OK;
 }
 
-/* parted: the dense gradients arrived before as parts, so the copy gets them together with the rest. */
-static strata_status push_here(server *s, holding *h, const strata_rpc_call *call, bool parted,
-                               const strata_ps_gradients *gradients, int64_t *out_staleness, strata_error *err) {
-    const size_t dense = strata_ps_wire_bytes(s->fit->task->wire, h->sizes->dense);
-    const struct iovec body[] = {{(void *)(uintptr_t)gradients->dense, dense}, {call->body, call->body_bytes}};
-    unsigned char *head = parted ? malloc(call->head_bytes) : NULL;
-    if (parted && !head) return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a push");
-    if (parted) write_whole_head(call, head);
-    const strata_rpc_ask ask = {.method = STRATA_PS_PUSH,
-                                .head = parted ? head : call->head,
-                                .head_bytes = call->head_bytes,
-                                .body = parted ? body : body + 1,
-                                .n_body = parted ? 2 : 1,
-                                .what = "a push for the copy"};
-    const strata_status status = apply_push(s, h, &ask, gradients, out_staleness, err);
-    free(head);
-    return status;
-}
-
 static strata_status close_here(server *s, holding *h, strata_ps_pull_ask *asked, strata_error *err) {
     STRATA_TRY(add_squares(s, h, &asked->close, err));
-    const strata_rpc_ask ask = {
-        .method = STRATA_PS_CLOSE, .head = asked, .head_bytes = sizeof *asked, .what = "the end of a step for the copy"};
-    const strata_ps_close *close = &asked->close;
+    const strata_rpc_ask ask = strata_ps_ask(STRATA_PS_CLOSE, asked, NULL, 0);
     strata_error why = {0};
     bool chained = false;
     STRATA_TRY(enter_chain(s, h, &chained, err));
+    const bool known = strata_ps_store_has_closed(h->store, &asked->close); /* the copy then has closed it, too */
     pthread_mutex_lock(&s->device);
-    strata_status status = strata_ps_store_close(h->store, close, err);
+    const strata_status status = strata_ps_store_close(h->store, &asked->close, err);
     pthread_mutex_unlock(&s->device);
     if (!chained) return status;
-    const bool known = close->epoch < s->closed_epoch || (close->epoch == s->closed_epoch && close->index <= s->closed_index);
-    const strata_status sent =
-        status || known ? STRATA_OK : strata_rpc_client_call(s->next, &ask, NULL, STRATA_PS_CALL_SECONDS, &why);
-    if (!status && !known && !sent) s->closed_epoch = close->epoch, s->closed_index = close->index;
+    strata_status sent = STRATA_OK;
+    if (!status && !known) sent = strata_rpc_client_call(s->next, &ask, NULL, STRATA_PS_CALL_SECONDS, &why);
     pthread_mutex_unlock(&s->chain);
-    return status ? status : sent ? copy_is_lost(s, why.message, err) : STRATA_OK;
+    return sent ? copy_is_lost(s, why.message, err) : status;
 }
 
-/* Closes the step before a pull, and finds the group of the pull. */
-static strata_status close_before(server *s, const strata_rpc_call *call, holding **out_holding, strata_error *err) {
-    strata_ps_pull_ask ask;
-    if (call->head_bytes < sizeof ask) return wrong_size(call, err);
-    memcpy(&ask, call->head, sizeof ask);
-    STRATA_TRY(find_holding(s, call, ask.group, out_holding, err));
-    return ask.has_close ? close_here(s, *out_holding, &ask, err) : STRATA_OK;
+/* Reads the head of a request about a group, finds it, and closes the step before. */
+static strata_status close_before(server *s, const strata_rpc_call *call, strata_ps_pull_ask *ask, holding **out_holding,
+                                  strata_error *err) {
+    memcpy(ask, call->head, sizeof *ask);
+    STRATA_TRY(find_called(s, call, ask->group, out_holding, err));
+    return ask->has_close ? close_here(s, *out_holding, ask, err) : STRATA_OK;
 }
 
 /* ---- requests ---- */
@@ -304,63 +288,48 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
     const strata_dtype wire = s->fit->task->wire;
     strata_ps_pull_ask ask;
     holding *h = NULL;
-    STRATA_TRY(close_before(s, call, &h, err));
-    memcpy(&ask, call->head, sizeof ask);
-    strata_ps_rows *tables = calloc((size_t)h->sizes->n_tables + 1, sizeof *tables);
-    strata_ps_snapshot *snapshot = NULL;
-    int64_t version = 0, n_rows = 0;
-    const size_t fixed = strata_ps_wire_bytes(wire, h->sizes->dense) + (size_t)h->sizes->states * sizeof(float);
-    if (!tables) return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a pull");
-    const int64_t elements = read_tables(h, call, sizeof(strata_ps_pull_ask), call->body, call->body_bytes, tables, &n_rows);
-    const bool sound = elements >= 0 && (size_t)n_rows * sizeof(int32_t) == call->body_bytes;
-    const size_t row_bytes = sound ? (size_t)elements * strata_dtype_bytes(wire) : 0;
-    /* for a worker on this machine the reply is written into shared memory; to others a snapshot and the rows are sent */
-    unsigned char *room = sound ? strata_rpc_reply_room(call, fixed + row_bytes) : NULL;
-    unsigned char *rows = room ? NULL : malloc(row_bytes + 4), *at = room ? room + fixed : rows;
-    strata_status status = !sound ? wrong_size(call, err)
-                           : !at  ? strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a pull")
-                                  : STRATA_OK;
-    for (int k = 0; k < h->sizes->n_tables && !status; k++) {
-        tables[k].values = at;
-        at += (size_t)(tables[k].n * h->tables[k].row) * strata_dtype_bytes(wire);
-    }
+    STRATA_TRY(close_before(s, call, &ask, &h, err));
+    strata_ps_rows *tables = calloc((size_t)h->shards->n_tables + 1, sizeof *tables);
+    int64_t version = 0, elements = 0;
+    if (!tables) return no_memory("a pull", err);
+    const size_t fixed = strata_ps_wire_bytes(wire, h->shards->dense_elements) + (size_t)h->shards->n_states * sizeof(float);
+    const unsigned char *at = call->body, *end = at + call->body_bytes;
+    const bool sound = read_tables(h, &at, end, tables, &elements) && at == end;
+    const size_t bytes = fixed + (size_t)elements * strata_dtype_bytes(wire);
+    /* for a worker on this machine the reply is written into shared memory */
+    unsigned char *room = sound ? strata_rpc_reply_room(call, bytes) : NULL;
+    unsigned char *own = sound && !room ? malloc(bytes + 4) : NULL;
+    if (own) room = own;
+    strata_status status = !sound ? wrong_size(call, err) : !room ? no_memory("a pull", err) : STRATA_OK;
     if (!status) {
+        place_rows(s, h, tables, room + fixed);
         pthread_mutex_lock(&s->device); /* a pull of the other store reads from it, too */
-        status = strata_ps_store_pull(h->store, tables, ask.ahead, room, &snapshot, &version, err);
+        status = strata_ps_store_pull(h->store, tables, ask.ahead, room, &version, err);
         pthread_mutex_unlock(&s->device);
     }
-    if (!status) {
-        memcpy(reply->head, &version, sizeof version);
-        reply->head_bytes = sizeof version;
-        reply->repeatable = true;
-        if (room) {
-            reply->body[0] = (strata_rpc_piece){.data = room, .bytes = fixed + row_bytes};
-        } else {
-            reply->body[0] = (strata_rpc_piece){strata_ps_snapshot_data(snapshot), strata_ps_snapshot_bytes(snapshot),
-                                                strata_ps_snapshot_release, snapshot};
-            reply->body[1] = (strata_rpc_piece){rows, row_bytes, free, rows};
-        }
-        reply->n_body = room ? 1 : 2;
-        rows = NULL;
-    }
-    free(rows);
     free(tables);
-    return status;
+    if (status) {
+        free(own);
+        return status;
+    }
+    write_reply(reply, &version, sizeof version);
+    reply->repeatable = true;
+    reply->body[0] = (strata_rpc_piece){room, bytes, own ? free : NULL, own};
+    reply->n_body = 1;
+    return STRATA_OK;
 }
 
 /* The worker's parts; NULL: the task is not a worker of the cluster. */
-static staging *staging_of(server *s, holding *h, const char *task) {
-    int index = -1;
-    if (strata_scan(task, "worker:%d", &index) != 1 || index < 0 || index >= s->fit->task->pace.n_workers) return NULL;
-    return &h->stagings[index];
+static staging *staging_of(const server *s, const holding *h, const char *task) {
+    const int index = strata_ps_worker_index(task, s->fit->task->pace.n_workers);
+    return index < 0 ? NULL : &h->stagings[index];
 }
 
 static strata_status begin_staging(const server *s, const holding *h, staging *own, int64_t attempt, strata_error *err) {
-    const int n = h->sizes->n_dense;
-    if (!own->dense) own->dense = calloc(1, strata_ps_wire_bytes(s->fit->task->wire, h->sizes->dense) + 4);
+    const int n = h->shards->n_dense;
+    if (!own->dense) own->dense = calloc(1, strata_ps_wire_bytes(s->fit->task->wire, h->shards->dense_elements) + 4);
     if (!own->came) own->came = calloc((size_t)n + 1, sizeof *own->came);
-    if (!own->dense || !own->came)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for the parts of a push");
+    if (!own->dense || !own->came) return no_memory("the parts of a push", err);
     if (own->attempt == attempt) return STRATA_OK;
     memset(own->came, 0, (size_t)n * sizeof *own->came);
     own->n_came = 0;
@@ -373,21 +342,21 @@ static strata_status take_part(server *s, const strata_rpc_call *call, strata_er
     const size_t each = strata_dtype_bytes(s->fit->task->wire);
     strata_ps_part_ask ask;
     holding *h = NULL;
-    if (call->head_bytes < sizeof ask) return wrong_size(call, err);
     memcpy(&ask, call->head, sizeof ask);
-    STRATA_TRY(find_holding(s, call, ask.group, &h, err));
+    STRATA_TRY(find_called(s, call, ask.group, &h, err));
     staging *own = staging_of(s, h, call->task);
-    if (!own || ask.attempt < 1) return wrong_size(call, err);
+    if (!own || ask.attempt < 1 || (uint64_t)ask.n_shards > call->body_bytes / sizeof(int32_t)) return wrong_size(call, err);
     STRATA_TRY(begin_staging(s, h, own, ask.attempt, err));
-    const unsigned char *from = call->body;
-    size_t left = call->body_bytes;
-    for (size_t at = sizeof ask; at < call->head_bytes; at += sizeof(int32_t)) {
-        int32_t i = -1;
-        if (call->head_bytes - at >= sizeof i) memcpy(&i, (const char *)call->head + at, sizeof i);
-        if (i < 0 || i >= h->sizes->n_dense) return wrong_size(call, err);
-        const size_t bytes = (size_t)h->shards[i].n * each;
+    const int32_t *numbers = call->body;
+    const unsigned char *from = (const unsigned char *)(numbers + ask.n_shards);
+    size_t left = call->body_bytes - (size_t)ask.n_shards * sizeof *numbers;
+    for (int64_t k = 0; k < ask.n_shards; k++) {
+        const int32_t i = numbers[k];
+        if (i < 0 || i >= h->shards->n_dense) return wrong_size(call, err);
+        const strata_ps_shard *shard = &h->shards->shards[i];
+        const size_t bytes = (size_t)shard->n * each;
         if (bytes > left) return wrong_size(call, err);
-        memcpy(own->dense + (size_t)h->shards[i].before * each, from, bytes);
+        memcpy(own->dense + (size_t)shard->before * each, from, bytes);
         own->n_came += !own->came[i];
         own->came[i] = true;
         from += bytes;
@@ -400,7 +369,7 @@ static strata_status take_part(server *s, const strata_rpc_call *call, strata_er
 static strata_status find_parts(server *s, holding *h, const strata_rpc_call *call, int64_t attempt, const void **out_dense,
                                 strata_error *err) {
     staging *own = staging_of(s, h, call->task);
-    if (!own || own->attempt != attempt || own->n_came != h->sizes->n_dense)
+    if (!own || own->attempt != attempt || own->n_came != h->shards->n_dense)
         return strata_fail(err, STRATA_PEER_LOST, "parameter_server: %s does not have all parts of a push of %s",
                            s->fit->task->name, call->task);
     *out_dense = own->dense;
@@ -411,44 +380,35 @@ static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_rep
     const strata_dtype wire = s->fit->task->wire;
     strata_ps_push_ask ask;
     holding *h = NULL;
-    if (call->head_bytes < sizeof ask) return wrong_size(call, err);
     memcpy(&ask, call->head, sizeof ask);
-    STRATA_TRY(find_holding(s, call, ask.group, &h, err));
+    STRATA_TRY(find_called(s, call, ask.group, &h, err));
     const bool parted = ask.attempt != 0;
-    const void *parts = NULL;
-    if (parted) STRATA_TRY(find_parts(s, h, call, ask.attempt, &parts, err));
-    const size_t dense = parted ? 0 : strata_ps_wire_bytes(wire, h->sizes->dense);
-    const size_t fixed = dense + (size_t)h->sizes->states * sizeof(float);
-    strata_ps_rows *tables = calloc((size_t)h->sizes->n_tables + 1, sizeof *tables);
-    int64_t n_rows = 0, elements = -1, staleness = 0;
-    if (!tables) return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a push");
-    unsigned char *body = call->body;
-    if (call->body_bytes >= fixed) {
-        const int32_t *ids = (const int32_t *)(const void *)(body + fixed);
-        elements = read_tables(h, call, sizeof ask, ids, call->body_bytes - fixed, tables, &n_rows);
-    }
-    const size_t ids_bytes = (size_t)n_rows * sizeof(int32_t);
-    strata_status status = STRATA_OK;
-    if (elements < 0 || call->body_bytes != fixed + ids_bytes + (size_t)elements * strata_dtype_bytes(wire))
-        status = wrong_size(call, err);
-    unsigned char *at = body + fixed + ids_bytes;
-    for (int k = 0; k < h->sizes->n_tables && !status; k++) {
-        tables[k].values = at;
-        at += (size_t)(tables[k].n * h->tables[k].row) * strata_dtype_bytes(wire);
-    }
+    const size_t dense_bytes = parted ? 0 : strata_ps_wire_bytes(wire, h->shards->dense_elements);
+    const size_t fixed = dense_bytes + (size_t)h->shards->n_states * sizeof(float);
+    const unsigned char *body = call->body, *at = body, *end = body + call->body_bytes;
+    const void *dense = body;
+    if (call->body_bytes < fixed) return wrong_size(call, err);
+    if (parted) STRATA_TRY(find_parts(s, h, call, ask.attempt, &dense, err));
+    at += fixed;
+    strata_ps_rows *tables = calloc((size_t)h->shards->n_tables + 1, sizeof *tables);
+    int64_t elements = 0, staleness = 0;
+    if (!tables) return no_memory("a push", err);
+    const bool sound =
+        read_tables(h, &at, end, tables, &elements) && (size_t)(end - at) == (size_t)elements * strata_dtype_bytes(wire);
+    strata_status status = sound ? STRATA_OK : wrong_size(call, err);
     if (!status) {
+        place_rows(s, h, tables, at);
         const strata_ps_gradients gradients = {.unit = ask.unit,
                                                .version = ask.version,
                                                .rate = ask.rate,
-                                               .dense = parted ? parts : body,
+                                               .dense = dense,
                                                .tables = tables,
-                                               .states = (const float *)(const void *)(body + dense)};
-        status = push_here(s, h, call, parted, &gradients, &staleness, err);
+                                               .states = (const float *)(const void *)(body + dense_bytes)};
+        status = push_here(s, h, call, &gradients, &staleness, err);
         if (!status && staleness >= 0)
             strata_trace_add_counter(s->fit->trace, "staleness", (double)staleness, strata_trace_now());
     }
-    memcpy(reply->head, &staleness, sizeof staleness);
-    reply->head_bytes = sizeof staleness;
+    write_reply(reply, &staleness, sizeof staleness);
     free(tables);
     return status;
 }
@@ -457,7 +417,6 @@ static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_rep
 static strata_status meet_copy(server *s, strata_error *err) {
     const int next = strata_ps_copy_server(s->fit->task->spec.task_index, s->fit->plan.n_servers);
     pthread_mutex_lock(&s->chain);
-    s->closed_epoch = s->closed_index = -1;
     const strata_status status = meet_peer(s, next, &s->next, err);
     pthread_mutex_unlock(&s->chain);
     return status;
@@ -465,7 +424,6 @@ static strata_status meet_copy(server *s, strata_error *err) {
 
 static strata_status set(server *s, const strata_rpc_call *call, strata_error *err) {
     strata_ps_set_ask ask;
-    if (call->head_bytes != sizeof ask) return wrong_size(call, err);
     memcpy(&ask, call->head, sizeof ask);
     pthread_mutex_lock(&s->lock);
     if (ask.serial > s->serial) s->serial = ask.serial;
@@ -483,42 +441,46 @@ static strata_status set(server *s, const strata_rpc_call *call, strata_error *e
     return wrong_size(call, err);
 }
 
+/* Reads all values of the group that a request is about. The caller frees *out_values. */
+static strata_status read_group(server *s, const strata_rpc_call *call, holding **out_holding, float **out_values,
+                                int64_t *out_t, strata_error *err) {
+    strata_ps_pull_ask ask;
+    STRATA_TRY(close_before(s, call, &ask, out_holding, err));
+    float *values = malloc((size_t)((*out_holding)->n_elements + 1) * sizeof *values);
+    if (!values) return no_memory("a copy of the shards", err);
+    pthread_mutex_lock(&s->device);
+    const strata_status status = strata_ps_store_get((*out_holding)->store, values, out_t, err);
+    pthread_mutex_unlock(&s->device);
+    *out_values = status ? NULL : values;
+    if (status) free(values);
+    return status;
+}
+
 static strata_status get(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     int64_t t = 0;
     holding *h = NULL;
-    STRATA_TRY(close_before(s, call, &h, err));
-    float *values = malloc((size_t)(h->n_elements + 1) * sizeof *values);
-    if (!values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a copy of the shards");
+    float *values = NULL;
+    STRATA_TRY(read_group(s, call, &h, &values, &t, err));
     reply->body[0] = (strata_rpc_piece){values, (size_t)h->n_elements * sizeof *values, free, values};
     reply->n_body = 1;
-    pthread_mutex_lock(&s->device);
-    const strata_status status = strata_ps_store_get(h->store, values, &t, err);
-    pthread_mutex_unlock(&s->device);
-    memcpy(reply->head, &t, sizeof t);
-    reply->head_bytes = sizeof t;
-    return status;
+    write_reply(reply, &t, sizeof t);
+    return STRATA_OK;
 }
 
 static strata_status save(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     strata_ps_save_reply own = {0};
     holding *h = NULL;
+    float *values = NULL;
     const char *path = call->body;
-    STRATA_TRY(close_before(s, call, &h, err));
     if (!call->body_bytes || path[call->body_bytes - 1]) return wrong_size(call, err);
-    float *values = malloc((size_t)(h->n_elements + 1) * sizeof *values);
-    if (!values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a copy of the shards");
-    pthread_mutex_lock(&s->device);
-    strata_status status = strata_ps_store_get(h->store, values, &own.t, err);
-    pthread_mutex_unlock(&s->device);
-    if (!status) status = strata_ps_save_group(s->fit, h->group, values, path, &own, err);
+    STRATA_TRY(read_group(s, call, &h, &values, &own.t, err));
+    const strata_status status = strata_ps_save_group(s->fit, h->group, values, path, &own, err);
     free(values);
-    memcpy(reply->head, &own, sizeof own);
-    reply->head_bytes = sizeof own;
+    write_reply(reply, &own, sizeof own);
     return status;
 }
 
-static strata_status take_route(server *s, const strata_rpc_call *call, strata_error *err) {
-    if (call->head_bytes != sizeof s->route) return wrong_size(call, err);
+static strata_status take_route(server *s, const strata_rpc_call *call) {
     pthread_mutex_lock(&s->lock);
     memcpy(&s->route, call->head, sizeof s->route);
     pthread_mutex_unlock(&s->lock);
@@ -546,14 +508,12 @@ static strata_status hello(server *s, const strata_rpc_call *call, strata_rpc_re
         own.pulls = atomic_exchange(&s->pulls.most, atomic_load(&s->pulls.n));
         own.pushes = atomic_exchange(&s->pushes.most, atomic_load(&s->pushes.n));
     }
-    memcpy(reply->head, &own, sizeof own);
-    reply->head_bytes = sizeof own;
+    write_reply(reply, &own, sizeof own);
     return STRATA_OK;
 }
 
-static strata_status end(server *s, const strata_rpc_call *call, strata_error *err) {
+static strata_status end(server *s, const strata_rpc_call *call) {
     int32_t status;
-    if (call->head_bytes != sizeof status) return wrong_size(call, err);
     memcpy(&status, call->head, sizeof status);
     const int n = call->body_bytes < sizeof s->message ? (int)call->body_bytes : (int)sizeof s->message - 1;
     pthread_mutex_lock(&s->lock);
@@ -568,6 +528,9 @@ static strata_status end(server *s, const strata_rpc_call *call, strata_error *e
 static strata_status execute(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     if (s->failed && call->method != STRATA_PS_HELLO && call->method != STRATA_PS_OVER)
         return strata_fail(err, s->failed, "%s", s->failure);
+    if (call->method < STRATA_PS_METHODS && call->method != STRATA_PS_HELLO &&
+        call->head_bytes != strata_ps_methods[call->method].head_bytes)
+        return wrong_size(call, err);
     switch (call->method) {
         case STRATA_PS_HELLO:
             return hello(s, call, reply, err);
@@ -582,13 +545,11 @@ static strata_status execute(server *s, const strata_rpc_call *call, strata_rpc_
         case STRATA_PS_GET:
             return get(s, call, reply, err);
         case STRATA_PS_OVER:
-            return end(s, call, err);
+            return end(s, call);
         case STRATA_PS_ROUTE:
-            return take_route(s, call, err);
-        case STRATA_PS_CLOSE: {
-            holding *ignored = NULL;
-            return close_before(s, call, &ignored, err);
-        }
+            return take_route(s, call);
+        case STRATA_PS_CLOSE:
+            return close_before(s, call, &(strata_ps_pull_ask){0}, &(holding *){NULL}, err);
         case STRATA_PS_SAVE:
             return save(s, call, reply, err);
         case STRATA_PS_SQUARE:
@@ -603,27 +564,21 @@ static void trace_queue(server *s) {
     strata_trace_add_counter(s->fit->trace, "queue depth", n, strata_trace_now());
 }
 
-/* Requests of one task are executed one after the other, so each task has its own track. */
-static void trace_request(const server *s, const strata_rpc_call *call, double began) {
-    static const char *const names[] = {
-        [STRATA_PS_PULL] = "pull",       [STRATA_PS_PUSH] = "push",       [STRATA_PS_PART] = "take a part",
-        [STRATA_PS_SET] = "take values", [STRATA_PS_GET] = "send values", [STRATA_PS_CLOSE] = "end of a step"};
-    const char *name = call->method < sizeof names / sizeof *names ? names[call->method] : NULL;
-    if (!name) return;
-    strata_trace_add_named(s->fit->trace, strata_trace_thread_track(s->fit->trace, call->task), name, (int64_t)call->sequence,
-                           began, strata_trace_now());
-}
-
 static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     server *s = user;
+    strata_trace *trace = s->fit->trace;
     struct queue *queue = call->method == STRATA_PS_PULL ? &s->pulls : call->method == STRATA_PS_PUSH ? &s->pushes : NULL;
-    const double began = s->fit->trace ? strata_trace_now() : 0;
+    const char *name = call->method < STRATA_PS_METHODS ? strata_ps_methods[call->method].trace : NULL;
+    const double began = trace ? strata_trace_now() : 0;
     if (queue) enter_queue(queue);
-    if (queue && s->fit->trace) trace_queue(s);
+    if (queue && trace) trace_queue(s);
     const strata_status status = execute(s, call, reply, err);
     if (queue) atomic_fetch_sub(&queue->n, 1);
-    if (queue && s->fit->trace) trace_queue(s);
-    if (s->fit->trace) trace_request(s, call, began);
+    if (queue && trace) trace_queue(s);
+    /* requests of one task are executed one after the other, so each task has its own track */
+    if (name && trace)
+        strata_trace_add_named(trace, strata_trace_thread_track(trace, call->task), name, (int64_t)call->sequence, began,
+                               strata_trace_now());
     return status;
 }
 
@@ -671,13 +626,11 @@ static strata_status add_holding(server *s, int group, strata_error *err) {
     const strata_ps_store_options opts = {.n_shares = task->pace.n_shares, .wire = task->wire, .staleness = task->staleness};
     holding *h = &s->holdings[s->n_holdings++];
     *h = (holding){.group = group,
-                   .is_copy = group != s->fit->task->spec.task_index,
-                   .sizes = &plan->sizes[group],
-                   .n_elements = strata_ps_plan_elements(plan, group)};
-    h->shards = plan->shards + plan->begins[group];
-    h->tables = h->shards + h->sizes->n_dense;
-    h->stagings = calloc((size_t)s->fit->task->pace.n_workers, sizeof *h->stagings);
-    if (!h->stagings) return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a server");
+                   .is_copy = group != task->spec.task_index,
+                   .shards = &plan->groups[group],
+                   .n_elements = strata_ps_plan_elements(plan, group),
+                   .stagings = strata_memory_take(&s->memory, task->pace.n_workers, sizeof *h->stagings)};
+    if (!h->stagings) return no_memory("a server", err);
     return strata_ps_store_create(s->fit->model, plan, group, s->fit->model->strategy->devices[0], &opts, &h->store, err);
 }
 
@@ -686,7 +639,6 @@ static void finish_holding(const server *s, holding *h) {
         free(h->stagings[w].dense);
         free(h->stagings[w].came);
     }
-    free(h->stagings);
     strata_ps_store_destroy(h->store);
 }
 
@@ -718,18 +670,17 @@ strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err) {
     pthread_mutex_init(&s.meeting, NULL);
     pthread_mutex_init(&s.device, NULL);
     strata_clock_cond_init(&s.changed);
-    s.peers = calloc((size_t)n, sizeof(*s.peers));
+    s.peers = strata_memory_take(&s.memory, n, sizeof(*s.peers));
     strata_error own = {0};
-    strata_status status =
-        s.peers ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a server");
+    strata_status status = s.peers ? STRATA_OK : no_memory("a server", err);
     if (!status) keep_failure(&s, add_holdings(&s, &own), own.message);
     if (!status) status = strata_ps_listen(fit->task, handle, on_peer, &s, &rpc, err);
     if (!status) status = serve(&s, rpc, err);
     if (s.failed) status = strata_fail(err, s.failed, "%s", s.failure);
     strata_rpc_server_destroy(rpc);
     for (int i = 0; s.peers && i < n; i++) strata_rpc_client_destroy(s.peers[i]);
-    free(s.peers);
     for (int i = 0; i < s.n_holdings; i++) finish_holding(&s, &s.holdings[i]);
+    strata_memory_free(&s.memory);
     pthread_cond_destroy(&s.changed);
     pthread_mutex_destroy(&s.meeting);
     pthread_mutex_destroy(&s.chain);

@@ -11,37 +11,33 @@
 
 void strata_ps_store_drop_kept(const strata_ps_store *store) {
     for (int w = 0; store->kept && w < store->opts.n_shares; w++) {
-        free(store->kept[w].memory);
-        free(store->kept[w].tables);
+        strata_memory_free(&store->kept[w].memory);
         store->kept[w] = (strata_ps_kept){0};
     }
 }
 
+/* Copies n elements of the type `wire` as f32. */
+static float *widened(const strata_ps_store *store, strata_memory *memory, const void *from, int64_t n) {
+    float *values = strata_memory_take(memory, n, sizeof *values);
+    if (values) strata_ps_widen(store->opts.wire, from, n, values);
+    return values;
+}
+
 static strata_status keep(strata_ps_store *store, const strata_ps_gradients *g, strata_ps_kept *out, strata_error *err) {
-    int64_t n_rows = 0, n_ids = 0;
-    for (int k = 0; k < store->n_tables; k++) {
-        n_rows += g->tables[k].n * store->tables[k].shard->row;
-        n_ids += g->tables[k].n;
+    strata_ps_kept made = {0};
+    made.dense = widened(store, &made.memory, g->dense, store->group->dense_elements);
+    made.states = strata_memory_copy(&made.memory, g->states, (size_t)store->group->n_states * sizeof *made.states);
+    made.tables = strata_memory_take(&made.memory, store->group->n_tables, sizeof *made.tables);
+    for (int k = 0; k < store->group->n_tables && made.tables; k++) {
+        const strata_ps_rows *rows = &g->tables[k];
+        made.tables[k] =
+            (strata_ps_rows){.n = rows->n,
+                             .ids = strata_memory_copy(&made.memory, rows->ids, (size_t)rows->n * sizeof *rows->ids),
+                             .values = widened(store, &made.memory, rows->values, rows->n * store->group->tables[k].row)};
     }
-    const int64_t n = store->n_dense_elements + store->n_states + n_rows + n_ids;
-    strata_ps_kept made = {.memory = malloc((size_t)(n + 1) * sizeof(float)),
-                           .tables = calloc((size_t)store->n_tables + 1, sizeof *made.tables)};
-    if (!made.memory || !made.tables) {
-        free(made.memory);
-        free(made.tables);
+    if (made.memory.failed) {
+        strata_memory_free(&made.memory);
         return strata_ps_store_no_memory(store, err);
-    }
-    made.dense = made.memory;
-    made.states = made.dense + store->n_dense_elements;
-    float *at = made.states + store->n_states;
-    strata_ps_widen(store->opts.wire, g->dense, store->n_dense_elements, made.dense);
-    if (store->n_states) memcpy(made.states, g->states, (size_t)store->n_states * sizeof(float));
-    for (int k = 0; k < store->n_tables; k++) {
-        const int64_t rows = g->tables[k].n, elements = rows * store->tables[k].shard->row;
-        memcpy(at, g->tables[k].ids, (size_t)rows * sizeof(int32_t));
-        made.tables[k] = (strata_ps_rows){rows, (int32_t *)(void *)at, at + rows};
-        strata_ps_widen(store->opts.wire, g->tables[k].values, elements, at + rows);
-        at += rows + elements;
     }
     *out = made;
     return STRATA_OK;
@@ -62,7 +58,7 @@ strata_status strata_ps_store_push_for_later(strata_ps_store *store, const strat
         return strata_fail(err, STRATA_INTERNAL, "parameter_server: a push of step %lld, while step %lld is open",
                            (long long)g->unit.index, (long long)store->step);
     strata_ps_kept *own = &store->kept[g->unit.share];
-    if (own->memory) return STRATA_OK;
+    if (own->dense) return STRATA_OK;
     STRATA_TRY(keep(store, g, own, err));
     *out_staleness = 0;
     return STRATA_OK;
@@ -107,24 +103,24 @@ static double factor_of(const strata_ps_store *store, const strata_ps_close *clo
     return norm > store->most_norm ? close->scale * (store->most_norm / norm) : close->scale;
 }
 
-/* The rows of table k that any share has, each with the sum over the shares. The caller frees ids and values of *out. */
-static strata_status sum_rows(const strata_ps_store *store, const strata_ps_close *close, int k, strata_ps_rows *out,
-                              strata_error *err) {
+/* The rows of table k that any share has, each with the sum over the shares, in memory that is taken. */
+static strata_status sum_rows(const strata_ps_store *store, const strata_ps_close *close, int k, strata_memory *memory,
+                              strata_ps_rows *out, strata_error *err) {
     const int64_t row = store->tables[k].shard->row;
     int64_t n = 0, n_sums = 0;
     for (int w = 0; w < store->opts.n_shares; w++) n += counts(close, w) ? store->kept[w].tables[k].n : 0;
-    row_of_share *rows = malloc((size_t)(n + 1) * sizeof *rows);
-    int32_t *ids = malloc((size_t)(n + 1) * sizeof *ids);
-    float *sums = malloc((size_t)(n * row + 1) * sizeof *sums);
-    strata_status status = rows && ids && sums ? STRATA_OK : strata_ps_store_no_memory(store, err);
+    row_of_share *rows = strata_memory_take(memory, n, sizeof *rows);
+    int32_t *ids = strata_memory_take(memory, n, sizeof *ids);
+    float *sums = strata_memory_take(memory, n * row, sizeof *sums);
+    if (memory->failed) return strata_ps_store_no_memory(store, err);
     n = 0;
-    for (int w = 0; w < store->opts.n_shares && !status; w++) {
+    for (int w = 0; w < store->opts.n_shares; w++) {
         const strata_ps_rows *own = counts(close, w) ? &store->kept[w].tables[k] : NULL;
         for (int64_t i = 0; own && i < own->n; i++)
             rows[n++] = (row_of_share){own->ids[i], w, (const float *)own->values + i * row};
     }
-    if (!status) qsort(rows, (size_t)n, sizeof *rows, by_row);
-    for (int64_t i = 0; i < n && !status; i++) {
+    qsort(rows, (size_t)n, sizeof *rows, by_row);
+    for (int64_t i = 0; i < n; i++) {
         float *sum = sums + (n_sums ? n_sums - 1 : 0) * row;
         if (i && rows[i].id == rows[i - 1].id) {
             for (int64_t j = 0; j < row; j++) sum[j] += rows[i].values[j];
@@ -133,35 +129,30 @@ static strata_status sum_rows(const strata_ps_store *store, const strata_ps_clos
             memcpy(sums + n_sums++ * row, rows[i].values, (size_t)row * sizeof *sums);
         }
     }
-    free(rows);
     *out = (strata_ps_rows){n_sums, ids, sums};
-    return status;
-}
-
-static void free_rows(strata_ps_rows *rows) {
-    free((void *)rows->ids);
-    free((void *)rows->values);
+    return STRATA_OK;
 }
 
 static strata_status fold_rows(strata_ps_store *store, const strata_ps_close *close, int k, strata_error *err) {
     strata_ps_table *t = &store->tables[k];
+    strata_memory memory = {0};
     strata_ps_rows sums = {0};
-    strata_status status = sum_rows(store, close, k, &sums, err);
+    strata_status status = sum_rows(store, close, k, &memory, &sums, err);
     if (!status) {
         multiply((float *)sums.values, sums.n * t->shard->row, factor_of(store, close));
         status = strata_ps_store_update_rows(store, t, &sums, err);
     }
-    free_rows(&sums);
+    strata_memory_free(&memory);
     return status;
 }
 
 static strata_status fold_dense(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
     float *gradients = NULL;
     int slot = 0;
-    if (!store->n_dense) return STRATA_OK;
+    if (!store->group->n_dense) return STRATA_OK;
     STRATA_TRY(strata_ps_store_open_dense(store, &slot, &gradients, err));
-    for (int i = 0; i < store->n_dense; i++) {
-        const strata_ps_shard *shard = &store->shards[i];
+    for (int i = 0; i < store->group->n_dense; i++) {
+        const strata_ps_shard *shard = &store->group->shards[i];
         fold(store, close, false, shard->before, shard->n, store->operands, gradients + store->dense.places[i]);
         multiply(gradients + store->dense.places[i], shard->n, factor_of(store, close));
     }
@@ -169,11 +160,11 @@ static strata_status fold_dense(strata_ps_store *store, const strata_ps_close *c
 }
 
 static strata_status fold_states(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
-    if (!store->n_states) return STRATA_OK;
-    float *sum = calloc((size_t)store->n_states, sizeof *sum);
+    if (!store->group->n_states) return STRATA_OK;
+    float *sum = calloc((size_t)store->group->n_states, sizeof *sum);
     if (!sum) return strata_ps_store_no_memory(store, err);
-    const int n = fold(store, close, true, 0, store->n_states, store->operands, sum);
-    for (int64_t i = 0; i < store->n_states && n; i++) store->states[i] += sum[i] / (float)n;
+    const int n = fold(store, close, true, 0, store->group->n_states, store->operands, sum);
+    for (int64_t i = 0; i < store->group->n_states && n; i++) store->states[i] += sum[i] / (float)n;
     free(sum);
     return STRATA_OK;
 }
@@ -192,7 +183,7 @@ static strata_status count_shares(strata_ps_store *store, const strata_ps_close 
     for (int w = 0; w < store->opts.n_shares; w++) {
         if (!counts(close, w)) continue;
         ++*out_n;
-        if (close->index != store->step || !store->kept[w].memory)
+        if (close->index != store->step || !store->kept[w].dense)
             return strata_fail(err, STRATA_INTERNAL, "parameter_server: share %d of step %lld counts, and was not pushed", w,
                                (long long)close->index);
     }
@@ -206,23 +197,20 @@ static double square_of(const float *values, int64_t n) {
 }
 
 /* The sum of the squares of the open step's gradients. */
-static strata_status take_square(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
+static strata_status take_square(strata_ps_store *store, const strata_ps_close *close, strata_memory *memory,
+                                 strata_error *err) {
+    const int64_t n = store->group->dense_elements;
     int n_counted = 0;
     double sum = 0;
     STRATA_TRY(count_shares(store, close, &n_counted, err));
-    float *folded = malloc((size_t)(store->n_dense_elements + 1) * sizeof *folded);
+    float *folded = strata_memory_take(memory, n, sizeof *folded);
     if (!folded) return strata_ps_store_no_memory(store, err);
-    if (n_counted) {
-        fold(store, close, false, 0, store->n_dense_elements, store->operands, folded);
-        sum = square_of(folded, store->n_dense_elements);
-    }
-    free(folded);
-    for (int k = 0; k < store->n_tables && n_counted; k++) {
+    if (n_counted) fold(store, close, false, 0, n, store->operands, folded);
+    sum = square_of(folded, n);
+    for (int k = 0; k < store->group->n_tables && n_counted; k++) {
         strata_ps_rows rows = {0};
-        const strata_status status = sum_rows(store, close, k, &rows, err);
-        if (!status) sum += square_of(rows.values, rows.n * store->tables[k].shard->row);
-        free_rows(&rows);
-        if (status) return status;
+        STRATA_TRY(sum_rows(store, close, k, memory, &rows, err));
+        sum += square_of(rows.values, rows.n * store->tables[k].shard->row);
     }
     store->square.epoch = close->epoch;
     store->square.index = close->index;
@@ -232,7 +220,12 @@ static strata_status take_square(strata_ps_store *store, const strata_ps_close *
 
 static strata_status square_of_step(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
     if (store->square.epoch == close->epoch && store->square.index == close->index) return STRATA_OK;
-    if (!has_closed(store, close)) return take_square(store, close, err);
+    if (!has_closed(store, close)) {
+        strata_memory memory = {0};
+        const strata_status status = take_square(store, close, &memory, err);
+        strata_memory_free(&memory);
+        return status;
+    }
     return strata_fail(err, STRATA_PEER_LOST, "parameter_server: the norm of step %lld, which is over",
                        (long long)close->index);
 }
@@ -261,10 +254,9 @@ static strata_status close_step(strata_ps_store *store, const strata_ps_close *c
     if (n_counted) {
         strata_ps_store_begin_update(store, close->rate);
         STRATA_TRY(fold_dense(store, close, err));
-        for (int k = 0; k < store->n_tables; k++) STRATA_TRY(fold_rows(store, close, k, err));
+        for (int k = 0; k < store->group->n_tables; k++) STRATA_TRY(fold_rows(store, close, k, err));
         STRATA_TRY(fold_states(store, close, err));
         store->version++;
-        strata_ps_store_changed(store);
     }
     strata_ps_store_drop_kept(store);
     store->step = close->index + 1;

@@ -44,16 +44,13 @@ void strata_ps_store_prepare_for_delay(strata_ps_store *store) {
 
 strata_status strata_ps_store_keep_before(strata_ps_store *store, strata_error *err) {
     if (store->dense.look_ahead == 0) return STRATA_OK;
-    if (!store->before) store->before = malloc((size_t)(store->n_dense_elements + 1) * sizeof *store->before);
+    if (!store->before) store->before = malloc((size_t)(store->group->dense_elements + 1) * sizeof *store->before);
     if (!store->before) return strata_ps_store_no_memory(store, err);
-    for (int i = 0; i < store->n_dense; i++)
-        STRATA_TRY(strata_ps_store_read_range(store->dense.parameters, store->dense.places[i],
-                                              store->before + store->shards[i].before, store->shards[i].n, err));
-    return STRATA_OK;
+    return strata_ps_store_read_dense(store, store->before, err);
 }
 
 void strata_ps_store_look_ahead(const strata_ps_store *store, float *values) {
     const float by = store->dense.look_ahead;
     if (!store->before) return;
-    for (int64_t i = 0; i < store->n_dense_elements; i++) values[i] += by * (values[i] - store->before[i]);
+    for (int64_t i = 0; i < store->group->dense_elements; i++) values[i] += by * (values[i] - store->before[i]);
 }

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/narrow.h"
 #include "core/run/device.h"
-#include "strategies/parameter_server/rows.h"
 #include "strategies/parameter_server/store_parts.h"
 
 strata_status strata_ps_store_no_memory(const strata_ps_store *store, strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for %lld elements of a server's shards",
-                       (long long)(store->n_dense_elements + store->n_table_elements + store->n_states));
+                       (long long)(store->group->dense_elements + store->group->table_elements + store->group->n_states));
 }
 
 /* Bytes of an element of the type `wire`. */
@@ -21,37 +21,29 @@ static size_t value_bytes(const strata_ps_store *store) {
 }
 
 void strata_ps_narrow(strata_dtype wire, const float *from, int64_t n, void *to) {
-    if (wire != STRATA_DTYPE_BF16) {
+    if (wire == STRATA_DTYPE_BF16)
+        strata_narrow_row(wire, from, (size_t)n, to);
+    else
         memcpy(to, from, (size_t)n * sizeof *from);
-        return;
-    }
-    uint16_t *bits = to;
-    for (int64_t i = 0; i < n; i++) bits[i] = strata_bf16_from_f32(from[i]);
 }
 
 void strata_ps_widen(strata_dtype wire, const void *from, int64_t n, float *to) {
-    if (wire != STRATA_DTYPE_BF16) {
+    if (wire == STRATA_DTYPE_BF16)
+        strata_widen_row(wire, from, (size_t)n, to);
+    else
         memcpy(to, from, (size_t)n * sizeof *to);
-        return;
-    }
-    const uint16_t *bits = from;
-    for (int64_t i = 0; i < n; i++) to[i] = strata_bf16_to_f32(bits[i]);
-}
-
-static const strata_ps_shard *table_shard(const strata_ps_store *store, int k) {
-    return &store->shards[store->n_dense + k];
 }
 
 static strata_status make_tables(strata_ps_store *store, strata_error *err) {
-    store->tables = calloc((size_t)store->n_tables + 1, sizeof *store->tables);
+    store->tables = strata_memory_take(&store->memory, store->group->n_tables, sizeof *store->tables);
     if (!store->tables) return strata_ps_store_no_memory(store, err);
-    for (int k = 0; k < store->n_tables; k++) {
+    for (int k = 0; k < store->group->n_tables; k++) {
         strata_ps_table *t = &store->tables[k];
-        t->shard = table_shard(store, k);
+        t->shard = &store->group->tables[k];
         STRATA_TRY(strata_ps_store_make_variables(store, t->shard->n, &t->parameters, t->slots, err));
         t->values = strata_variable_memory(t->parameters);
         t->copies = !t->values;
-        if (t->copies) t->values = calloc((size_t)t->shard->n + 1, sizeof *t->values);
+        if (t->copies) t->values = strata_memory_take(&store->memory, t->shard->n, sizeof *t->values);
         if (!t->values) return strata_ps_store_no_memory(store, err);
     }
     return STRATA_OK;
@@ -59,11 +51,11 @@ static strata_status make_tables(strata_ps_store *store, strata_error *err) {
 
 static strata_status make(strata_ps_store *store, strata_error *err) {
     STRATA_TRY(strata_ps_store_lay_out_dense(store, err));
-    store->states = calloc((size_t)store->n_states + 1, sizeof *store->states);
-    store->kept = calloc((size_t)store->opts.n_shares + 1, sizeof *store->kept);
-    store->operands = calloc((size_t)store->opts.n_shares + 1, sizeof(*store->operands));
-    if (!store->states || !store->kept || !store->operands) return strata_ps_store_no_memory(store, err);
-    if (store->n_dense) {
+    store->states = strata_memory_take(&store->memory, store->group->n_states, sizeof *store->states);
+    store->kept = strata_memory_take(&store->memory, store->opts.n_shares, sizeof *store->kept);
+    store->operands = strata_memory_take(&store->memory, store->opts.n_shares, sizeof(*store->operands));
+    if (store->memory.failed) return strata_ps_store_no_memory(store, err);
+    if (store->group->n_dense) {
         STRATA_TRY(strata_ps_store_make_variables(store, store->dense.size, &store->dense.parameters, store->dense.slots, err));
         STRATA_TRY(strata_ps_store_compile_dense(store, err));
     }
@@ -72,8 +64,6 @@ static strata_status make(strata_ps_store *store, strata_error *err) {
 
 strata_status strata_ps_store_create(const strata_model *model, const strata_ps_plan *plan, int server, strata_device *device,
                                      const strata_ps_store_options *opts, strata_ps_store **out_store, strata_error *err) {
-    const struct strata_ps_sizes *sizes = &plan->sizes[server];
-    const int n = plan->begins[server + 1] - plan->begins[server];
     strata_ps_store *store = calloc(1, sizeof *store);
     if (!store) return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory");
     *store = (strata_ps_store){.opts = *opts,
@@ -81,12 +71,7 @@ strata_status strata_ps_store_create(const strata_model *model, const strata_ps_
                                .optimizer = model->optimizer,
                                .device = device,
                                .n_slots = plan->n_slots,
-                               .n_shards = n,
-                               .n_dense = sizes->n_dense,
-                               .n_tables = sizes->n_tables,
-                               .n_dense_elements = sizes->dense,
-                               .n_table_elements = sizes->tables,
-                               .n_states = sizes->states,
+                               .group = &plan->groups[server],
                                .epoch = -1};
     /* in asynchronous training the worker clips by the norm, since only it has all gradients */
     store->most_norm = opts->n_shares ? (double)store->optimizer.clip_global_norm : 0;
@@ -94,13 +79,7 @@ strata_status strata_ps_store_create(const strata_model *model, const strata_ps_
     store->square.epoch = -1;
     strata_ps_store_prepare_for_delay(store);
     pthread_mutex_init(&store->lock, NULL);
-    store->shards = calloc((size_t)n + 1, sizeof *store->shards);
-    strata_status status = STRATA_OK;
-    if (store->shards)
-        memcpy(store->shards, plan->shards + plan->begins[server], (size_t)n * sizeof *store->shards);
-    else
-        status = strata_ps_store_no_memory(store, err);
-    if (!status) status = make(store, err);
+    const strata_status status = make(store, err);
     if (status)
         strata_ps_store_destroy(store);
     else
@@ -110,28 +89,19 @@ strata_status strata_ps_store_create(const strata_model *model, const strata_ps_
 
 void strata_ps_store_destroy(strata_ps_store *store) {
     if (!store) return;
-    for (int k = 0; store->tables && k < store->n_tables; k++) {
+    for (int k = 0; store->tables && k < store->group->n_tables; k++) {
         strata_ps_table *t = &store->tables[k];
         for (int i = 0; i < STRATA_PS_SIZES; i++) strata_executable_destroy(t->updates[i]);
         strata_variable_destroy(t->parameters);
         for (int s = 0; s < store->n_slots; s++) strata_variable_destroy(t->slots[s]);
-        if (t->copies) free(t->values);
     }
     strata_executable_destroy(store->dense.update);
     strata_variable_destroy(store->dense.parameters);
     for (int s = 0; s < store->n_slots; s++) strata_variable_destroy(store->dense.slots[s]);
     strata_ps_store_drop_kept(store);
-    strata_ps_snapshot_release(store->snapshot);
-    free(store->kept);
-    free(store->operands);
     free(store->applied);
-    free(store->tables);
-    free(store->states);
     free(store->before);
-    free(store->dense.places);
-    free(store->dense.ends);
-    free(store->dense.owner);
-    free(store->shards);
+    strata_memory_free(&store->memory);
     pthread_mutex_destroy(&store->lock);
     free(store);
 }
@@ -145,14 +115,14 @@ static strata_status write_range(strata_variable *variable, int64_t offset, floa
 
 /* Moves every value of the server, in the order of strata_ps_plan_value. */
 static strata_status move_all(strata_ps_store *store, transfer move, float *values, strata_error *err) {
-    for (int j = 0; j <= store->n_slots && store->n_dense; j++) {
+    for (int j = 0; j <= store->n_slots && store->group->n_dense; j++) {
         strata_variable *variable = j ? store->dense.slots[j - 1] : store->dense.parameters;
-        for (int i = 0; i < store->n_dense; i++) {
-            STRATA_TRY(move(variable, store->dense.places[i], values, store->shards[i].n, err));
-            values += store->shards[i].n;
+        for (int i = 0; i < store->group->n_dense; i++) {
+            STRATA_TRY(move(variable, store->dense.places[i], values, store->group->shards[i].n, err));
+            values += store->group->shards[i].n;
         }
     }
-    for (int k = 0; k < store->n_tables; k++) {
+    for (int k = 0; k < store->group->n_tables; k++) {
         const strata_ps_table *t = &store->tables[k];
         for (int j = 0; j <= store->n_slots; j++, values += t->shard->n)
             STRATA_TRY(move(j ? t->slots[j - 1] : t->parameters, 0, values, t->shard->n, err));
@@ -160,17 +130,12 @@ static strata_status move_all(strata_ps_store *store, transfer move, float *valu
     return STRATA_OK;
 }
 
-void strata_ps_store_changed(strata_ps_store *store) {
-    strata_ps_snapshot_release(store->snapshot);
-    store->snapshot = NULL;
-}
-
 strata_status strata_ps_store_set(strata_ps_store *store, const float *values, int64_t t, int64_t epoch, strata_error *err) {
-    const int64_t n_before = (store->n_dense_elements + store->n_table_elements) * (1 + store->n_slots);
+    const int64_t n_before = (store->group->dense_elements + store->group->table_elements) * (1 + store->n_slots);
     pthread_mutex_lock(&store->lock);
     strata_status status = move_all(store, write_range, (float *)values, err); /* only read */
-    memcpy(store->states, values + n_before, (size_t)store->n_states * sizeof *values);
-    for (int k = 0; k < store->n_tables && !status; k++) {
+    memcpy(store->states, values + n_before, (size_t)store->group->n_states * sizeof *values);
+    for (int k = 0; k < store->group->n_tables && !status; k++) {
         const strata_ps_table *t = &store->tables[k];
         if (t->copies) status = strata_ps_store_read_range(t->parameters, 0, t->values, t->shard->n, err);
     }
@@ -183,7 +148,6 @@ strata_status strata_ps_store_set(strata_ps_store *store, const float *values, i
     store->square.epoch = -1;
     store->filled = !status;
     strata_ps_store_drop_kept(store);
-    strata_ps_store_changed(store);
     pthread_mutex_unlock(&store->lock);
     return status;
 }
@@ -194,18 +158,18 @@ strata_status strata_ps_store_check_filled(const strata_ps_store *store, strata_
 }
 
 strata_status strata_ps_store_get(strata_ps_store *store, float *values, int64_t *out_t, strata_error *err) {
-    const int64_t n_before = (store->n_dense_elements + store->n_table_elements) * (1 + store->n_slots);
+    const int64_t n_before = (store->group->dense_elements + store->group->table_elements) * (1 + store->n_slots);
     pthread_mutex_lock(&store->lock);
     strata_status status = strata_ps_store_check_filled(store, err);
     if (!status) status = move_all(store, strata_ps_store_read_range, values, err);
-    memcpy(values + n_before, store->states, (size_t)store->n_states * sizeof *values);
+    memcpy(values + n_before, store->states, (size_t)store->group->n_states * sizeof *values);
     *out_t = store->t;
     pthread_mutex_unlock(&store->lock);
     return status;
 }
 
 static strata_status check_rows(const strata_ps_store *store, const strata_ps_rows *tables, strata_error *err) {
-    for (int k = 0; k < store->n_tables; k++) {
+    for (int k = 0; k < store->group->n_tables; k++) {
         const int32_t *ids = tables[k].ids;
         int32_t least = 0, most = -1;
         for (int64_t i = 0; i < tables[k].n; i++) {
@@ -261,21 +225,20 @@ static strata_status apply_rows(strata_ps_store *store, int k, const strata_ps_r
 static strata_status apply(strata_ps_store *store, const strata_ps_gradients *g, strata_error *err) {
     strata_ps_store_begin_update(store, g->rate);
     STRATA_TRY(strata_ps_store_keep_before(store, err));
-    if (store->n_dense) {
+    if (store->group->n_dense) {
         const unsigned char *from = g->dense;
         float *gradients = NULL;
         int slot = 0;
         STRATA_TRY(strata_ps_store_open_dense(store, &slot, &gradients, err));
-        for (int i = 0; i < store->n_dense; i++) {
-            strata_ps_widen(store->opts.wire, from, store->shards[i].n, gradients + store->dense.places[i]);
-            from += (size_t)store->shards[i].n * value_bytes(store);
+        for (int i = 0; i < store->group->n_dense; i++) {
+            strata_ps_widen(store->opts.wire, from, store->group->shards[i].n, gradients + store->dense.places[i]);
+            from += (size_t)store->group->shards[i].n * value_bytes(store);
         }
         STRATA_TRY(strata_ps_store_run(store->dense.update, slot, store->words, err));
     }
-    for (int k = 0; k < store->n_tables; k++) STRATA_TRY(apply_rows(store, k, &g->tables[k], err));
-    for (int64_t i = 0; i < store->n_states; i++) store->states[i] += g->states[i];
+    for (int k = 0; k < store->group->n_tables; k++) STRATA_TRY(apply_rows(store, k, &g->tables[k], err));
+    for (int64_t i = 0; i < store->group->n_states; i++) store->states[i] += g->states[i];
     store->version++;
-    strata_ps_store_changed(store);
     return STRATA_OK;
 }
 
@@ -304,91 +267,35 @@ strata_status strata_ps_store_push(strata_ps_store *store, const strata_ps_gradi
     return status;
 }
 
-const void *strata_ps_snapshot_data(const strata_ps_snapshot *snapshot) {
-    return snapshot->data;
-}
-
-size_t strata_ps_snapshot_bytes(const strata_ps_snapshot *snapshot) {
-    return snapshot->bytes;
-}
-
-void strata_ps_snapshot_release(void *snapshot) {
-    strata_ps_snapshot *own = snapshot;
-    if (own && atomic_fetch_sub(&own->references, 1) == 1) free(own);
-}
-
 /* Writes the dense shards in the type `wire`, followed by the states. ahead: as in strata_ps_store_pull. */
 static strata_status write_values(strata_ps_store *store, bool ahead, unsigned char *to, strata_error *err) {
-    const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->n_dense_elements);
+    const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->group->dense_elements);
     const bool narrow = store->opts.wire != STRATA_DTYPE_F32;
-    float *wide = narrow ? malloc((size_t)(store->n_dense_elements + 1) * sizeof *wide) : (float *)(void *)to;
+    float *wide = narrow ? malloc((size_t)(store->group->dense_elements + 1) * sizeof *wide) : (float *)(void *)to;
     strata_status status = wide ? STRATA_OK : strata_ps_store_no_memory(store, err);
-    for (int i = 0; i < store->n_dense && !status; i++)
-        status = strata_ps_store_read_range(store->dense.parameters, store->dense.places[i], wide + store->shards[i].before,
-                                            store->shards[i].n, err);
+    if (!status) status = strata_ps_store_read_dense(store, wide, err);
     if (!status && ahead) strata_ps_store_look_ahead(store, wide);
-    if (!status && narrow) strata_ps_narrow(store->opts.wire, wide, store->n_dense_elements, to);
-    if (!status) memcpy(to + dense, store->states, (size_t)store->n_states * sizeof(float));
+    if (!status && narrow) strata_ps_narrow(store->opts.wire, wide, store->group->dense_elements, to);
+    if (!status) memcpy(to + dense, store->states, (size_t)store->group->n_states * sizeof(float));
     if (narrow) free(wide);
     return status;
-}
-
-static strata_status take_snapshot(strata_ps_store *store, bool ahead, strata_error *err) {
-    const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->n_dense_elements);
-    const size_t bytes = dense + (size_t)store->n_states * sizeof(float);
-    strata_ps_snapshot *made = aligned_alloc(64, (sizeof *made + bytes + 63) / 64 * 64);
-    if (!made) return strata_ps_store_no_memory(store, err);
-    const strata_status status = write_values(store, ahead, made->data, err);
-    if (status) {
-        free(made);
-        return status;
-    }
-    made->bytes = bytes;
-    atomic_init(&made->references, 1);
-    strata_ps_snapshot_release(store->snapshot);
-    store->snapshot = made;
-    store->snapshot_ahead = ahead;
-    return STRATA_OK;
-}
-
-/* Copies f32 rows whose size is a multiple of a piece, and of which each takes a few pieces. Copying each row alone costs less
- * than finding neighbours: the lengths of their runs are mispredicted. */
-static bool copy_pieces(const float *values, int64_t row, const strata_ps_rows *rows) {
-    enum { PIECE = 4, MOST_PIECES = 32 }; /* elements of a piece; the most pieces of a row */
-    float *to = (float *)rows->values;    /* the caller's room */
-    if (row % PIECE || row / PIECE > MOST_PIECES) return false;
-    for (int64_t i = 0; i < rows->n; i++, to += row) {
-        const float *from = values + rows->ids[i] * row;
-        for (int64_t c = 0; c < row; c += PIECE) memcpy(to + c, from + c, PIECE * sizeof *to);
-    }
-    return true;
 }
 
 static void copy_rows(const strata_ps_store *store, int k, const strata_ps_rows *rows) {
     const int64_t row = store->tables[k].shard->row;
     unsigned char *to = (unsigned char *)rows->values; /* the caller's room */
-    if (store->opts.wire == STRATA_DTYPE_F32 && copy_pieces(store->tables[k].values, row, rows)) return;
-    for (int64_t i = 0, run; i < rows->n; i += run, to += (size_t)(run * row) * value_bytes(store)) {
-        run = strata_ps_run(rows->ids + i, rows->n - i);
-        strata_ps_narrow(store->opts.wire, store->tables[k].values + rows->ids[i] * row, run * row, to);
-    }
+    for (int64_t i = 0; i < rows->n; i++, to += (size_t)row * value_bytes(store))
+        strata_ps_narrow(store->opts.wire, store->tables[k].values + rows->ids[i] * row, row, to);
 }
 
 strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, bool ahead, void *room,
-                                   strata_ps_snapshot **out_snapshot, int64_t *out_version, strata_error *err) {
+                                   int64_t *out_version, strata_error *err) {
     STRATA_TRY(check_rows(store, tables, err));
     pthread_mutex_lock(&store->lock);
     strata_status status = strata_ps_store_check_filled(store, err);
-    if (!status && room)
-        status = write_values(store, ahead, room, err);
-    else if (!status && (!store->snapshot || store->snapshot_ahead != ahead))
-        status = take_snapshot(store, ahead, err);
-    if (!status) {
-        *out_snapshot = room ? NULL : store->snapshot;
-        if (!room) atomic_fetch_add(&store->snapshot->references, 1);
-        *out_version = store->version;
-        for (int k = 0; k < store->n_tables; k++) copy_rows(store, k, &tables[k]);
-    }
+    if (!status) status = write_values(store, ahead, room, err);
+    for (int k = 0; k < store->group->n_tables && !status; k++) copy_rows(store, k, &tables[k]);
+    *out_version = store->version;
     pthread_mutex_unlock(&store->lock);
     return status;
 }

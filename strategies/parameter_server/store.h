@@ -28,7 +28,7 @@ typedef struct strata_ps_store_options {
     int staleness;
 } strata_ps_store_options;
 
-/* The server's variables are on `device`, which is borrowed, as model and plan are during create. Values are zeros. Fails:
+/* The server's variables are on `device`, with zeros. Plan and device are borrowed, and the model is during create. Fails:
  * OUT_OF_MEMORY with the bytes of the server's shards. */
 STRATA_MUST_USE strata_status strata_ps_store_create(const strata_model *model, const strata_ps_plan *plan, int server,
                                                      strata_device *device, const strata_ps_store_options *opts,
@@ -99,18 +99,12 @@ bool strata_ps_store_has_closed(strata_ps_store *store, const strata_ps_close *c
 STRATA_MUST_USE strata_status strata_ps_store_square(strata_ps_store *store, const strata_ps_close *close, double *out_square,
                                                      strata_error *err);
 
-/* A copy of the dense shards (in the type `wire`, padded to a multiple of 4 bytes), followed by the states. Several pulls share
- * it. */
-typedef struct strata_ps_snapshot strata_ps_snapshot;
-const void *strata_ps_snapshot_data(const strata_ps_snapshot *snapshot);
-size_t strata_ps_snapshot_bytes(const strata_ps_snapshot *snapshot);
-void strata_ps_snapshot_release(void *snapshot);
-
-/* tables: [tables of this server] whose `values` are the rooms for the rows, in the type `wire`. room: memory to which the
- * contents of a snapshot are written; NULL: the caller gets a snapshot, which it must release. ahead: the dense shards are
- * extrapolated if the store corrects old gradients (stale.c). Fails: INVALID for a row that the table does not have. */
+/* Copies the dense shards (in the type `wire`, padded to a multiple of 4 bytes) and the states to `room`.
+ *   tables  [tables of this server] whose `values` are the rooms for the rows, in the type `wire`
+ *   ahead   the dense shards are extrapolated if the store corrects old gradients (stale.c)
+ * Fails: INVALID for a row that the table does not have. */
 STRATA_MUST_USE strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, bool ahead, void *room,
-                                                   strata_ps_snapshot **out_snapshot, int64_t *out_version, strata_error *err);
+                                                   int64_t *out_version, strata_error *err);
 
 /* Bytes of n contiguous elements of this type, padded to a multiple of 4. */
 static inline size_t strata_ps_wire_bytes(strata_dtype wire, int64_t n) {

@@ -5,9 +5,9 @@
 #define STRATA_STRATEGIES_PARAMETER_SERVER_STORE_PARTS_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "strata/executable.h"
+#include "strategies/memory.h"
 #include "strategies/parameter_server/store.h"
 
 /* The sizes for which updates of rows are compiled: STRATA_PS_SIZE_PARTS sizes from each power of two to the next. */
@@ -25,15 +25,12 @@ typedef struct strata_ps_table {
 
 /* A push that waits for its step's end; its values are f32. */
 typedef struct strata_ps_kept {
-    float *memory, *dense, *states;
+    strata_memory memory;
+    /* NULL: there is none. */
+    float *dense;
+    float *states;
     strata_ps_rows *tables;
 } strata_ps_kept;
-
-struct strata_ps_snapshot {
-    atomic_int references;
-    size_t bytes;
-    _Alignas(64) unsigned char data[];
-};
 
 struct strata_ps_store {
     pthread_mutex_t lock;
@@ -42,16 +39,15 @@ struct strata_ps_store {
     strata_optimizer optimizer;
     strata_device *device;
     int n_slots;
-    /* The shards of this server; owned. */
-    strata_ps_shard *shards;
-    int n_shards, n_dense, n_tables;
-    int64_t n_dense_elements, n_table_elements, n_states;
+    /* The shards of this server; borrowed. */
+    const strata_ps_group *group;
+    /* The arrays below that do not grow. */
+    strata_memory memory;
     /* The dense shards, each of which begins at a multiple of STRATA_PARAMETER_ALIGNMENT. */
     struct {
         int64_t size;
         int64_t *places;
         strata_segments segments;
-        int32_t *ends, *owner;
         strata_variable *parameters, *slots[STRATA_MAX_OPTIMIZER_SLOTS];
         strata_executable *update;
         /* The optimizer; the factor of its learning rate; and how many times the last update pulls are extrapolated by
@@ -64,9 +60,6 @@ struct strata_ps_store {
     float *states;
     /* The number of updates that were made here, and the optimizer's count, which continues when a server is started again. */
     int64_t version, t;
-    /* snapshot_ahead: the snapshot has extrapolated values. */
-    strata_ps_snapshot *snapshot;
-    bool snapshot_ahead;
     /* If pulls are extrapolated: the dense shards before the last update, end to end; NULL: none was made since the values were
      * set. */
     float *before;
@@ -98,8 +91,6 @@ struct strata_ps_store {
 /* Each function fails with OUT_OF_MEMORY, or like a function of store.h. The caller has the lock, except for no_memory and
  * value_bytes. */
 STRATA_MUST_USE strata_status strata_ps_store_no_memory(const strata_ps_store *store, strata_error *err);
-/* The values have changed: the next pull takes a new snapshot. */
-void strata_ps_store_changed(strata_ps_store *store);
 STRATA_MUST_USE strata_status strata_ps_store_check_filled(const strata_ps_store *store, strata_error *err);
 /* Whether units of that epoch are ignored, because a later epoch has begun or the values were set since. */
 bool strata_ps_store_is_over(const strata_ps_store *store, int64_t epoch);
@@ -117,6 +108,8 @@ STRATA_MUST_USE strata_status strata_ps_store_compile_dense(strata_ps_store *sto
 /* Copies n elements of a variable, from element `offset` on, to the host. */
 STRATA_MUST_USE strata_status strata_ps_store_read_range(strata_variable *variable, int64_t offset, float *values, int64_t n,
                                                          strata_error *err);
+/* Copies the dense shards to the host, end to end. */
+STRATA_MUST_USE strata_status strata_ps_store_read_dense(const strata_ps_store *store, float *values, strata_error *err);
 /* Submits the slot with the step's numbers, and waits for it. */
 STRATA_MUST_USE strata_status strata_ps_store_run(strata_executable *exe, int slot, const float *words, strata_error *err);
 /* Begins the update of the dense shards: returns the memory to which its gradients must be written. */
@@ -134,7 +127,7 @@ void strata_ps_store_begin_update(strata_ps_store *store, double rate);
 void strata_ps_store_prepare_for_delay(strata_ps_store *store);
 /* Stores the dense shards before they are updated, if pulls are extrapolated. */
 STRATA_MUST_USE strata_status strata_ps_store_keep_before(strata_ps_store *store, strata_error *err);
-/* values: (n_dense_elements) The dense shards, which are replaced by the extrapolated ones (stale.c). */
+/* values: (dense_elements) The dense shards, which are replaced by the extrapolated ones (stale.c). */
 void strata_ps_store_look_ahead(const strata_ps_store *store, float *values);
 
 /* ---- shares.c ---- */

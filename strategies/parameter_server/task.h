@@ -10,6 +10,7 @@
 #include "core/base/clock.h"
 #include "core/model/manifest.h"
 #include "strata/cluster_spec.h"
+#include "strategies/memory.h"
 #include "strategies/parameter_server/pace.h"
 
 enum { STRATA_PS_MOST_NOTICES = 32, STRATA_PS_MOST_REPLICATED = 256 };
@@ -49,10 +50,8 @@ typedef struct strata_ps_task {
     char name[STRATA_RPC_TASK_BYTES];
     char role[160];
     uint64_t incarnation;
-    /* Its strings are stored in `texts`. */
+    strata_memory memory;
     strata_communicator_options communication;
-    char *texts[8];
-    int n_texts;
     double connect_seconds;
     strata_ps_pace_options pace;
     strata_partitioner partitioner;
@@ -76,7 +75,7 @@ typedef struct strata_ps_task {
     /* The worker whose gradient program runs; NULL: no training is in progress. */
     struct strata_ps_worker *worker;
 } strata_ps_task;
-/* buckets.c: takes bucket k of the worker's gradients from its program (strata_trainer.take). */
+/* pushes.c: takes bucket k of the worker's gradients from its program (strata_trainer.take). */
 void strata_ps_take_bucket(void *task, int k, const void *values, size_t bytes);
 
 /* The bin of a staleness in strata_parameter_server_load.staleness_histogram. */
@@ -90,6 +89,9 @@ static inline int strata_ps_staleness_bin(int64_t staleness) {
 static inline strata_ps_task *strata_ps_task_of(const strata_model *model) {
     return model->strategy->trainer_data;
 }
+
+/* Stores a notice for the user. */
+__attribute__((format(printf, 2, 3))) void strata_ps_notice(strata_ps_task *task, const char *format, ...);
 
 /* What a fit of any task needs. */
 typedef struct strata_ps_fit {
@@ -122,19 +124,15 @@ typedef struct strata_ps_fit {
 strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err);
-/* settle.c: strata_trainer.settle and write_parts. */
+/* epochs.c: strata_trainer.settle and write_parts. */
 strata_status strata_ps_settle(strata_model *model, bool values, strata_error *err);
 strata_status strata_ps_write_parts(strata_model *model, const char *folder, strata_manifest *manifest, bool *out_written,
                                     strata_error *err);
 
 /* Connects to another task, given by type and index. shared_bytes: as in strata_rpc_client_options. Fails with the task's name
- * after connect_seconds. */
-STRATA_MUST_USE strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index,
+ * after this many seconds. */
+STRATA_MUST_USE strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index, double seconds,
                                                 size_t shared_bytes, strata_rpc_client **out_client, strata_error *err);
-/* The same, but fails after this many seconds. */
-STRATA_MUST_USE strata_status strata_ps_connect_within(const strata_ps_task *task, strata_task_type type, int index,
-                                                       double seconds, size_t shared_bytes, strata_rpc_client **out_client,
-                                                       strata_error *err);
 /* This task's server, at the address that the cluster has for it. */
 STRATA_MUST_USE strata_status strata_ps_listen(const strata_ps_task *task, strata_rpc_handler handler,
                                                strata_rpc_on_peer on_peer, void *user, strata_rpc_server **out_server,
@@ -155,17 +153,13 @@ typedef struct strata_ps_hello_reply {
 STRATA_MUST_USE strata_status strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *client, double seconds,
                                                   strata_ps_hello_reply *out_reply, strata_error *err);
 
+/* The index of a worker by its name, "worker:1"; -1: it is not one of n workers. */
+int strata_ps_worker_index(const char *task, int n);
+
 /* Whether a task has ended and is not started again, so that nobody needs to wait for it. `strata launch` lists these tasks in
  * the file that STRATA_ENDED_TASKS names; without it nothing is known. *out_code: its exit code, or 128 + its signal. */
 bool strata_ps_has_ended(strata_task_type type, int index, int *out_code);
 
-/* The head of a hello. */
-typedef struct strata_ps_hello_ask {
-    /* STRATA_PS_MAGIC. */
-    int64_t magic;
-    /* As in strata_ps_fit. */
-    int64_t serial;
-} strata_ps_hello_ask;
 /* Replies to such a call. *out_serial: the greatest serial number that the sender knows; 0: the call is no hello. */
 strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, int64_t *out_serial,
                                      strata_error *err);
@@ -174,6 +168,7 @@ strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_
  * one at a time. */
 typedef struct strata_ps_watch {
     strata_ps_fit *fit;
+    strata_memory memory;
     int n;
     /* [n] */
     strata_rpc_client **clients;
@@ -181,12 +176,8 @@ typedef struct strata_ps_watch {
     uint64_t *incarnations;
     /* [n] With replicas: lost: the server was lost. cut: the copy of its shards lacks a change. */
     bool *lost, *cut;
-    /* notice is called with messages for the user. The other function is called with each new route and stores it in
-     * fit->route. */
-    void (*notice)(void *user, const char *text);
+    /* Called with each new route, which it stores in fit->route. */
     void (*on_route)(void *user, const strata_ps_route *route);
-    /* Called with a server's reply to each check whether it is alive; NULL: not called. */
-    void (*on_hello)(void *user, const strata_ps_hello_reply *reply);
     void *user;
 } strata_ps_watch;
 STRATA_MUST_USE strata_status strata_ps_watch_make(strata_ps_watch *watch, strata_ps_fit *fit, strata_error *err);
@@ -229,20 +220,10 @@ STRATA_MUST_USE strata_status strata_ps_save_group(const strata_ps_fit *fit, int
 STRATA_MUST_USE strata_status strata_ps_save_all(const strata_ps_watch *watch, const strata_ps_close *close, const char *folder,
                                                  strata_manifest *manifest, int64_t *out_t, strata_error *err);
 
-/* ---- for closures (remote_model.c) ---- */
-
-/* A worker's part: steps with batches that the caller gives. fit, of which dataset and opts are not used, is borrowed. */
-typedef struct strata_ps_stepper strata_ps_stepper;
-STRATA_MUST_USE strata_status strata_ps_stepper_create(strata_ps_fit *fit, strata_ps_stepper **out_stepper, strata_error *err);
-/* x: [n_inputs], y: [n_outputs], n examples each as the model takes them. */
-STRATA_MUST_USE strata_status strata_ps_stepper_step(strata_ps_stepper *stepper, int64_t number, const strata_array *x,
-                                                     const strata_array *y, int64_t n, double *out_loss, strata_error *err);
-void strata_ps_stepper_destroy(strata_ps_stepper *stepper); /* NULL is fine */
-
 /* ---- messages: structs in the machine's byte order; the magic number of the hello checks that both sides have the same
  * ---- */
 
-enum { STRATA_PS_MAGIC = 0x53505333, STRATA_PS_CALL_SECONDS = 600 };
+enum { STRATA_PS_MAGIC = 0x53505334, STRATA_PS_CALL_SECONDS = 600 };
 
 typedef enum strata_ps_method {
     /* head: strata_ps_hello_ask; body: terms. Reply: strata_ps_hello_reply. */
@@ -252,16 +233,16 @@ typedef enum strata_ps_method {
     STRATA_PS_NEXT,
     /* To the chief, from a worker that fails. body: the reason, text. */
     STRATA_PS_FAIL,
-    /* To a server: head strata_ps_pull_ask and int64_t [tables] how many rows; body: their indices, i32. Reply: int64_t
-     * version; body: a snapshot, then the rows, in the type `wire`. */
+    /* To a server: head strata_ps_pull_ask; body: int64_t [tables] how many rows, their indices, i32. Reply: int64_t version;
+     * body: the dense shards, the states, the rows, as in strata_ps_store_pull. */
     STRATA_PS_PULL,
-    /* To a server: head strata_ps_push_ask and int64_t [tables] how many rows; body: dense gradients (padded to 4 bytes),
-     * states, rows' indices, rows. Reply: int64_t staleness. */
+    /* To a server: head strata_ps_push_ask; body: dense gradients (padded to 4 bytes), states, int64_t [tables] how many rows,
+     * their indices, i32, the rows. Reply: int64_t staleness. */
     STRATA_PS_PUSH,
     /* From the chief to a server: head strata_ps_set_ask; body: all values. */
     STRATA_PS_SET,
-    /* To a server, before the push of its unit: head strata_ps_part_ask and int32_t [] which of its dense shards; body: their
-     * gradients, end to end, in the type `wire`. They are applied with the push. */
+    /* To a server, before the push of its unit: head strata_ps_part_ask; body: int32_t [n_shards] which of its dense shards,
+     * their gradients, end to end, in the type `wire`. They are applied with the push. */
     STRATA_PS_PART,
     /* From the chief to a server: head strata_ps_pull_ask. Reply: int64_t t; body: all values. */
     STRATA_PS_GET,
@@ -277,7 +258,27 @@ typedef enum strata_ps_method {
     /* From the chief to a server: head strata_ps_pull_ask; body: the path of a file, which gets the group's values, text.
      * Reply: strata_ps_save_reply. */
     STRATA_PS_SAVE,
+    STRATA_PS_METHODS,
 } strata_ps_method;
+
+/* task.c: what the methods have in common on both sides. */
+typedef struct strata_ps_method_row {
+    /* The size of the head. A NEXT has one such head or several. */
+    size_t head_bytes;
+    /* "a pull of parameters": for error messages; and the name in the trace of a server, NULL: it has none. */
+    const char *what, *trace;
+} strata_ps_method_row;
+extern const strata_ps_method_row strata_ps_methods[STRATA_PS_METHODS];
+
+/* A request of this method. */
+strata_rpc_ask strata_ps_ask(strata_ps_method method, const void *head, const struct iovec *body, int n_body);
+
+typedef struct strata_ps_hello_ask {
+    /* STRATA_PS_MAGIC. */
+    int64_t magic;
+    /* As in strata_ps_fit. */
+    int64_t serial;
+} strata_ps_hello_ask;
 
 /* The most units that one reply of the chief leases, and that one request reports: those of a reply, and one from before. */
 enum { STRATA_PS_MOST_UNITS = 8, STRATA_PS_MOST_REPORTS = STRATA_PS_MOST_UNITS + 1 };
@@ -357,6 +358,39 @@ typedef struct strata_ps_part_ask {
     int64_t group;
     /* A number of the worker that sends the part: from 1, a different one for each unit that it computes. */
     int64_t attempt;
+    int64_t n_shards;
 } strata_ps_part_ask;
+
+/* A request to a server in progress. It is zero at first. */
+typedef struct strata_ps_message {
+    /* NULL: none is in progress. */
+    strata_rpc_request *request;
+    union {
+        strata_ps_pull_ask pull;
+        strata_ps_push_ask push;
+        strata_ps_part_ask part;
+        strata_ps_set_ask set;
+    } head;
+    strata_rpc_answer answer;
+    /* The head of the reply: a version, a staleness, a count of updates, or the reply to a SAVE. */
+    union {
+        int64_t number;
+        strata_ps_save_reply saved;
+    } reply;
+} strata_ps_message;
+/* The head of a request about a group and the end of the last synchronous step; close NULL: there is none. */
+static inline strata_ps_pull_ask strata_ps_about(int group, const strata_ps_close *close) {
+    strata_ps_pull_ask ask = {.has_close = close != NULL, .group = group};
+    if (close) ask.close = *close;
+    return ask;
+}
+
+/* Sends the message, whose head is filled. The body is borrowed until it has been waited for. rooms: [n_rooms] the memory for
+ * the body of the reply. */
+STRATA_MUST_USE strata_status strata_ps_start(strata_ps_message *message, strata_rpc_client *client, strata_ps_method method,
+                                              const struct iovec *body, int n_body, const struct iovec *rooms, int n_rooms,
+                                              strata_error *err);
+/* Waits for the reply, if the message is in progress. A failure is stored in *status and err unless *status is one already. */
+void strata_ps_wait(strata_ps_message *message, strata_status *status, strata_error *err);
 
 #endif

@@ -1,57 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The examples of a worker's unit: its share of each of the batches, and which rows of sparse parameters they use. */
-#include <stdlib.h>
-
 #include "core/model/data.h"
 #include "strategies/parameter_server/worker.h"
 
-/* Moves the iterator to batch `index` of the epoch. */
-static strata_status seek(strata_ps_worker *w, int64_t epoch, int64_t index, int64_t *out_n, strata_error *err) {
-    if (!w->data.batches || w->data.epoch != epoch || w->data.next > index) {
-        const strata_batches_options how =
-            strata_fit_batches_options(w->model, w->fit->dataset, &w->fit->feed, w->fit->opts, epoch, index);
-        strata_batches_destroy(w->data.batches);
-        w->data.batches = NULL;
-        STRATA_TRY(strata_batches_create(w->fit->dataset, &how, &w->data.batches, err));
-        w->data.epoch = epoch;
-        w->data.next = index;
-        w->data.form.byte_scale = strata_batches_byte_scale(w->data.batches);
+/* Reads batch `index` of an epoch. how: for an iterator that begins with this batch. */
+static strata_status seek(strata_ps_reader *reader, const strata_dataset *dataset, const strata_batches_options *how,
+                          int64_t epoch, int64_t index, int64_t *out_n, strata_error *err) {
+    if (!reader->batches || reader->epoch != epoch || reader->next > index) {
+        strata_batches_destroy(reader->batches);
+        *reader = (strata_ps_reader){.epoch = epoch, .next = index};
+        STRATA_TRY(strata_batches_create(dataset, how, &reader->batches, err));
     }
     do {
-        STRATA_TRY(strata_batches_next(w->data.batches, out_n, err));
-        w->data.next++;
-    } while (*out_n && w->data.next <= index);
+        STRATA_TRY(strata_batches_next(reader->batches, out_n, err));
+        reader->next++;
+    } while (*out_n && reader->next <= index);
     return STRATA_OK;
 }
 
 size_t strata_ps_input_bytes(const strata_ps_worker *w, int input) {
     const size_t bytes = strata_input_bytes(&w->model->inputs[input]);
-    return w->data.form.byte_scale != 0 ? bytes / sizeof(float) : bytes;
-}
-
-static strata_status reserve(void **memory, size_t bytes, strata_error *err) {
-    void *grown = realloc(*memory, bytes + 1);
-    if (!grown) return strata_ps_worker_no_memory(err);
-    *memory = grown;
-    return STRATA_OK;
+    return w->form.byte_scale != 0 ? bytes / sizeof(float) : bytes;
 }
 
 strata_status strata_ps_reserve_batch(const strata_ps_worker *w, strata_ps_batch *b, strata_error *err) {
     const size_t n = (size_t)b->own;
-    void *weights = b->weights;
-    for (int i = 0; i < w->model->n_inputs; i++) STRATA_TRY(reserve(&b->x[i], n * strata_ps_input_bytes(w, i), err));
+    for (int i = 0; i < w->model->n_inputs; i++) STRATA_TRY(strata_ps_reserve(&b->x[i], n * strata_ps_input_bytes(w, i), err));
     for (int i = 0; i < w->model->n_outputs; i++)
-        STRATA_TRY(reserve(&b->y[i], n * strata_label_bytes(&w->model->outputs[i]), err));
-    STRATA_TRY(reserve(&weights, n * sizeof *b->weights, err));
-    b->weights = weights;
-    return STRATA_OK;
+        STRATA_TRY(strata_ps_reserve(&b->y[i], n * strata_label_bytes(&w->model->outputs[i]), err));
+    return strata_ps_reserve((void **)&b->weights, n * sizeof *b->weights, err);
 }
 
 static strata_status read_batch(strata_ps_worker *w, int64_t epoch, int64_t index, int share, strata_ps_batch *b,
                                 strata_error *err) {
     const int64_t n_shares = w->task->pace.n_shares;
-    STRATA_TRY(seek(w, epoch, index, &b->n, err));
+    const strata_batches_options how =
+        strata_fit_batches_options(w->model, w->fit->dataset, &w->fit->feed, w->fit->opts, epoch, index);
+    STRATA_TRY(seek(&w->data, w->fit->dataset, &how, epoch, index, &b->n, err));
+    w->form.byte_scale = strata_batches_byte_scale(w->data.batches);
     b->first = 0;
     b->own = b->n;
     if (n_shares) strata_partition_rows(b->n, n_shares, share, &b->first, &b->own);
@@ -61,7 +48,7 @@ static strata_status read_batch(strata_ps_worker *w, int64_t epoch, int64_t inde
                                           .feed = &w->fit->feed,
                                           .class_weights = w->fit->opts->class_weights};
     if (b->own)
-        strata_model_write_examples(w->model, &source, b->first, b->own, b->x, b->y, w->data.form.weighted ? b->weights : NULL);
+        strata_model_write_examples(w->model, &source, b->first, b->own, b->x, b->y, w->form.weighted ? b->weights : NULL);
     return STRATA_OK;
 }
 
@@ -70,7 +57,7 @@ strata_status strata_ps_read_unit(strata_ps_worker *w, strata_ps_job *j, strata_
     j->examples = j->whole = 0;
     for (int64_t i = 0; i < w->fit->accumulate; i++) {
         strata_ps_batch *b = &j->batches[i];
-        STRATA_TRY(read_batch(w, j->epoch, j->unit.index * w->fit->accumulate + i, j->unit.share, b, err));
+        STRATA_TRY(read_batch(w, j->lease.epoch, j->unit.index * w->fit->accumulate + i, j->unit.share, b, err));
         if (!b->n) break;
         j->n_batches++;
         j->examples += b->own;
@@ -78,12 +65,12 @@ strata_status strata_ps_read_unit(strata_ps_worker *w, strata_ps_job *j, strata_
     }
     if (j->n_batches) return STRATA_OK;
     return strata_fail(err, STRATA_DATA, "fit: the data of %s end before step %lld of epoch %lld", w->task->name,
-                       (long long)j->unit.index + 1, (long long)j->epoch + 1);
+                       (long long)j->unit.index + 1, (long long)j->lease.epoch + 1);
 }
 
 strata_status strata_ps_program_of(strata_ps_worker *w, const strata_ps_batch *b, strata_model_program **out_program,
                                    strata_error *err) {
-    return strata_model_get_program(w->model, STRATA_PROGRAM_GRADIENTS, b->own, w->data.form, out_program, err);
+    return strata_model_get_program(w->model, STRATA_PROGRAM_GRADIENTS, b->own, w->form, out_program, err);
 }
 
 void strata_ps_prepare_last(strata_ps_worker *w) {
@@ -124,19 +111,10 @@ strata_status strata_ps_find_rows(strata_ps_worker *w, strata_ps_job *j, strata_
 
 strata_status strata_ps_seek_visit(strata_ps_worker *w, int64_t index, int64_t *out_n, strata_error *err) {
     const strata_dataset *data = w->fit->opts->validation;
-    if (!w->visits.batches || w->visits.next > index) {
-        strata_batches_options how = {
-            .batch = w->fit->opts->batch, .first = index, .bytes = strata_model_takes_bytes(w->model, w->fit->opts->batch)};
-        strata_model_batch_parts(w->model, data, &w->fit->validation_feed, true, &how);
-        strata_batches_destroy(w->visits.batches);
-        w->visits.batches = NULL;
-        STRATA_TRY(strata_batches_create(data, &how, &w->visits.batches, err));
-        w->visits.next = index;
-    }
-    do {
-        STRATA_TRY(strata_batches_next(w->visits.batches, out_n, err));
-        w->visits.next++;
-    } while (*out_n && w->visits.next <= index);
+    strata_batches_options how = {
+        .batch = w->fit->opts->batch, .first = index, .bytes = strata_model_takes_bytes(w->model, w->fit->opts->batch)};
+    strata_model_batch_parts(w->model, data, &w->fit->validation_feed, true, &how);
+    STRATA_TRY(seek(&w->visits, data, &how, 0, index, out_n, err));
     return *out_n ? STRATA_OK
                   : strata_fail(err, STRATA_DATA, "fit: the validation data of %s end before batch %lld", w->task->name,
                                 (long long)index + 1);

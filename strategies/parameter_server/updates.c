@@ -9,27 +9,27 @@
 
 strata_status strata_ps_store_lay_out_dense(strata_ps_store *store, strata_error *err) {
     int64_t size = 0;
-    store->dense.places = calloc((size_t)store->n_dense + 1, sizeof *store->dense.places);
+    store->dense.places = strata_memory_take(&store->memory, store->group->n_dense, sizeof *store->dense.places);
     if (!store->dense.places) return strata_ps_store_no_memory(store, err);
-    for (int i = 0; i < store->n_dense; i++) {
+    for (int i = 0; i < store->group->n_dense; i++) {
         store->dense.places[i] = size;
-        size += strata_parameter_aligned(store->shards[i].n);
+        size += strata_parameter_aligned(store->group->shards[i].n);
     }
     store->dense.size = size;
     const int64_t n_chunks = size / STRATA_SEGMENT_CHUNK;
     if (n_chunks > INT32_MAX)
         return strata_fail(err, STRATA_INVALID, "parameter_server: a server would own %lld elements; use more servers",
                            (long long)size);
-    store->dense.ends = calloc((size_t)store->n_dense + 1, sizeof *store->dense.ends);
-    store->dense.owner = calloc((size_t)n_chunks + 1, sizeof *store->dense.owner);
-    if (!store->dense.ends || !store->dense.owner) return strata_ps_store_no_memory(store, err);
-    for (int64_t i = 0, chunk = 0; i < store->n_dense; i++) {
-        const int64_t end = (store->dense.places[i] + strata_parameter_aligned(store->shards[i].n)) / STRATA_SEGMENT_CHUNK;
-        for (; chunk < end; chunk++) store->dense.owner[chunk] = (int32_t)i;
-        store->dense.ends[i] = (int32_t)end;
+    int32_t *ends = strata_memory_take(&store->memory, store->group->n_dense, sizeof *ends);
+    int32_t *owner = strata_memory_take(&store->memory, n_chunks, sizeof *owner);
+    if (!ends || !owner) return strata_ps_store_no_memory(store, err);
+    for (int64_t i = 0, chunk = 0; i < store->group->n_dense; i++) {
+        const int64_t end =
+            (store->dense.places[i] + strata_parameter_aligned(store->group->shards[i].n)) / STRATA_SEGMENT_CHUNK;
+        for (; chunk < end; chunk++) owner[chunk] = (int32_t)i;
+        ends[i] = (int32_t)end;
     }
-    store->dense.segments =
-        (strata_segments){.n = store->n_dense, .n_chunks = n_chunks, .ends = store->dense.ends, .owner = store->dense.owner};
+    store->dense.segments = (strata_segments){.n = store->group->n_dense, .n_chunks = n_chunks, .ends = ends, .owner = owner};
     return STRATA_OK;
 }
 
@@ -41,8 +41,11 @@ strata_status strata_ps_store_make_variables(strata_ps_store *store, int64_t n, 
     return STRATA_OK;
 }
 
-/* gradients (n), step -> the update of all dense shards. */
-static strata_status build_dense(const strata_ps_store *store, strata_graph *graph, strata_tensor **out_update) {
+/* Compiles the update of all dense shards: gradients (n), step -> the new parameters. */
+strata_status strata_ps_store_compile_dense(strata_ps_store *store, strata_error *err) {
+    const strata_executable_options opts = {.n_slots = 1};
+    strata_graph *graph = NULL;
+    STRATA_TRY(strata_graph_create(&graph, err));
     strata_update u = {.parameters = strata_variable_read(graph, store->dense.parameters),
                        .gradients = strata_input(graph, "gradients", STRATA_DTYPE_F32, STRATA_SHAPE(store->dense.size)),
                        .step = strata_input(graph, "step", STRATA_DTYPE_F32, STRATA_SHAPE(STRATA_STEP_WORDS)),
@@ -51,17 +54,8 @@ static strata_status build_dense(const strata_ps_store *store, strata_graph *gra
     strata_tensor *square = NULL;
     for (int s = 0; s < store->n_slots; s++) u.slots[s] = strata_variable_read(graph, store->dense.slots[s]);
     strata_clip_gradients(&store->dense.optimizer, &u.gradients, u.segments, 1, &square);
-    *out_update = store->kind->build(&store->dense.optimizer, &u);
-    return STRATA_OK;
-}
-
-strata_status strata_ps_store_compile_dense(strata_ps_store *store, strata_error *err) {
-    const strata_executable_options opts = {.n_slots = 1};
-    strata_graph *graph = NULL;
-    strata_tensor *update = NULL;
-    STRATA_TRY(strata_graph_create(&graph, err));
-    strata_status status = build_dense(store, graph, &update);
-    if (!status) status = strata_graph_check(graph, err);
+    strata_tensor *update = store->kind->build(&store->dense.optimizer, &u);
+    strata_status status = strata_graph_check(graph, err);
     if (!status) status = strata_executable_create(store->device, NULL, 0, &update, 1, &opts, &store->dense.update, err);
     strata_graph_destroy(graph);
     return status;
@@ -104,6 +98,15 @@ strata_status strata_ps_store_read_range(strata_variable *variable, int64_t offs
     return strata_variable_get_range(variable, offset * (int64_t)sizeof(float), &part, err);
 }
 
+strata_status strata_ps_store_read_dense(const strata_ps_store *store, float *values, strata_error *err) {
+    for (int i = 0; i < store->group->n_dense; i++) {
+        const strata_ps_shard *shard = &store->group->shards[i];
+        STRATA_TRY(
+            strata_ps_store_read_range(store->dense.parameters, store->dense.places[i], values + shard->before, shard->n, err));
+    }
+    return STRATA_OK;
+}
+
 strata_status strata_ps_store_run(strata_executable *exe, int slot, const float *words, strata_error *err) {
     const int step = strata_executable_input_index(exe, "step");
     if (step >= 0) memcpy(strata_executable_input(exe, slot, step), words, STRATA_STEP_WORDS * sizeof *words);
@@ -115,8 +118,8 @@ strata_status strata_ps_store_open_dense(strata_ps_store *store, int *out_slot, 
     STRATA_TRY(strata_executable_acquire(store->dense.update, out_slot, err));
     const int index = strata_executable_input_index(store->dense.update, "gradients");
     *out_gradients = strata_executable_input(store->dense.update, *out_slot, index);
-    for (int i = 0; i < store->n_dense; i++) {
-        const int64_t n = store->shards[i].n, all = strata_parameter_aligned(n);
+    for (int i = 0; i < store->group->n_dense; i++) {
+        const int64_t n = store->group->shards[i].n, all = strata_parameter_aligned(n);
         memset(*out_gradients + store->dense.places[i] + n, 0, (size_t)(all - n) * sizeof(float));
     }
     return STRATA_OK;

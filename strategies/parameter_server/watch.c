@@ -2,32 +2,24 @@
  *
  * The chief's view of the servers: which of them were lost, and which has which shards (the route). With replicas the chief
  * decides the route and sends it to the servers; workers get it from the chief of the fit, or from a server. */
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "strategies/parameter_server/task.h"
+#include "strategies/parameter_server/chief.h"
 
 /* How often to check whether a server that is waited for has ended. It is long enough for a busy server to answer in. */
 static const double LOOK_SECONDS = 5;
 
 strata_status strata_ps_watch_make(strata_ps_watch *watch, strata_ps_fit *fit, strata_error *err) {
-    const size_t n = (size_t)fit->plan.n_servers;
+    const int n = watch->n = fit->plan.n_servers;
     watch->fit = fit;
-    watch->n = fit->plan.n_servers;
-    watch->clients = calloc(n, sizeof(*watch->clients));
-    watch->incarnations = calloc(n, sizeof *watch->incarnations);
-    watch->lost = calloc(n, sizeof *watch->lost);
-    watch->cut = calloc(n, sizeof *watch->cut);
-    if (watch->clients && watch->incarnations && watch->lost && watch->cut) return STRATA_OK;
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d servers", watch->n);
+    watch->clients = strata_memory_take(&watch->memory, n, sizeof(*watch->clients));
+    watch->incarnations = strata_memory_take(&watch->memory, n, sizeof *watch->incarnations);
+    watch->lost = strata_memory_take(&watch->memory, n, sizeof *watch->lost);
+    watch->cut = strata_memory_take(&watch->memory, n, sizeof *watch->cut);
+    return watch->memory.failed ? strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d servers", n) : STRATA_OK;
 }
 
 void strata_ps_watch_finish(strata_ps_watch *watch) {
     for (int s = 0; watch->clients && s < watch->n; s++) strata_rpc_client_destroy(watch->clients[s]);
-    free(watch->clients);
-    free(watch->incarnations);
-    free(watch->lost);
-    free(watch->cut);
+    strata_memory_free(&watch->memory);
 }
 
 /* No server has values yet, so a server that does not respond is waited for as long as one that is not running. */
@@ -43,8 +35,8 @@ strata_status strata_ps_watch_meet(strata_ps_watch *watch, strata_error *err) {
             const double left = until - strata_clock_seconds();
             if (strata_ps_has_ended(STRATA_TASK_PS, s, &code))
                 return strata_fail(err, STRATA_PEER_LOST, "fit: ps:%d ended (exit code %d) before the training began", s, code);
-            status = strata_ps_connect_within(task, STRATA_TASK_PS, s, left < LOOK_SECONDS ? left : LOOK_SECONDS, 0,
-                                              &watch->clients[s], err);
+            status = strata_ps_connect(task, STRATA_TASK_PS, s, left < LOOK_SECONDS ? left : LOOK_SECONDS, 0,
+                                       &watch->clients[s], err);
         } while (status == STRATA_TIMEOUT && strata_clock_seconds() < until);
         if (status == STRATA_TIMEOUT)
             strata_fail_in(err, status, "fit: ps:%d did not come in %.0f s", s, task->connect_seconds);
@@ -83,8 +75,7 @@ static strata_status tell_route(strata_ps_watch *watch, strata_error *err) {
     if (!watch->fit->task->replicas) return STRATA_OK;
     STRATA_TRY(choose_holders(watch, &route, err));
     while (s < watch->n) {
-        const strata_rpc_ask ask = {
-            .method = STRATA_PS_ROUTE, .head = &route, .head_bytes = sizeof route, .what = "who has which shards"};
+        const strata_rpc_ask ask = strata_ps_ask(STRATA_PS_ROUTE, &route, NULL, 0);
         const strata_status status =
             watch->lost[s] ? STRATA_OK : strata_rpc_client_call(watch->clients[s], &ask, NULL, patience, err);
         if (status && status != STRATA_PEER_LOST && status != STRATA_TIMEOUT) return status;
@@ -107,10 +98,17 @@ strata_status strata_ps_watch_spread(strata_ps_watch *watch, int64_t serial, str
     return STRATA_OK;
 }
 
+/* Stores what a server has reported of its queues. */
+static void note_queues(strata_ps_task *task, const strata_ps_hello_reply *reply) {
+    pthread_mutex_lock(&task->lock);
+    strata_ps_load_add_queue(&task->totals.training, reply);
+    strata_ps_load_add_queue(&task->totals.epoch, reply);
+    pthread_mutex_unlock(&task->lock);
+}
+
 strata_status strata_ps_watch_look(strata_ps_watch *watch, strata_error *err) {
     const strata_ps_task *task = watch->fit->task;
     bool changed = false;
-    char text[320];
     for (int s = 0; s < watch->n; s++) {
         strata_ps_hello_reply reply = {0};
         if (watch->lost[s]) continue;
@@ -118,14 +116,13 @@ strata_status strata_ps_watch_look(strata_ps_watch *watch, strata_error *err) {
         if (!status && strata_rpc_client_server_incarnation(watch->clients[s]) != watch->incarnations[s])
             status = strata_fail(err, STRATA_PEER_LOST, "ps:%d started again", s);
         if (status && (status != STRATA_PEER_LOST || !task->replicas)) return status;
-        if (!status && watch->on_hello) watch->on_hello(watch->user, &reply);
+        if (!status) note_queues(watch->fit->task, &reply);
         if (!status && (!reply.copy_failed || watch->fit->route.holders[s] != STRATA_PS_BOTH)) continue;
         changed = true;
         if (status) {
             watch->lost[s] = true;
-            snprintf(text, sizeof text, "ps:%d was lost (%.200s); its shards go on from their copy on ps:%d", s, err->message,
-                     strata_ps_copy_server(s, watch->n));
-            watch->notice(watch->user, text);
+            strata_ps_notice(watch->fit->task, "ps:%d was lost (%.200s); its shards go on from their copy on ps:%d", s,
+                             err->message, strata_ps_copy_server(s, watch->n));
         } else {
             watch->cut[s] = true;
         }
@@ -135,7 +132,6 @@ strata_status strata_ps_watch_look(strata_ps_watch *watch, strata_error *err) {
 
 strata_status strata_ps_watch_take_back(strata_ps_watch *watch, int64_t serial, strata_error *err) {
     bool any = false;
-    char text[64];
     for (int s = 0; s < watch->n; s++) {
         any |= watch->cut[s];
         watch->cut[s] = false;
@@ -143,8 +139,7 @@ strata_status strata_ps_watch_take_back(strata_ps_watch *watch, int64_t serial, 
         if (strata_ps_say_hello(watch->fit, watch->clients[s], 1, NULL, NULL)) continue;
         watch->lost[s] = false;
         any = true;
-        snprintf(text, sizeof text, "ps:%d is there again, and gets its shards", s);
-        watch->notice(watch->user, text);
+        strata_ps_notice(watch->fit->task, "ps:%d is there again, and gets its shards", s);
     }
     return any ? strata_ps_watch_spread(watch, serial, err) : STRATA_OK;
 }

@@ -17,6 +17,13 @@ strata_status strata_ps_worker_no_memory(strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a worker of parameter_server");
 }
 
+strata_status strata_ps_reserve(void **memory, size_t bytes, strata_error *err) {
+    void *grown = realloc(*memory, bytes + 4);
+    if (!grown) return strata_ps_worker_no_memory(err);
+    *memory = grown;
+    return STRATA_OK;
+}
+
 /* Records that a server was lost, if the status shows this. Returns the status. */
 static strata_status of_server(strata_ps_worker *w, strata_status status) {
     w->links.lost_server |= status == STRATA_PEER_LOST;
@@ -25,16 +32,10 @@ static strata_status of_server(strata_ps_worker *w, strata_status status) {
 
 /* The unit that the worker computes next: its examples and rows are read, and its pull is started. */
 static strata_status begin_unit(strata_ps_worker *w, const strata_ps_unit *unit, strata_ps_job *j, strata_error *err) {
-    const strata_ps_next_reply *given = &w->lease.reply;
     j->unit = *unit;
-    j->epoch = given->epoch;
-    j->t = given->t;
-    j->rate = given->rate;
-    j->evaluates = given->evaluates;
+    j->lease = w->lease.reply;
     j->ahead = w->task->corrects;
-    j->has_close = given->has_close;
-    j->close = given->close;
-    if (j->evaluates) return STRATA_OK;
+    if (j->lease.evaluates) return STRATA_OK;
     STRATA_TRY(strata_ps_read_unit(w, j, err));
     STRATA_TRY(strata_ps_find_rows(w, j, err));
     /* a later pull makes the gradient less stale, so it waits for the push of the previous unit */
@@ -65,12 +66,8 @@ static strata_status ask_chief(strata_ps_worker *w, bool waits, double seconds, 
     memcpy(none.what, w->reports.now.what, sizeof none.what);
     reports[n - 1].waits = waits;
     const struct iovec body = {w->reports.sums, (size_t)n * sums_bytes};
-    const strata_rpc_ask ask = {.method = STRATA_PS_NEXT,
-                                .head = reports,
-                                .head_bytes = (size_t)n * sizeof *reports,
-                                .body = &body,
-                                .n_body = 1,
-                                .what = "the next batch"};
+    strata_rpc_ask ask = strata_ps_ask(STRATA_PS_NEXT, reports, &body, 1);
+    ask.head_bytes *= (size_t)n;
     strata_rpc_answer answer = {.head = &w->lease.reply, .head_bytes = sizeof w->lease.reply};
     w->lease.reply = (strata_ps_next_reply){0};
     w->lease.n_begun = 0;
@@ -170,8 +167,8 @@ static strata_status take_all(strata_ps_worker *w, strata_ps_job *j, strata_erro
 /* Evaluates a batch. No worker pushes meanwhile, so the parameters are pulled once for all batches. */
 static strata_status visit(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
     int64_t n = 0;
-    if (w->visits.epoch != j->unit.epoch) STRATA_TRY(take_all(w, j, err));
-    w->visits.epoch = j->unit.epoch;
+    if (w->visits_epoch != j->unit.epoch) STRATA_TRY(take_all(w, j, err));
+    w->visits_epoch = j->unit.epoch;
     STRATA_TRY(strata_ps_seek_visit(w, j->unit.index, &n, err));
     STRATA_TRY(strata_model_evaluate_batch(w->model, w->fit->opts->validation, &w->fit->validation_feed, w->visits.batches, n,
                                            w->unit.sums, err));
@@ -186,7 +183,7 @@ static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
                              strata_error *err) {
     const double began = strata_clock_seconds();
     *out_grant = STRATA_PS_WAIT;
-    if (j->evaluates) return visit(w, j, err);
+    if (j->lease.evaluates) return visit(w, j, err);
     if (!j->pulling) STRATA_TRY(of_server(w, strata_ps_start_pull(w, j, err)));
     STRATA_TRY(of_server(w, strata_ps_finish_pull(w, j, err)));
     STRATA_TRY(compute(w, j, ahead, out_grant, err));
@@ -276,7 +273,7 @@ static strata_status take_last(strata_ps_worker *w, strata_error *err) {
     const double until = strata_clock_seconds() + LAST_SECONDS;
     for (;;) {
         strata_error own = {0};
-        w->jobs[0].has_close = false;
+        w->jobs[0].lease.has_close = false;
         const strata_status status = take_all(w, &w->jobs[0], &own);
         const double left = until - strata_clock_seconds();
         if (!status) return STRATA_OK;
@@ -288,13 +285,13 @@ static strata_status take_last(strata_ps_worker *w, strata_error *err) {
     }
 }
 
-static strata_status make_job(const strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
-    j->batches = calloc((size_t)w->fit->accumulate, sizeof *j->batches);
-    j->values = calloc((size_t)strata_model_all_size(w->model) + 1, sizeof *j->values);
-    j->rows = calloc((size_t)w->sparse.n + 1, sizeof *j->rows);
-    j->renumbered = calloc((size_t)w->sparse.n + 1, sizeof *j->renumbered);
-    j->pulls = calloc((size_t)w->links.n_servers, sizeof *j->pulls);
-    if (!j->batches || !j->values || !j->rows || !j->renumbered || !j->pulls) return strata_ps_worker_no_memory(err);
+static strata_status make_job(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
+    j->batches = strata_memory_take(&w->memory, w->fit->accumulate, sizeof *j->batches);
+    j->values = strata_memory_take(&w->memory, strata_model_all_size(w->model), sizeof *j->values);
+    j->rows = strata_memory_take(&w->memory, w->sparse.n, sizeof *j->rows);
+    j->renumbered = strata_memory_take(&w->memory, w->sparse.n, sizeof *j->renumbered);
+    j->pulls = strata_memory_take(&w->memory, w->links.n_servers, sizeof *j->pulls);
+    if (w->memory.failed) return strata_ps_worker_no_memory(err);
     for (int k = 0; k < w->sparse.n; k++)
         STRATA_TRY(strata_ps_row_set_make(&j->rows[k], &w->model->parameters.items[w->sparse.parameters[k]], err));
     return STRATA_OK;
@@ -302,89 +299,68 @@ static strata_status make_job(const strata_ps_worker *w, strata_ps_job *j, strat
 
 strata_status strata_ps_worker_make(strata_ps_worker *w, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
+    const int64_t n_sums = w->model->metrics.n_sums, n_servers = w->links.n_servers;
+    strata_memory *memory = &w->memory;
     w->buckets.attempt = (int64_t)(w->task->incarnation >> 2) + 1; /* a task that is started again has other numbers */
-    w->links.servers = calloc((size_t)w->links.n_servers, sizeof(*w->links.servers));
-    w->push.of_server = calloc((size_t)w->links.n_servers, sizeof *w->push.of_server);
-    w->sparse.parameters = calloc((size_t)set->n + 1, sizeof *w->sparse.parameters);
-    w->unit.sums_of_dense = calloc((size_t)set->dense_size + 1, sizeof *w->unit.sums_of_dense);
-    w->unit.states = calloc((size_t)set->state_size + 1, sizeof *w->unit.states);
-    w->unit.rates = calloc((size_t)set->state_size + 1, sizeof *w->unit.rates);
-    w->unit.sums = calloc((size_t)w->model->metrics.n_sums + 1, sizeof *w->unit.sums);
-    w->reports.sums = calloc((size_t)(w->model->metrics.n_sums + 1) * STRATA_PS_MOST_REPORTS, sizeof *w->reports.sums);
-    if (!w->links.servers || !w->push.of_server || !w->sparse.parameters || !w->unit.sums_of_dense || !w->unit.states ||
-        !w->unit.rates || !w->unit.sums || !w->reports.sums)
-        return strata_ps_worker_no_memory(err);
-    for (int i = 0; i < set->n; i++)
-        if (set->items[i].sparse) w->sparse.parameters[w->sparse.n++] = i;
-    w->unit.sums_of_rows = calloc((size_t)w->sparse.n + 1, sizeof *w->unit.sums_of_rows);
-    w->sparse.tables = calloc((size_t)w->sparse.n + 1, sizeof(*w->sparse.tables));
-    w->buckets.parts = calloc((size_t)w->links.n_servers * STRATA_MOST_BUCKETS + 1, sizeof *w->buckets.parts);
-    w->buckets.n_parted = calloc((size_t)w->links.n_servers + 1, sizeof *w->buckets.n_parted);
-    w->unit.row_gradients = calloc((size_t)w->sparse.n + 1, sizeof *w->unit.row_gradients);
-    if (!w->unit.sums_of_rows || !w->sparse.tables || !w->unit.row_gradients || !w->buckets.parts || !w->buckets.n_parted)
-        return strata_ps_worker_no_memory(err);
-    for (int k = 0; k < w->sparse.n; k++) STRATA_TRY(strata_ps_make_table(w, k, err));
-    for (int k = 0; k < w->sparse.n; k++)
+    for (int i = 0; i < set->n; i++) w->sparse.n += set->items[i].sparse;
+    w->links.servers = strata_memory_take(memory, n_servers, sizeof(*w->links.servers));
+    w->push.of_server = strata_memory_take(memory, n_servers, sizeof *w->push.of_server);
+    w->buckets.parts = strata_memory_take(memory, n_servers * STRATA_MOST_BUCKETS, sizeof *w->buckets.parts);
+    w->buckets.n_parted = strata_memory_take(memory, n_servers, sizeof *w->buckets.n_parted);
+    w->sparse.parameters = strata_memory_take(memory, w->sparse.n, sizeof *w->sparse.parameters);
+    w->sparse.tables = strata_memory_take(memory, w->sparse.n, sizeof(*w->sparse.tables));
+    w->unit.sums_of_rows = strata_memory_take(memory, w->sparse.n, sizeof *w->unit.sums_of_rows);
+    w->unit.row_gradients = strata_memory_take(memory, w->sparse.n, sizeof *w->unit.row_gradients);
+    w->unit.sums_of_dense = strata_memory_take(memory, set->dense_size, sizeof *w->unit.sums_of_dense);
+    w->unit.states = strata_memory_take(memory, set->state_size, sizeof *w->unit.states);
+    w->unit.rates = strata_memory_take(memory, set->state_size, sizeof *w->unit.rates);
+    w->unit.sums = strata_memory_take(memory, n_sums, sizeof *w->unit.sums);
+    w->reports.sums = strata_memory_take(memory, n_sums * STRATA_PS_MOST_REPORTS, sizeof *w->reports.sums);
+    if (memory->failed) return strata_ps_worker_no_memory(err);
+    for (int i = 0, k = 0; i < set->n; i++)
+        if (set->items[i].sparse) w->sparse.parameters[k++] = i;
+    for (int k = 0; k < w->sparse.n; k++) {
+        STRATA_TRY(strata_ps_make_table(w, k, err));
         STRATA_TRY(strata_ps_row_set_make(&w->unit.sums_of_rows[k], &set->items[w->sparse.parameters[k]], err));
+    }
     STRATA_TRY(make_job(w, &w->jobs[0], err));
     return make_job(w, &w->jobs[1], err);
 }
 
-static void finish_job(const strata_ps_worker *w, strata_ps_job *j) {
-    if (j->pulls) strata_ps_drop_pulls(w, j);
-    for (int s = 0; s < w->links.n_servers && j->pulls; s++) {
-        strata_ps_pull *p = &j->pulls[s];
-        free(p->rooms);
-        free(p->head);
-        free(p->ids);
-        free(p->narrow);
-        free(p->rows);
+static void finish_transfers(strata_ps_transfer *transfers, int n) {
+    for (int i = 0; transfers && i < n; i++) {
+        strata_status ignored = STRATA_OK;
+        strata_ps_wait(&transfers[i].message, &ignored, NULL);
+        strata_rpc_answer_release(&transfers[i].message.answer);
+        free(transfers[i].pieces);
+        free(transfers[i].numbers);
+        free(transfers[i].narrow);
+        free(transfers[i].rows);
     }
+}
+
+static void finish_job(const strata_ps_worker *w, strata_ps_job *j) {
+    finish_transfers(j->pulls, w->links.n_servers);
     for (int64_t i = 0; i < w->fit->accumulate && j->batches; i++) {
         for (int k = 0; k < STRATA_MAX_INPUTS; k++) free(j->batches[i].x[k]);
         for (int k = 0; k < STRATA_MAX_OUTPUTS; k++) free(j->batches[i].y[k]);
         free(j->batches[i].weights);
     }
     for (int k = 0; k < w->sparse.n && j->rows; k++) strata_ps_row_set_finish(&j->rows[k]);
-    free(j->batches);
-    free(j->values);
-    free(j->rows);
-    free(j->renumbered);
-    free(j->pulls);
 }
 
 void strata_ps_worker_finish(strata_ps_worker *w) {
-    strata_ps_next_ask none = {0};
-    const strata_status pushed = strata_ps_finish_push(w, &none, NULL), parts = strata_ps_finish_parts(w, NULL);
-    (void)pushed, (void)parts;
     w->task->worker = NULL;
+    finish_transfers(w->push.of_server, w->links.n_servers);
+    finish_transfers(w->buckets.parts, w->links.n_servers * STRATA_MOST_BUCKETS);
     finish_job(w, &w->jobs[0]);
     finish_job(w, &w->jobs[1]);
-    for (int s = 0; s < w->links.n_servers && w->push.of_server; s++) {
-        free(w->push.of_server[s].head);
-        free(w->push.of_server[s].pieces);
-        free(w->push.of_server[s].ids);
-        free(w->push.of_server[s].narrow);
-    }
-    free(w->push.of_server);
     for (int s = 0; s < w->links.n_servers && w->links.servers; s++) strata_rpc_client_destroy(w->links.servers[s]);
     strata_rpc_client_destroy(w->links.chief);
     for (int k = 0; k < w->sparse.n && w->unit.sums_of_rows; k++) strata_ps_row_set_finish(&w->unit.sums_of_rows[k]);
-    for (int k = 0; k < w->sparse.n && w->sparse.tables; k++) free(w->sparse.tables[k]);
     strata_batches_destroy(w->data.batches);
     strata_batches_destroy(w->visits.batches);
-    free(w->sparse.tables);
-    free(w->unit.row_gradients);
-    free(w->buckets.parts);
-    free(w->buckets.n_parted);
-    free(w->links.servers);
-    free(w->sparse.parameters);
-    free(w->unit.sums_of_dense);
-    free(w->unit.states);
-    free(w->unit.rates);
-    free(w->unit.sums_of_rows);
-    free(w->unit.sums);
-    free(w->reports.sums);
+    strata_memory_free(&w->memory);
 }
 
 strata_status strata_ps_meet_servers(strata_ps_worker *w, strata_error *err) {
@@ -398,7 +374,7 @@ strata_status strata_ps_meet_servers(strata_ps_worker *w, strata_error *err) {
 
 static strata_status meet(strata_ps_worker *w, strata_error *err) {
     const size_t shared_bytes = 64 << 10; /* requests for batches and their replies are short */
-    STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, shared_bytes, &w->links.chief, err));
+    STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, w->task->connect_seconds, shared_bytes, &w->links.chief, err));
     STRATA_TRY(greet_chief(w, err));
     return strata_ps_meet_servers(w, err);
 }
@@ -407,8 +383,7 @@ static strata_status meet(strata_ps_worker *w, strata_error *err) {
 static void say_failure(const strata_ps_worker *w, strata_status status, const char *message) {
     const int32_t head = (int32_t)status;
     const struct iovec body = {(char *)message, strlen(message)};
-    const strata_rpc_ask ask = {
-        .method = STRATA_PS_FAIL, .head = &head, .head_bytes = sizeof head, .body = &body, .n_body = 1, .what = "a failure"};
+    const strata_rpc_ask ask = strata_ps_ask(STRATA_PS_FAIL, &head, &body, 1);
     /* the chief may be the task that failed */
     const strata_status ignored = strata_rpc_client_call(w->links.chief, &ask, NULL, 5, NULL);
     (void)ignored;
@@ -419,8 +394,8 @@ strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err) {
                           .task = fit->task,
                           .model = fit->model,
                           .links.n_servers = fit->plan.n_servers,
-                          .data.form = {.weighted = strata_model_weighs(fit->dataset, fit->opts->class_weights)},
-                          .visits.epoch = -1,
+                          .form = {.weighted = strata_model_weighs(fit->dataset, fit->opts->class_weights)},
+                          .visits_epoch = -1,
                           .reports.now = {.unit.index = -1}};
     strata_error own = {0};
     strata_status status = strata_ps_worker_make(&w, &own);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Declarations that the files of a worker share: units.c, pulls.c, gradients.c, buckets.c, pushes.c, worker.c and stepper.c.
+ * Declarations that the files of a worker share: units.c, pulls.c, gradients.c, pushes.c, worker.c and
+ * remote_model.c.
  *
  * A *job* has the data of one unit in progress: its examples, the rows of sparse parameters that it uses, and the parameters
  * that were pulled for it. There are two jobs, which are used alternately. */
@@ -13,6 +14,12 @@
 #include "strategies/parameter_server/rows.h"
 #include "strategies/parameter_server/task.h"
 
+/* An iterator over the batches of an epoch, and the number of the batch that it returns next. */
+typedef struct strata_ps_reader {
+    strata_batches *batches;
+    int64_t epoch, next;
+} strata_ps_reader;
+
 /* A batch of a unit: `own` of its `n` examples belong to this worker, beginning with number `first` of the batch. */
 typedef struct strata_ps_batch {
     int64_t n, first, own;
@@ -21,45 +28,25 @@ typedef struct strata_ps_batch {
     float *weights;
 } strata_ps_batch;
 
-typedef struct strata_ps_pull {
-    strata_rpc_request *request;
-    /* The reply. If the server is on this machine, its body is used in shared memory, and the rooms are not used. */
-    strata_rpc_answer answer;
-    struct iovec *rooms;
-    int64_t version;
-    /* The memory of the request. */
-    unsigned char *head;
-    int32_t *ids;
-    int64_t n_ids;
-    /* Where bf16 values and rows are received. */
-    unsigned char *narrow, *rows;
-} strata_ps_pull;
-
-/* A server's part of a push. */
-typedef struct strata_ps_push {
-    /* NULL: none is in progress. */
-    strata_rpc_request *request;
-    strata_rpc_answer answer;
-    int64_t staleness;
-    /* The memory that the request borrows, besides the gradients. */
-    unsigned char *head;
+/* A pull, a push or a part of a push, from or to one server, and the memory that it borrows, which is used again. */
+typedef struct strata_ps_transfer {
+    strata_ps_message message;
+    /* The pieces of the body that is sent, or the rooms for the body that is received. */
     struct iovec *pieces;
-    int32_t *ids;
-    unsigned char *narrow;
-} strata_ps_push;
+    /* For pulls and pushes: int64_t [tables] the numbers of rows, then their indices, n_ids i32. For parts: which shards,
+     * i32. */
+    void *numbers;
+    int64_t n_ids;
+    /* Where bf16 values are sent from or received, and where rows are received. */
+    unsigned char *narrow, *rows;
+} strata_ps_transfer;
 
 typedef struct strata_ps_job {
+    /* The unit, which is one of those of the lease. */
     strata_ps_unit unit;
-    /* The epoch of the data. */
-    int64_t epoch;
-    int64_t t;
-    double rate;
-    /* The unit is a batch of the validation data. */
-    bool evaluates;
+    strata_ps_next_reply lease;
     /* The parameters are extrapolated, as in strata_ps_store_pull. */
     bool ahead;
-    bool has_close;
-    strata_ps_close close;
     /* [accumulate] */
     strata_ps_batch *batches;
     int n_batches;
@@ -72,18 +59,11 @@ typedef struct strata_ps_job {
      * contain positions in the set. */
     bool *renumbered;
     /* [n_servers] */
-    strata_ps_pull *pulls;
+    strata_ps_transfer *pulls;
     bool pulling;
     /* When the pulls were sent, for the trace. */
     double pull_began;
 } strata_ps_job;
-
-/* The gradients of a server's dense shards in a bucket, while they are sent. */
-typedef struct strata_ps_part {
-    strata_rpc_request *request;
-    unsigned char *head, *narrow;
-    struct iovec *pieces;
-} strata_ps_part;
 
 /* Gradients of rows of a sparse parameter, (n, row). */
 typedef struct strata_ps_row_gradients {
@@ -122,7 +102,7 @@ typedef struct strata_ps_buckets {
     strata_status status;
     strata_error error;
     /* [n_servers * STRATA_MOST_BUCKETS] The parts that are being sent, and for each server how many shards they have. */
-    strata_ps_part *parts;
+    strata_ps_transfer *parts;
     int n_parts;
     int *n_parted;
 } strata_ps_buckets;
@@ -131,6 +111,8 @@ typedef struct strata_ps_worker {
     strata_ps_fit *fit;
     strata_ps_task *task;
     strata_model *model;
+    /* The arrays below that do not grow. */
+    strata_memory memory;
     struct {
         strata_rpc_client *chief, **servers;
         int n_servers;
@@ -143,25 +125,18 @@ typedef struct strata_ps_worker {
         float **tables;
         int n;
     } sparse;
-    struct {
-        strata_batches *batches;
-        /* The batch that the iterator returns next. */
-        int64_t epoch, next;
-        strata_batch_form form;
-    } data;
-    /* The batches of the validation data, the position of the next one, and the evaluation for which the model has the
-     * parameters. */
-    struct {
-        strata_batches *batches;
-        int64_t next, epoch;
-    } visits;
+    /* The batches of an epoch and how they are prepared, and those of the validation data. */
+    strata_ps_reader data, visits;
+    strata_batch_form form;
+    /* The evaluation for which the model has the parameters. */
+    int64_t visits_epoch;
     strata_ps_job jobs[2];
     strata_ps_unit_sums unit;
     strata_ps_buckets buckets;
     /* The push in progress, of this unit, and when it began. */
     struct {
         /* [n_servers] */
-        strata_ps_push *of_server;
+        strata_ps_transfer *of_server;
         bool running;
         int64_t unit;
         double began;
@@ -199,7 +174,7 @@ STRATA_MUST_USE strata_status strata_ps_program_of(strata_ps_worker *w, const st
 void strata_ps_prepare_last(strata_ps_worker *w);
 /* Finds which rows of sparse parameters the unit uses: those of its tokens, or all rows if that is not known in advance. */
 STRATA_MUST_USE strata_status strata_ps_find_rows(strata_ps_worker *w, strata_ps_job *j, strata_error *err);
-/* Moves the iterator to batch `index` of the validation data; batches must be read in their order. */
+/* Reads batch `index` of the validation data. */
 STRATA_MUST_USE strata_status strata_ps_seek_visit(strata_ps_worker *w, int64_t index, int64_t *out_n, strata_error *err);
 
 /* ---- pulls.c ---- */
@@ -250,31 +225,23 @@ const char *strata_ps_prepare_push(strata_ps_worker *w, bool *out_overflow);
  * integers. */
 bool strata_ps_name_wrong_data(const strata_ps_worker *w, const strata_ps_job *j, char *out, size_t room);
 
-/* ---- buckets.c ---- */
+/* ---- pushes.c ---- */
 
 /* Called before a batch of a unit: sets where its buckets are stored. first, last: whether it is the first or last batch with
  * examples. */
 void strata_ps_begin_buckets(strata_ps_worker *w, const strata_model_program *program, bool first, bool last);
-/* Waits for the parts that are being sent; fails if one of them failed. */
-STRATA_MUST_USE strata_status strata_ps_finish_parts(strata_ps_worker *w, strata_error *err);
-/* Whether all dense shards of a server were pushed as parts. */
-bool strata_ps_was_parted(const strata_ps_worker *w, int server);
 bool strata_ps_all_finite(const float *values, int64_t n);
-
-/* ---- pushes.c ---- */
-
 /* Sends the unit's gradients to all servers. The gradients must not change until finish, which must be called also after a
  * failure. */
 STRATA_MUST_USE strata_status strata_ps_start_push(strata_ps_worker *w, const strata_ps_job *j, strata_error *err);
 /* Waits for the servers' replies, if a push is in progress, and stores the staleness of the gradients in the report. */
 STRATA_MUST_USE strata_status strata_ps_finish_push(strata_ps_worker *w, strata_ps_next_ask *report, strata_error *err);
-/* Starts a push and waits for its end. */
-STRATA_MUST_USE strata_status strata_ps_push_all(strata_ps_worker *w, const strata_ps_job *j, strata_ps_next_ask *report,
-                                                 strata_error *err);
 
 /* ---- worker.c ---- */
 
 STRATA_MUST_USE strata_status strata_ps_worker_no_memory(strata_error *err);
+/* Grows memory that is used again. */
+STRATA_MUST_USE strata_status strata_ps_reserve(void **memory, size_t bytes, strata_error *err);
 /* Allocates the worker's memory. finish must be called also after a failure. */
 STRATA_MUST_USE strata_status strata_ps_worker_make(strata_ps_worker *w, strata_error *err);
 void strata_ps_worker_finish(strata_ps_worker *w);

@@ -254,7 +254,6 @@ Test(alloc_strategies, a_custom_loop_of_workers) {
 /* Pushes gradients of 0 for both shares of a step, ends the step, and reads the values. */
 static strata_status use_store(strata_ps_store *store, const strata_ps_plan *plan, int n_shares, strata_error *err) {
     static float values[1000], zeros[1000];
-    strata_ps_snapshot *snapshot = NULL;
     strata_ps_close close = {.scale = 1, .rate = -1, .square = -1, .counted = {3}};
     int64_t staleness = 0, t = 0, version = 0;
     if (strata_ps_plan_elements(plan, 0) > 1000) return strata_fail(err, STRATA_INTERNAL, "the test's model is too large");
@@ -266,8 +265,7 @@ static strata_status use_store(strata_ps_store *store, const strata_ps_plan *pla
     }
     if (n_shares) STRATA_TRY(strata_ps_store_square(store, &close, &close.square, err));
     if (n_shares) STRATA_TRY(strata_ps_store_close(store, &close, err));
-    STRATA_TRY(strata_ps_store_pull(store, NULL, false, NULL, &snapshot, &version, err));
-    strata_ps_snapshot_release(snapshot);
+    STRATA_TRY(strata_ps_store_pull(store, NULL, false, values, &version, err));
     return strata_ps_store_get(store, values, &t, err);
 }
 

@@ -9,8 +9,8 @@
 
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/fold.h"
-#include "cluster/collective/narrow.h"
 #include "cluster/communicator.h"
+#include "core/base/narrow.h"
 #include "tests/cluster/oracle.h"
 #include "tests/cluster/ranks.h"
 #include "tests/support/folder.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "strata/strata.h"
-#include "strategies/workers.h"
+#include "strategies/kinds.h"
 #include "tests/cluster/ranks.h"
 #include "tests/support/cores.h"
 

@@ -11,7 +11,7 @@
 #include "core/op/communication.h"
 #include "core/run/group.h"
 #include "strata/ops.h"
-#include "strategies/workers.h"
+#include "strategies/kinds.h"
 #include "tests/cluster/ranks.h"
 #include "tests/support/check.h"
 #include "tests/support/eval.h"

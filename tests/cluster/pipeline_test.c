@@ -8,7 +8,7 @@
 #include "core/op/communication.h"
 #include "core/run/group.h"
 #include "strata/ops.h"
-#include "strategies/workers.h"
+#include "strategies/kinds.h"
 #include "tests/cluster/ranks.h"
 
 enum { WORKERS = 3, LARGE = 300000, STEPS = 4, THERE = 5, BACK = 6 };

@@ -248,10 +248,9 @@ Test(rpc, damage_loss_and_repetition_of_bytes_are_noticed, .timeout = 300) {
 
 /* Receives a frame with these fields and a correct checksum, and returns the status. */
 static strata_status say(strata_frame frame, strata_error *err) {
-    unsigned char bytes[STRATA_FRAME_BYTES];
     int ended;
-    strata_frame_encode(&frame, bytes);
-    return replay(bytes, sizeof bytes, &ended, err);
+    strata_frame_seal(&frame);
+    return replay((const unsigned char *)&frame, sizeof frame, &ended, err);
 }
 
 Test(rpc, lengths_and_kinds_that_are_lies_are_refused) {
@@ -289,12 +288,12 @@ Test(rpc, lengths_and_kinds_that_are_lies_are_refused) {
 /* Receives a frame that a client wrote to the shared memory, after the bits of one of its bytes were flipped there. Returns
  * the status. */
 static strata_status say_shared(const strata_frame *frame, size_t at, unsigned char bits, strata_error *err) {
-    unsigned char bytes[STRATA_FRAME_BYTES];
-    const struct iovec part = {bytes, sizeof bytes};
+    strata_frame sealed = *frame;
+    const struct iovec part = {&sealed, sizeof sealed};
     ends e;
     open_ends(&e, true);
-    strata_frame_encode(frame, bytes);
-    cr_assert_eq(strata_pipes_send(&e.out.pipes, &part, 1), (ssize_t)sizeof bytes);
+    strata_frame_seal(&sealed);
+    cr_assert_eq(strata_pipes_send(&e.out.pipes, &part, 1), (ssize_t)sizeof sealed);
     e.out.area->shared.memory[4096 + at] ^= bits; /* in the client's pipe */
     const strata_status status = strata_connection_receive(&e.in, &e.receiver, INT_MAX, err);
     close_ends(&e);
@@ -340,27 +339,32 @@ Test(rpc, positions_of_a_pipe_that_are_wrong_end_a_connection) {
 }
 
 Test(rpc, greetings_are_read_as_they_were_written) {
-    unsigned char bytes[STRATA_RPC_HELLO_BYTES];
-    char task[STRATA_RPC_TASK_BYTES], area[STRATA_SHARED_NAME];
-    uint64_t incarnation = 0;
-    double heartbeat = 0;
+    strata_rpc_hello sent = strata_rpc_hello_of("worker:12", 0x123456789abcdef0u, 0.25, "/strata-12ab"), came, wrong;
     strata_error err = {0};
-    size_t n = strata_rpc_hello_encode("worker:12", 0x123456789abcdef0u, 0.25, "/strata-12ab", bytes);
-    cr_assert_eq(strata_rpc_hello_decode(bytes, n, task, sizeof task, &incarnation, &heartbeat, area, &err), STRATA_OK);
-    cr_assert_str_eq(task, "worker:12");
-    cr_assert_str_eq(area, "/strata-12ab");
-    n = strata_rpc_hello_encode("worker:12", 0x123456789abcdef0u, 0.25, NULL, bytes);
-    cr_assert_eq(strata_rpc_hello_decode(bytes, n, task, sizeof task, &incarnation, &heartbeat, area, &err), STRATA_OK);
-    cr_assert_str_eq(area, "");
-    cr_assert_str_eq(task, "worker:12");
-    cr_assert_eq(incarnation, 0x123456789abcdef0u);
-    cr_assert_float_eq(heartbeat, 0.25, 1e-9);
-    for (size_t cut = 0; cut <= 12; cut++)
-        cr_assert_eq(strata_rpc_hello_decode(bytes, cut, task, sizeof task, &incarnation, &heartbeat, area, &err), STRATA_DATA);
-    bytes[14] = 0;
-    cr_assert_eq(strata_rpc_hello_decode(bytes, n, task, sizeof task, &incarnation, &heartbeat, area, &err), STRATA_DATA);
-    bytes[14] = '\n';
-    cr_assert_eq(strata_rpc_hello_decode(bytes, n, task, sizeof task, &incarnation, &heartbeat, area, &err), STRATA_DATA);
+    cr_assert_eq(strata_rpc_hello_read(&sent, sizeof sent, &came, &err), STRATA_OK);
+    cr_assert_str_eq(came.task, "worker:12");
+    cr_assert_str_eq(came.area, "/strata-12ab");
+    sent = strata_rpc_hello_of("worker:12", 0x123456789abcdef0u, 0.25, NULL);
+    cr_assert_eq(strata_rpc_hello_read(&sent, sizeof sent, &came, &err), STRATA_OK);
+    cr_assert_str_eq(came.area, "");
+    cr_assert_str_eq(came.task, "worker:12");
+    cr_assert_eq(came.incarnation, 0x123456789abcdef0u);
+    cr_assert_float_eq(came.heartbeat, 0.25, 1e-9);
+    for (size_t cut = 0; cut < sizeof sent; cut++) cr_assert_eq(strata_rpc_hello_read(&sent, cut, &came, &err), STRATA_DATA);
+    cr_assert_eq(strata_rpc_hello_read(&sent, sizeof sent + 1, &came, &err), STRATA_DATA);
+    wrong = sent;
+    wrong.task[0] = 0;
+    cr_assert_eq(strata_rpc_hello_read(&wrong, sizeof wrong, &came, &err), STRATA_DATA);
+    wrong.task[0] = '\n';
+    cr_assert_eq(strata_rpc_hello_read(&wrong, sizeof wrong, &came, &err), STRATA_DATA);
+    memset(wrong.task, 'w', sizeof wrong.task);
+    cr_assert_eq(strata_rpc_hello_read(&wrong, sizeof wrong, &came, &err), STRATA_DATA);
+    wrong = sent;
+    memset(wrong.area, 'a', sizeof wrong.area);
+    cr_assert_eq(strata_rpc_hello_read(&wrong, sizeof wrong, &came, &err), STRATA_DATA);
+    wrong = sent;
+    wrong.heartbeat = -1;
+    cr_assert_eq(strata_rpc_hello_read(&wrong, sizeof wrong, &came, &err), STRATA_DATA);
     cr_assert_not_null(strata_rpc_task_problem(NULL));
     cr_assert_not_null(strata_rpc_task_problem("a task whose name is much longer than the sixty-three bytes that it may have"));
     cr_assert_neq(strata_rpc_incarnation(), strata_rpc_incarnation());

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "strata/strata.h"
-#include "strategies/workers.h"
+#include "strategies/kinds.h"
 #include "tests/cluster/ranks.h"
 
 enum { WORKERS = 3, N = 12 };

@@ -5,7 +5,7 @@
 #define STRATA_TESTS_CLUSTER_WORKERS_H
 
 #include "strata/strata.h"
-#include "strategies/workers.h"
+#include "strategies/kinds.h"
 #include "tests/cluster/ranks.h"
 
 enum { MOST_WORKERS = 6 };

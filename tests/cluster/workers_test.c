@@ -2,7 +2,7 @@
  *
  * fit with several workers. They must end in the same step with the same parameters, also with a sharded optimizer.
  * Differences between their settings must be reported. */
-#include "strategies/workers.h"
+#include "strategies/kinds.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -284,9 +284,9 @@ strata_status __wrap_strata_ps_store_close(strata_ps_store *store, const strata_
 }
 
 strata_status __wrap_strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, bool ahead, void *room,
-                                          strata_ps_snapshot **out_snapshot, int64_t *out_version, strata_error *err) {
+                                          int64_t *out_version, strata_error *err) {
     reach(FIRST_PULL);
-    const strata_status status = __real_strata_ps_store_pull(store, tables, ahead, room, out_snapshot, out_version, err);
+    const strata_status status = __real_strata_ps_store_pull(store, tables, ahead, room, out_version, err);
     if (!status) reach(AFTER_PULL);
     return status;
 }

@@ -121,7 +121,7 @@ static void send_request(uint32_t method, const uint8_t *head, size_t n_head, co
 
 /* As run_closure of the dispatcher does. */
 static void read_reply(const uint8_t *head, size_t n_head, const uint8_t *body, size_t n_body) {
-    const strata_dispatcher d = {.task = "worker:0"};
+    static const strata_dispatcher d = {.task = "worker:0"};
     const strata_closure k = {.function = &functions[0]};
     unsigned char *own_head = copy(head, n_head), *own_body = n_body ? copy(body, n_body) : NULL;
     strata_rpc_answer reply = {.head_bytes = n_head, .body_bytes = n_body, .allocated = own_body};

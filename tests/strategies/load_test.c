@@ -2,13 +2,12 @@
  *
  * How the chief of parameter_server computes its reports on staleness, stragglers and queues, without a network; and the
  * evaluator task. Whole jobs are tested by tests/cli/ps_reports_test.sh and tests/cli/evaluator_test.sh. */
-#include "strategies/parameter_server/load.h"
-
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
 
 #include "strata/strata.h"
+#include "strategies/parameter_server/chief.h"
 
 #define OK(call) cr_assert_eq((call), STRATA_OK, "%s", err.message)
 

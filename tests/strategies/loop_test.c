@@ -8,7 +8,7 @@
 
 #include "core/run/strategy.h"
 #include "strata/strata.h"
-#include "strategies/optimizer.h"
+#include "strategies/context.h"
 #include "tests/strategies/strategies_case.h"
 #include "tests/support/check.h"
 
@@ -136,10 +136,10 @@ static void expect_shards(const strata_distributed_optimizer *optimizer, int n_r
     for (const strata_optimizer_memory *m = optimizer->memories; m; m = m->next) {
         const int64_t size = strata_shape_elements(m->variable->copies[0]->shape);
         int64_t sum = 0;
-        for (int r = 0; r < n_replicas; r++) sum += m->ends[r] - m->begins[r];
+        for (int r = 0; r < n_replicas; r++) sum += m->parts[r].end - m->parts[r].begin;
         cr_assert_eq(sum, size, "%lld elements are updated, the variable has %lld", (long long)sum, (long long)size);
         for (int r = 0; r < n_replicas; r++)
-            cr_assert_eq(strata_shape_elements(m->slots[0][r]->shape), m->ends[r] - m->begins[r]);
+            cr_assert_eq(strata_shape_elements(m->parts[r].slots[0]->shape), m->parts[r].end - m->parts[r].begin);
     }
 }
 

@@ -122,7 +122,7 @@ Test(ps_store, every_element_has_one_owner_and_loads_are_alike) {
             all += strata_shape_elements(own->shape);
         }
         for (int s = 0; s < n; s++) {
-            const int64_t load = plan.sizes[s].dense + plan.sizes[s].tables;
+            const int64_t load = plan.groups[s].dense_elements + plan.groups[s].table_elements;
             cr_assert_eq(strata_ps_plan_elements(&plan, s), 3 * load, "parameters and two slots");
             most = load > most ? load : most;
             least = load < least ? load : least;
@@ -223,9 +223,10 @@ static servers make_servers_with(const strata_ps_store_options *opts, strata_opt
     for (int i = 0; i < n; i++) {
         float *own = calloc((size_t)strata_ps_plan_elements(&s.plan, i), sizeof *own);
         OK(strata_ps_store_create(s.model, &s.plan, i, device, opts, &s.stores[i], &err));
-        for (int k = s.plan.begins[i]; k < s.plan.begins[i + 1]; k++)
-            memcpy(own + strata_ps_plan_value(&s.plan, &s.plan.shards[k], 0), s.values + s.plan.shards[k].first,
-                   (size_t)s.plan.shards[k].n * sizeof *own);
+        for (int k = 0; k < s.plan.groups[i].n_shards; k++) {
+            const strata_ps_shard *shard = &s.plan.groups[i].shards[k];
+            memcpy(own + strata_ps_plan_value(&s.plan, shard, 0), s.values + shard->first, (size_t)shard->n * sizeof *own);
+        }
         OK(strata_ps_store_set(s.stores[i], own, 0, 0, &err));
         free(own);
     }
@@ -252,16 +253,16 @@ static const int32_t used_rows[] = {1, 2, 9};
 
 /* Pushes gradients to server i and returns the staleness with which it replies. */
 static int64_t push(servers *s, int i, strata_ps_unit unit, int number, int64_t version) {
-    const struct strata_ps_sizes *sizes = &s->plan.sizes[i];
-    const strata_ps_shard *shards = s->plan.shards + s->plan.begins[i];
-    float *dense = calloc((size_t)sizes->dense + 1, sizeof *dense), rows[4][3 * 4];
+    const strata_ps_group *group = &s->plan.groups[i];
+    const strata_ps_shard *shards = group->shards;
+    float *dense = calloc((size_t)group->dense_elements + 1, sizeof *dense), rows[4][3 * 4];
     int32_t ids[4][3];
     strata_ps_rows tables[4] = {0};
     int64_t staleness = 0;
-    for (int k = 0; k < sizes->n_dense; k++)
+    for (int k = 0; k < group->n_dense; k++)
         for (int64_t e = 0; e < shards[k].n; e++) dense[shards[k].before + e] = gradient(shards[k].first + e, number);
-    for (int k = 0; k < sizes->n_tables; k++) {
-        const strata_ps_shard *table = &shards[sizes->n_dense + k];
+    for (int k = 0; k < group->n_tables; k++) {
+        const strata_ps_shard *table = &shards[group->n_dense + k];
         tables[k] = (strata_ps_rows){0, ids[k], rows[k]};
         for (int r = 0; r < 3; r++) {
             const int64_t row = used_rows[r] - table->first_row;
@@ -285,9 +286,10 @@ static float *fetch(servers *s) {
         float *own = calloc((size_t)strata_ps_plan_elements(&s->plan, i), sizeof *own);
         int64_t t = 0;
         OK(strata_ps_store_get(s->stores[i], own, &t, &err));
-        for (int k = s->plan.begins[i]; k < s->plan.begins[i + 1]; k++)
-            memcpy(values + s->plan.shards[k].first, own + strata_ps_plan_value(&s->plan, &s->plan.shards[k], 0),
-                   (size_t)s->plan.shards[k].n * sizeof *own);
+        for (int k = 0; k < s->plan.groups[i].n_shards; k++) {
+            const strata_ps_shard *shard = &s->plan.groups[i].shards[k];
+            memcpy(values + shard->first, own + strata_ps_plan_value(&s->plan, shard, 0), (size_t)shard->n * sizeof *own);
+        }
         free(own);
     }
     return values;
@@ -322,7 +324,7 @@ Test(ps_store, batches_with_a_number_that_cannot_be_are_refused) {
     static const int64_t wrong[] = {-1, -9, INT64_MIN, INT64_MAX};
     servers s = make_servers(strata_adam_optimizer(0), false, NULL, 1, 0);
     push(&s, 0, (strata_ps_unit){0, 0, 0}, 0, 0); /* the store has marks for applied units from now on */
-    float *before = fetch(&s), *dense = calloc((size_t)s.plan.sizes[0].dense + 1, sizeof *dense);
+    float *before = fetch(&s), *dense = calloc((size_t)s.plan.groups[0].dense_elements + 1, sizeof *dense);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const strata_ps_gradients g = {.unit = {0, wrong[i], 0}, .version = 1, .rate = STRATA_SCHEDULED_RATE, .dense = dense};
         int64_t staleness = 0;
@@ -449,22 +451,22 @@ Test(ps_store, squares_of_all_servers_add_up_and_clip_the_step) {
 
 Test(ps_store, a_pull_is_of_one_version) {
     servers s = make_servers(strata_sgd_optimizer(0.1, 0, false), true, NULL, 1, 0);
-    const strata_ps_shard *table = &s.plan.shards[s.plan.sizes[0].n_dense];
+    const strata_ps_shard *table = &s.plan.shards[s.plan.groups[0].n_dense];
     const int32_t ids[] = {9, 0};
     float rows[2][4];
     const strata_ps_rows ask = {2, ids, rows};
-    strata_ps_snapshot *before = NULL, *after = NULL;
+    const size_t bytes = (size_t)s.plan.groups[0].dense_elements * sizeof(float);
+    float *before = malloc(bytes + 64), *after = malloc(bytes + 64);
     int64_t version = -1;
-    OK(strata_ps_store_pull(s.stores[0], &ask, false, NULL, &before, &version, &err));
+    OK(strata_ps_store_pull(s.stores[0], &ask, false, before, &version, &err));
     cr_assert_eq(version, 0);
     cr_assert_arr_eq(rows[0], s.values + table->first + 9 * 4, sizeof rows[0]);
-    cr_assert_arr_eq(strata_ps_snapshot_data(before), s.values + s.plan.shards[0].first, sizeof(float));
+    cr_assert_arr_eq(before, s.values + s.plan.shards[0].first, sizeof(float));
     push(&s, 0, (strata_ps_unit){0, 0, 0}, 0, 0);
-    OK(strata_ps_store_pull(s.stores[0], &ask, false, NULL, &after, &version, &err));
+    OK(strata_ps_store_pull(s.stores[0], &ask, false, after, &version, &err));
     cr_assert_eq(version, 1);
-    cr_assert_arr_eq(strata_ps_snapshot_data(before), s.values + s.plan.shards[0].first, sizeof(float),
-                     "it changed after the pull");
-    cr_assert_neq(memcmp(strata_ps_snapshot_data(after), strata_ps_snapshot_data(before), strata_ps_snapshot_bytes(after)), 0);
+    cr_assert_arr_eq(before, s.values + s.plan.shards[0].first, sizeof(float), "it changed after the pull");
+    cr_assert_neq(memcmp(after, before, bytes), 0);
     for (int e = 0; e < 4; e++) {
         const int64_t place = table->first + 9 * 4 + e;
         cr_assert_float_eq(rows[0][e], s.values[place] - 0.1f * gradient(place, 0), 1e-6);
@@ -472,9 +474,9 @@ Test(ps_store, a_pull_is_of_one_version) {
     }
     const int32_t wrong = WORDS;
     const strata_ps_rows bad = {1, &wrong, rows};
-    cr_assert_eq(strata_ps_store_pull(s.stores[0], &bad, false, NULL, &after, &version, &err), STRATA_INVALID);
-    strata_ps_snapshot_release(before);
-    strata_ps_snapshot_release(after);
+    cr_assert_eq(strata_ps_store_pull(s.stores[0], &bad, false, after, &version, &err), STRATA_INVALID);
+    free(before);
+    free(after);
     destroy_servers(&s);
 }
 
@@ -485,15 +487,15 @@ enum { DELAY = 3 };
 static const strata_ps_store_options corrects = {.staleness = DELAY};
 
 static void assert_same_pulls(servers *plain, servers *corrected) {
-    strata_ps_snapshot *of_plain = NULL, *of_corrected = NULL;
+    const size_t bytes = (size_t)plain->plan.groups[0].dense_elements * sizeof(float);
+    float *of_plain = malloc(bytes + 64), *of_corrected = malloc(bytes + 64);
     const strata_ps_rows none = {0};
     int64_t version = -1;
-    OK(strata_ps_store_pull(plain->stores[0], &none, false, NULL, &of_plain, &version, &err));
-    OK(strata_ps_store_pull(corrected->stores[0], &none, true, NULL, &of_corrected, &version, &err));
-    cr_assert_arr_eq(strata_ps_snapshot_data(of_plain), strata_ps_snapshot_data(of_corrected),
-                     strata_ps_snapshot_bytes(of_plain));
-    strata_ps_snapshot_release(of_plain);
-    strata_ps_snapshot_release(of_corrected);
+    OK(strata_ps_store_pull(plain->stores[0], &none, false, of_plain, &version, &err));
+    OK(strata_ps_store_pull(corrected->stores[0], &none, true, of_corrected, &version, &err));
+    cr_assert_arr_eq(of_plain, of_corrected, bytes);
+    free(of_plain);
+    free(of_corrected);
 }
 
 Test(ps_store, without_other_workers_or_momentum_a_correction_changes_no_bit) {
@@ -547,7 +549,7 @@ Test(ps_store, momentum_of_four_workers_lasts_four_times_as_many_updates) {
         float *now = fetch(&s);
         for (int i = 0; i < s.plan.n_shards; i++) {
             const strata_ps_shard *shard = &s.plan.shards[i];
-            const bool table = i >= s.plan.sizes[0].n_dense;
+            const bool table = i >= s.plan.groups[0].n_dense;
             for (int64_t e = 0; e < shard->n; e++) {
                 const int64_t at = shard->first + e, row = table ? e / 4 : used_rows[0];
                 const bool is_used = row == used_rows[0] || row == used_rows[1] || row == used_rows[2];
@@ -565,19 +567,19 @@ Test(ps_store, momentum_of_four_workers_lasts_four_times_as_many_updates) {
 /* Expects that a pull returns the dense shards of the server plus `by` times the last update. */
 static void assert_ahead(servers *s, const float *before, double by) {
     const strata_ps_rows none = {0};
-    strata_ps_snapshot *ahead = NULL, *plain = NULL;
+    const size_t bytes = (size_t)s->plan.groups[0].dense_elements * sizeof(float);
+    float *expected = malloc(bytes + 64), *now = malloc(bytes + 64);
     int64_t version = -1;
-    OK(strata_ps_store_pull(s->stores[0], &none, true, NULL, &ahead, &version, &err));
-    OK(strata_ps_store_pull(s->stores[0], &none, false, NULL, &plain, &version, &err));
-    const float *expected = strata_ps_snapshot_data(ahead), *now = strata_ps_snapshot_data(plain);
+    OK(strata_ps_store_pull(s->stores[0], &none, true, expected, &version, &err));
+    OK(strata_ps_store_pull(s->stores[0], &none, false, now, &version, &err));
     for (int i = 0; i < s->plan.n_shards; i++)
         for (int64_t e = 0; e < s->plan.shards[i].n; e++) {
             const double value = (double)now[s->plan.shards[i].before + e];
             const double moved = value - (double)before[s->plan.shards[i].first + e];
             cr_assert_float_eq(expected[s->plan.shards[i].before + e], value + by * moved, 2e-5);
         }
-    strata_ps_snapshot_release(ahead);
-    strata_ps_snapshot_release(plain);
+    free(expected);
+    free(now);
 }
 
 Test(ps_store, a_pull_is_extrapolated_twice_as_far_as_momentum_will_move_the_parameters) {
@@ -730,7 +732,7 @@ Test(parameter_server, a_stop_ends_the_step_that_began) {
     strata_ps_unit first, second, more;
     strata_ps_pace_begin(pace, 0, 0, 9);
     cr_assert_eq(strata_ps_pace_ask(pace, 0, &first), STRATA_PS_GRANTED);
-    strata_ps_pace_stop(pace);
+    strata_ps_pace_stop(pace, true);
     cr_assert_not(strata_ps_pace_ended(pace));
     cr_assert_eq(strata_ps_pace_ask(pace, 1, &second), STRATA_PS_GRANTED);
     strata_ps_pace_finish(pace, 0, &first, false);

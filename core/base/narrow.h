@@ -2,8 +2,8 @@
  *
  * Converts rows of f16 and bf16 to f32 and back. The bits are the same as those of strata_f16_from_f32 and similar functions,
  * which convert one number at a time. */
-#ifndef STRATA_CLUSTER_COLLECTIVE_NARROW_H
-#define STRATA_CLUSTER_COLLECTIVE_NARROW_H
+#ifndef STRATA_CORE_NARROW_H
+#define STRATA_CORE_NARROW_H
 
 #include "strata/tensor.h"
 
