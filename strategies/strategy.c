@@ -126,9 +126,8 @@ static strata_status set_split(strata_strategy *strategy, const strata_strategy_
     if (opts->split && opts->n_split != n)
         return strata_fail(err, STRATA_INVALID, "strategy %s: the split has %d parts, there are %d replicas", strategy->name,
                            opts->n_split, n);
-    strategy->weights = calloc(2 * (size_t)n, sizeof *strategy->weights);
+    strategy->weights = calloc((size_t)n, sizeof *strategy->weights);
     if (!strategy->weights) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d weights", n);
-    strategy->measured = strategy->weights + n;
     strategy->auto_split = opts->auto_split;
     for (int i = 0; i < n; i++) {
         strategy->weights[i] = opts->split ? opts->split[i] : 1;

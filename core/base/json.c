@@ -275,13 +275,23 @@ static bool differ(const cJSON *a, const cJSON *b, const char *path, strata_json
     return true;
 }
 
-bool strata_json_find_change(const strata_json *a, const strata_json *b, strata_json_change *out_change) {
-    return differ(a->node, b->node, "", out_change);
+strata_json_comparison strata_json_compare(const char *a, size_t a_bytes, const char *b, size_t b_bytes,
+                                           strata_json_change *out_change) {
+    enum { MOST_BYTES = 1 << 30 };
+    strata_json left = {0}, right = {0};
+    strata_json_comparison result = STRATA_JSON_UNREADABLE;
+    *out_change = (strata_json_change){.path = ""};
+    if (!strata_json_parse("left", a, a_bytes, MOST_BYTES, &left, NULL) &&
+        !strata_json_parse("right", b, b_bytes, MOST_BYTES, &right, NULL))
+        result = differ(left.node, right.node, "", out_change) ? STRATA_JSON_DIFFERS : STRATA_JSON_EQUAL;
+    strata_json_finish(&left);
+    strata_json_finish(&right);
+    return result;
 }
 
 bool strata_json_difference(const strata_json *a, const strata_json *b, char *out_text, size_t room) {
     strata_json_change change;
-    if (!strata_json_find_change(a, b, &change)) return false;
+    if (!differ(a->node, b->node, "", &change)) return false;
     snprintf(out_text, room, "%s is %s, not %s", change.path, change.left, change.right);
     return true;
 }

@@ -9,8 +9,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,7 +16,6 @@
 #include "cluster/wire/crc32c.h"
 #include "core/base/file.h"
 #include "core/base/locale.h"
-#include "core/events/protobuf.h"
 
 enum { MOST_QUEUED = 64 << 20 };
 
@@ -43,12 +40,6 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void add_word(strata_text *text, uint64_t value, int n_bytes) {
-    unsigned char bytes[8];
-    for (int i = 0; i < n_bytes; i++) bytes[i] = (unsigned char)(value >> (8 * i));
-    strata_text_add_bytes(text, bytes, (size_t)n_bytes);
-}
-
 /* TFRecord does not store the CRC32C itself, since a CRC over bytes that contain CRCs is weak. It stores the CRC rotated
  * by 15 bits, plus a constant. */
 static uint32_t masked_crc(const void *bytes, size_t n_bytes) {
@@ -59,11 +50,11 @@ static uint32_t masked_crc(const void *bytes, size_t n_bytes) {
 /* Appends a TFRecord: the length (8 bytes), the CRC of the length, the event's bytes, and their CRC. */
 static void add_record(strata_text *queue, const strata_text *event) {
     size_t start = queue->n_bytes;
-    add_word(queue, event->n_bytes, 8);
+    strata_proto_little_endian(queue, event->n_bytes, 8);
     if (queue->failed) return;
-    add_word(queue, masked_crc(queue->bytes + start, 8), 4);
+    strata_proto_little_endian(queue, masked_crc(queue->bytes + start, 8), 4);
     strata_text_add_bytes(queue, event->bytes, event->n_bytes);
-    add_word(queue, masked_crc(event->bytes, event->n_bytes), 4);
+    strata_proto_little_endian(queue, masked_crc(event->bytes, event->n_bytes), 4);
 }
 
 static strata_status write_all(strata_events *e, const char *bytes, size_t n_bytes, strata_error *err) {
@@ -133,7 +124,7 @@ strata_status strata_events_add(strata_events *events, int64_t step, int field, 
 }
 
 strata_status strata_events_make_folders(const char *folder, strata_error *err) {
-    char *path = strdup(folder);
+    STRATA_FREED char *path = strdup(folder);
     if (!path) return strata_fail(err, STRATA_OUT_OF_MEMORY, "events: the path of a folder");
     int failed = 0;
     for (char *at = path + 1; *path && !failed; at++) {
@@ -150,7 +141,6 @@ strata_status strata_events_make_folders(const char *folder, strata_error *err) 
         *at = end;
         if (!end) break;
     }
-    free(path);
     return failed ? strata_file_fail(err, failed, folder, "make the folder") : STRATA_OK;
 }
 

@@ -2,11 +2,9 @@
  *
  * Writes a PNG with one chunk of pixels. Before the pixels of each row there is a byte 0 (no filter), and all rows are
  * one zlib stream. */
-#include "core/events/png.h"
-
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
+
+#include "core/events/events.h"
 
 static void big_endian(unsigned char out[4], uint32_t value) {
     for (int i = 0; i < 4; i++) out[i] = (unsigned char)(value >> (24 - 8 * i));
@@ -34,21 +32,15 @@ strata_status strata_png_encode(const unsigned char *pixels, int64_t rows, int64
                            (long long)rows, (long long)columns, channels);
     size_t row_bytes = (size_t)columns * (size_t)channels, n_bytes = (size_t)rows * (row_bytes + 1);
     uLong bound = compressBound((uLong)n_bytes);
-    unsigned char *plain = malloc(n_bytes), *packed = malloc(bound);
-    strata_status status = STRATA_OK;
-    if (!plain || !packed) {
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "a picture of %zu bytes", n_bytes);
-        goto cleanup;
-    }
+    STRATA_FREED unsigned char *plain = malloc(n_bytes), *packed = malloc(bound);
+    if (!plain || !packed) return strata_fail(err, STRATA_OUT_OF_MEMORY, "a picture of %zu bytes", n_bytes);
     for (int64_t r = 0; r < rows; r++) {
         unsigned char *row = plain + (size_t)r * (row_bytes + 1);
         row[0] = 0;
         memcpy(row + 1, pixels + (size_t)r * row_bytes, row_bytes);
     }
-    if (compress2(packed, &bound, plain, (uLong)n_bytes, Z_BEST_SPEED) != Z_OK || bound > UINT32_MAX) {
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "a picture of %zu bytes was not compressed", n_bytes);
-        goto cleanup;
-    }
+    if (compress2(packed, &bound, plain, (uLong)n_bytes, Z_BEST_SPEED) != Z_OK || bound > UINT32_MAX)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "a picture of %zu bytes was not compressed", n_bytes);
     /* width, height, 8 bits for each channel, and the colour type; compression, filter method and interlacing stay 0 */
     unsigned char header[13] = {[8] = 8, [9] = colour_types[channels]};
     big_endian(header, (uint32_t)columns);
@@ -57,9 +49,5 @@ strata_status strata_png_encode(const unsigned char *pixels, int64_t rows, int64
     add_chunk(out_file, "IHDR", header, sizeof header);
     add_chunk(out_file, "IDAT", packed, bound);
     add_chunk(out_file, "IEND", NULL, 0);
-    if (out_file->failed) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "a picture of %zu bytes", n_bytes);
-cleanup:
-    free(plain);
-    free(packed);
-    return status;
+    return out_file->failed ? strata_fail(err, STRATA_OUT_OF_MEMORY, "a picture of %zu bytes", n_bytes) : STRATA_OK;
 }

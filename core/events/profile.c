@@ -5,12 +5,9 @@
  * queue, and an event for a slice. The names of events and of their properties are stored once for each plane, as
  * metadata; an event contains their numbers. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/file.h"
 #include "core/events/events.h"
-#include "core/events/protobuf.h"
 #include "strata/trace_file.h"
 
 /* The properties of a slice other than its times. The values are their numbers in the metadata of a plane. */
@@ -44,23 +41,20 @@ static int by_name(const void *a, const void *b) {
 
 static strata_status number(profile *p, strata_error *err) {
     const int64_t n = p->trace.n_slices;
-    const slice **order = calloc((size_t)n + 1, sizeof *order);
-    p->ids = calloc((size_t)n + 1, sizeof *p->ids);
-    if (order && p->ids) {
-        int64_t id = 0;
-        qsort(p->trace.slices, (size_t)n, sizeof *p->trace.slices, by_time);
-        for (int64_t i = 0; i < n; i++) order[i] = &p->trace.slices[i];
-        qsort(order, (size_t)n, sizeof(const slice *), by_name);
-        for (int64_t i = 0; i < n; i++) {
-            if (!i || strcmp(order[i]->name, order[i - 1]->name)) id++;
-            p->ids[order[i] - p->trace.slices] = id;
-            if (!i || order[i]->began < p->began) p->began = order[i]->began;
-        }
+    STRATA_FREED const slice **order = NULL;
+    int64_t id = 0;
+    if (!n) return strata_fail(err, STRATA_DATA, "profile: the trace has no slices");
+    STRATA_TRY(STRATA_NEW(order, n, err, "profile: no host memory"));
+    STRATA_TRY(STRATA_NEW(p->ids, n, err, "profile: no host memory"));
+    qsort(p->trace.slices, (size_t)n, sizeof *p->trace.slices, by_time);
+    for (int64_t i = 0; i < n; i++) order[i] = &p->trace.slices[i];
+    qsort(order, (size_t)n, sizeof(const slice *), by_name);
+    for (int64_t i = 0; i < n; i++) {
+        if (!i || strcmp(order[i]->name, order[i - 1]->name)) id++;
+        p->ids[order[i] - p->trace.slices] = id;
+        if (!i || order[i]->began < p->began) p->began = order[i]->began;
     }
-    free(order);
-    return p->ids && n ? STRATA_OK
-                       : strata_fail(err, n ? STRATA_OUT_OF_MEMORY : STRATA_DATA,
-                                     n ? "profile: no host memory" : "profile: the trace has no slices");
+    return STRATA_OK;
 }
 
 /* Converts a time to the integer type of the profiler's file. If a trace contains an absurd time that does not fit, it
@@ -129,8 +123,8 @@ static strata_status add_plane(const profile *p, int first, int which, strata_te
     const track *tracks = p->trace.tracks, *one = &tracks[first];
     strata_text plane = {0};
     char name[256] = "/host:CPU"; /* from this name the profiler knows what the plane stands for */
-    bool *has_metadata = calloc((size_t)p->trace.n_slices + 1, sizeof *has_metadata);
-    if (!has_metadata) return strata_fail(err, STRATA_OUT_OF_MEMORY, "profile: no host memory");
+    STRATA_FREED bool *has_metadata = NULL;
+    STRATA_TRY(STRATA_NEW(has_metadata, p->trace.n_slices + 1, err, "profile: no host memory"));
     if (one->device) snprintf(name, sizeof name, "/device:CUSTOM:%d %.200s", which, one->name);
     strata_proto_integer(&plane, 1, which + 1);
     strata_proto_string(&plane, 2, name);
@@ -139,56 +133,51 @@ static strata_status add_plane(const profile *p, int first, int which, strata_te
             add_line(p, i, has_metadata, &plane);
     for (int i = STAT_STEP; i <= STAT_GBYTES; i++) add_metadata(&plane, 5, i, stat_names[i]);
     strata_proto_message(space, 1, &plane);
-    free(has_metadata);
     return STRATA_OK;
 }
 
 /* Writes the file of the process whose first track is `first`. */
 static strata_status write_process(const profile *p, int first, const char *folder, strata_error *err) {
     const track *tracks = p->trace.tracks;
-    strata_text space = {0}, path = {0};
-    char host[64], *bytes = NULL, *name = NULL;
+    STRATA_FINISHED(strata_text) space = {0}, path = {0};
+    char host[64];
+    STRATA_FREED char *bytes = NULL, *name = NULL;
     size_t n_bytes = 0;
     bool has_host = false;
-    strata_status status = STRATA_OK;
     snprintf(host, sizeof host, "%.60s", *tracks[first].process_name ? tracks[first].process_name : "host");
     for (char *c = host; *c; c++)
         if (strchr(" :/.", *c)) *c = '_';
-    for (int i = first, n_planes = 0; i < p->trace.n_tracks && !status; i++) {
+    for (int i = first, n_planes = 0; i < p->trace.n_tracks; i++) {
         if (tracks[i].process != tracks[first].process || (!tracks[i].device && has_host)) continue;
         has_host |= !tracks[i].device;
-        status = add_plane(p, i, n_planes++, &space, err);
+        STRATA_TRY(add_plane(p, i, n_planes++, &space, err));
     }
     strata_proto_string(&space, 4, host);
     strata_text_add(&path, "%s/%s.xplane.pb", folder, host);
-    if (!status) status = strata_text_take(&space, &bytes, &n_bytes, err);
-    if (!status) status = strata_text_take(&path, &name, NULL, err);
-    if (!status) status = strata_file_write(name, bytes, n_bytes, err);
-    strata_text_finish(&space);
-    strata_text_finish(&path);
-    free(bytes);
-    free(name);
-    return status;
+    STRATA_TRY(strata_text_take(&space, &bytes, &n_bytes, err));
+    STRATA_TRY(strata_text_take(&path, &name, NULL, err));
+    return strata_file_write(name, bytes, n_bytes, err);
+}
+
+static void profile_finish(profile *p) {
+    strata_trace_file_finish(&p->trace);
+    free(p->ids);
 }
 
 strata_status strata_events_profile(const char *folder, const char *run, const char *trace, strata_error *err) {
-    strata_text path = {0};
-    char *place = NULL;
-    profile p = {0};
+    STRATA_FINISHED(strata_text) path = {0};
+    STRATA_FREED char *place = NULL;
+    STRATA_FINISHED(profile) p = {0};
     STRATA_TRY(strata_events_check_tag(run, err));
     STRATA_TRY(strata_trace_file_read(trace, &p.trace, err));
-    strata_status status = number(&p, err);
+    STRATA_TRY(number(&p, err));
     strata_text_add(&path, "%s/plugins/profile/%s", folder, run);
-    if (!status) status = strata_text_take(&path, &place, NULL, err);
-    if (!status) status = strata_events_make_folders(place, err);
-    for (int i = 0; i < p.trace.n_tracks && !status; i++) {
+    STRATA_TRY(strata_text_take(&path, &place, NULL, err));
+    STRATA_TRY(strata_events_make_folders(place, err));
+    for (int i = 0; i < p.trace.n_tracks; i++) {
         bool first = true;
         for (int k = 0; k < i; k++) first = first && p.trace.tracks[k].process != p.trace.tracks[i].process;
-        if (first) status = write_process(&p, i, place, err);
+        if (first) STRATA_TRY(write_process(&p, i, place, err));
     }
-    strata_text_finish(&path);
-    strata_trace_file_finish(&p.trace);
-    free(p.ids);
-    free(place);
-    return status;
+    return STRATA_OK;
 }

@@ -2,9 +2,7 @@
  *
  * Writes the wire format of Protocol Buffers: varints, numbers of 4 and 8 bytes in little-endian order, and byte strings
  * after their lengths. */
-#include "core/events/protobuf.h"
-
-#include <string.h>
+#include "core/events/events.h"
 
 enum { VARINT = 0, EIGHT_BYTES = 1, LENGTH = 2, FOUR_BYTES = 5 };
 
@@ -24,7 +22,7 @@ static void add_key(strata_text *message, int field, int type) {
     add_varint(message, (uint64_t)field << 3 | (uint64_t)type);
 }
 
-static void add_little_endian(strata_text *message, uint64_t bits, size_t n_bytes) {
+void strata_proto_little_endian(strata_text *message, uint64_t bits, size_t n_bytes) {
     unsigned char bytes[8];
     for (size_t i = 0; i < n_bytes; i++) bytes[i] = (unsigned char)(bits >> (8 * i));
     strata_text_add_bytes(message, bytes, n_bytes);
@@ -43,14 +41,14 @@ void strata_proto_integer(strata_text *message, int field, int64_t value) {
 
 void strata_proto_double(strata_text *message, int field, double value) {
     add_key(message, field, EIGHT_BYTES);
-    add_little_endian(message, bits_of_double(value), 8);
+    strata_proto_little_endian(message, bits_of_double(value), 8);
 }
 
 void strata_proto_float(strata_text *message, int field, float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     add_key(message, field, FOUR_BYTES);
-    add_little_endian(message, bits, 4);
+    strata_proto_little_endian(message, bits, 4);
 }
 
 static void add_bytes(strata_text *message, int field, const void *bytes, size_t n_bytes) {
@@ -66,7 +64,7 @@ void strata_proto_string(strata_text *message, int field, const char *value) {
 void strata_proto_doubles(strata_text *message, int field, const double *values, int n) {
     add_key(message, field, LENGTH);
     add_varint(message, (uint64_t)n * 8);
-    for (int i = 0; i < n; i++) add_little_endian(message, bits_of_double(values[i]), 8);
+    for (int i = 0; i < n; i++) strata_proto_little_endian(message, bits_of_double(values[i]), 8);
 }
 
 void strata_proto_message(strata_text *message, int field, strata_text *inner) {

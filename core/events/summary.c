@@ -3,13 +3,9 @@
  * Makes the contents of events: a Summary with one Value, or a graph. The numbers of fields are those of
  * tensorboard/compat/proto/summary.proto and graph.proto; the names of the fields are given beside them. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "core/events/events.h"
-#include "core/events/png.h"
-#include "core/events/protobuf.h"
 
 /* The numbers of fields of Event. */
 enum { EVENT_GRAPH = 4, EVENT_SUMMARY = 5 };
@@ -97,13 +93,11 @@ strata_status strata_events_image(strata_events *events, const char *tag, int64_
         float v = ((const float *)picture->data)[i];
         pixels[i] = (unsigned char)(v >= 1 ? 255 : v > 0 ? v * 255 + 0.5F : 0); /* NaN becomes 0 */
     }
-    strata_text file = {0}, image = {0}, value = {0};
+    STRATA_FINISHED(strata_text) file = {0};
+    strata_text image = {0}, value = {0};
     strata_status status = strata_png_encode(pixels, s.dims[0], s.dims[1], channels, &file, err);
     if (floats) free(pixels);
-    if (status) {
-        strata_text_finish(&file);
-        return status;
-    }
+    if (status) return status;
     strata_proto_integer(&image, 1, s.dims[0]);
     strata_proto_integer(&image, 2, s.dims[1]);
     strata_proto_integer(&image, 3, channels);
@@ -158,7 +152,7 @@ strata_status strata_events_hyperparameters(strata_events *events, const strata_
     enum { EXPERIMENT = 2, SESSION_START = 3, KIND_STRING = 1, KIND_NUMBER = 3 };
     for (int i = 0; i < n_parameters; i++) STRATA_TRY(strata_events_check_tag(parameters[i].name, err));
     for (int i = 0; i < n_metric_tags; i++) STRATA_TRY(strata_events_check_tag(metric_tags[i], err));
-    strata_text experiment = {0}, session = {0};
+    STRATA_FINISHED(strata_text) experiment = {0}, session = {0};
     for (int i = 0; i < n_parameters; i++) {
         const strata_hyperparameter *p = &parameters[i];
         strata_text info = {0}, pair = {0}, value = {0};
@@ -181,11 +175,7 @@ strata_status strata_events_hyperparameters(strata_events *events, const strata_
         strata_proto_message(&experiment, 5, &info);
     }
     strata_proto_double(&session, 5, (double)time(NULL));
-    strata_status status = add_hparams(events, "_hparams_/experiment", EXPERIMENT, &experiment, err);
-    if (status) {
-        strata_text_finish(&session);
-        return status;
-    }
+    STRATA_TRY(add_hparams(events, "_hparams_/experiment", EXPERIMENT, &experiment, err));
     return add_hparams(events, "_hparams_/session_start_info", SESSION_START, &session, err);
 }
 

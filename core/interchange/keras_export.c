@@ -13,7 +13,6 @@
 #include "core/graph/graph.h"
 #include "core/model/build.h"
 #include "core/model/data.h"
-#include "core/model/registry.h"
 #include "strata/interchange.h"
 
 /* The most Keras layers for one Strata layer: the layer itself and its activation. */
@@ -332,7 +331,7 @@ static bool make_room(strata_keras_export *ex) {
     for (int v = 0; v < model->n_values; v++) {
         const strata_value *value = model->values[v];
         if (value->layer < 0) continue;
-        const strata_layer_list one = {&model->list.layers[value->layer], 1, 1};
+        const strata_layer_list one = {&model->list.layers[value->layer], 1};
         most += MOST_EACH * count_layers(&one);
         links += (size_t)value->n_inputs;
     }

@@ -12,7 +12,6 @@
 #include "core/graph/graph.h"
 #include "core/model/build.h"
 #include "core/model/data.h"
-#include "core/model/registry.h"
 #include "strata/interchange.h"
 #include "strata/version.h"
 

@@ -238,8 +238,8 @@ static strata_status add_input(strata_onnx_import *im, const StrataOnnx__ValueIn
     for (int d = im->batched ? 1 : 0; d < shape.rank; d++) example.dims[example.rank++] = shape.dims[d];
     const strata_dtype own = dtype == STRATA_DTYPE_F32 ? STRATA_DTYPE_F32 : STRATA_DTYPE_I32;
     strata_onnx_value value = {.value = strata_model_input(im->model, name, example, own)};
-    if (im->model->building.status)
-        return strata_onnx_fail(im, im->model->building.status, "%s", im->model->building.error.message);
+    if (im->model->building.error.status)
+        return strata_onnx_fail(im, im->model->building.error.status, "%s", im->model->building.error.message);
     strata_shape whole = {.rank = example.rank + 1, .dims = {im->batched ? STRATA_ONNX_BATCH : 1}};
     memcpy(whole.dims + 1, example.dims, (size_t)example.rank * sizeof *example.dims);
     value.tensor = strata_input(im->built, name, own, whole);
@@ -467,8 +467,8 @@ static strata_status add_output(strata_onnx_import *im, size_t i) {
     for (char *at = own; *at; at++)
         if (*at == '/') *at = '.';
     strata_model_output(im->model, im->values[value].value, (strata_output_options){.name = *own ? own : NULL});
-    if (!im->model->building.status) return STRATA_OK;
-    return strata_onnx_fail(im, im->model->building.status, "%s", im->model->building.error.message);
+    if (!im->model->building.error.status) return STRATA_OK;
+    return strata_onnx_fail(im, im->model->building.error.status, "%s", im->model->building.error.message);
 }
 
 /* Removes calls whose value nothing uses; ONNX graphs may have them, but models may not. Fails for an unused input. */

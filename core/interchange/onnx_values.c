@@ -387,8 +387,8 @@ static strata_status add_call(strata_onnx_import *im, const strata_layer_kind *k
     }
     strata_model_add(im->model, kind, name, options);
     out->value = strata_model_add_call(im->model, im->model->list.n - 1, name, places, n);
-    if (im->model->building.status)
-        return strata_onnx_fail(im, im->model->building.status, "%s", im->model->building.error.message);
+    if (im->model->building.error.status)
+        return strata_onnx_fail(im, im->model->building.error.status, "%s", im->model->building.error.message);
     out->tensor = strata_layer_build(&im->context, &im->model->list.layers[im->model->list.n - 1], 1, name, tensors, n, NULL);
     strata_graph_set_scope(im->built, NULL);
     return strata_onnx_check_built(im);

@@ -90,7 +90,7 @@ void strata_parameters_finish(strata_parameter_set *set);
 
 typedef struct strata_layer_list {
     struct strata_layer *layers;
-    int n, capacity;
+    int n;
 } strata_layer_list;
 
 typedef struct strata_layer {

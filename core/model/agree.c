@@ -5,27 +5,24 @@
  * no worker described.
  *
  * Everything that a step computes from is described by lines of text, the *terms*: "name\tvalue". A value may be a JSON object,
- * whose members are compared one by one, or begin with STRATA_HASH_MARK. Workers first exchange a hash of their terms. Only if
- * the hashes differ do they exchange the terms, and find the first difference. */
+ * whose members are compared one by one, or begin with STRATA_HASH_MARK. All workers get the terms of all, and find the same
+ * first difference. */
 #include "core/model/agree.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/json.h"
 #include "core/base/locale.h"
 #include "core/base/text.h"
 #include "core/data/describe.h"
 #include "core/data/stage/stage.h"
-#include "strata/sha256.h"
 #include "strata/version.h"
 
 #define NOTE_PREFIX "strata." /* of the keys of notes */
 
 /* Of each array of data, up to DATA_BLOCKS hashes of MOST_HASHED bytes in all are compared. */
-enum { MESSAGE_BYTES = 1024, MOST_JSON_BYTES = 1 << 30, DATA_BLOCKS = 256 };
+enum { MESSAGE_BYTES = 1024, DATA_BLOCKS = 256 };
 static const int64_t MOST_HASHED = INT64_C(256) << 20;
 
 /* ---- the terms ---- */
@@ -51,7 +48,7 @@ static void add_frozen(strata_text *t, const strata_layer_list *list) {
     }
 }
 
-void strata_model_add_class_weights(strata_text *t, const strata_fit_options *opts) {
+static void add_class_weights(strata_text *t, const strata_fit_options *opts) {
     char name[48];
     strata_text_add_term(t, "number of class weights", "%" PRId64, opts->class_weights ? (int64_t)opts->n_class_weights : 0);
     for (int64_t i = 0; opts->class_weights && i < opts->n_class_weights; i++) {
@@ -82,7 +79,7 @@ static strata_status add_terms(strata_text *t, const strata_model *model, const 
     const int64_t accumulates = optimizer->gradient_accumulation_steps;
     /* With a trainer the chief determines where training begins and the rate of each step, and a worker may join later. */
     const bool in_step = !model->strategy->trainer;
-    char *text = NULL;
+    STRATA_FREED char *text = NULL;
     strata_text_add_term(t, "version of Strata", "%s", strata_version());
     strata_text_add_term(t, "strategy", "%s", model->strategy->name);
     if (model->strategy->average)
@@ -113,10 +110,9 @@ static strata_status add_terms(strata_text *t, const strata_model *model, const 
         strata_text_add_term(t, "bytes_per_pack", "%" PRId64, model->strategy->bucket_bytes);
         strata_text_add_term(t, "type of gradients on the wire", "%s", strata_dtype_name(model->strategy->workers.wire));
     }
-    strata_model_add_class_weights(t, opts);
+    add_class_weights(t, opts);
     STRATA_TRY(strata_model_to_json(model, &text, err));
     add_long(t, "model", "", text);
-    free(text);
     for (int i = 0; i < model->notes.n; i++)
         add_long(t, model->notes.items[i].key + strlen(NOTE_PREFIX), "model's ", model->notes.items[i].text);
     add_frozen(t, &model->list);
@@ -128,11 +124,9 @@ static strata_status add_terms(strata_text *t, const strata_model *model, const 
 
 strata_status strata_model_terms(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                                  char **out_text, strata_error *err) {
-    strata_text text = {0};
-    const strata_status status = add_terms(&text, model, dataset, opts, err);
-    if (!status) return strata_text_take(&text, out_text, NULL, err);
-    strata_text_finish(&text);
-    return status;
+    STRATA_FINISHED(strata_text) text = {0};
+    STRATA_TRY(add_terms(&text, model, dataset, opts, err));
+    return strata_text_take(&text, out_text, NULL, err);
 }
 
 /* ---- comparing ---- */
@@ -185,21 +179,17 @@ static bool only_one(const comparison *c, const term *t, const char *with, const
 
 /* Compares JSON objects member by member. Their members may have another order. */
 static bool json_differs(const comparison *c, const term *own, const term *other) {
-    strata_json a = {0}, b = {0};
-    strata_json_change change = {0};
+    strata_json_change change;
     const bool model = own->name_bytes == 5 && !memcmp(own->name, "model", 5);
-    const bool read = !strata_json_parse("terms", own->value, (size_t)own->value_bytes, MOST_JSON_BYTES, &a, NULL) &&
-                      !strata_json_parse("terms", other->value, (size_t)other->value_bytes, MOST_JSON_BYTES, &b, NULL);
-    const bool differs = !read || strata_json_find_change(&a, &b, &change);
-    if (!read)
+    const strata_json_comparison result =
+        strata_json_compare(own->value, (size_t)own->value_bytes, other->value, (size_t)other->value_bytes, &change);
+    if (result == STRATA_JSON_UNREADABLE)
         strata_format(c->text, c->room, "the %.*s %s or %s cannot be read", own->name_bytes, own->name, c->own_place,
                       c->other_place);
-    else if (differs)
+    else if (result == STRATA_JSON_DIFFERS)
         strata_format(c->text, c->room, "%s%.*s%s%s is %s %s and %s %s", model ? "" : "in the ", model ? 0 : own->name_bytes,
                       own->name, model ? "" : ", ", change.path, change.right, c->other_place, change.left, c->own_place);
-    strata_json_finish(&a);
-    strata_json_finish(&b);
-    return differs;
+    return result != STRATA_JSON_EQUAL;
 }
 
 static bool differ(const comparison *c, const term *own, const term *other) {
@@ -215,6 +205,7 @@ static bool differ(const comparison *c, const term *own, const term *other) {
     return true;
 }
 
+/* Whether there is one. c->text: the first, "the batch is 4 on worker 1 and 6 on worker 0". */
 static bool find_difference(const comparison *c) {
     const char *a = c->own, *b = c->other;
     term left, right, found;
@@ -232,83 +223,104 @@ static bool find_difference(const comparison *c) {
     }
 }
 
-bool strata_terms_differ(const char *own, const char *own_place, const char *other, const char *other_place, char *out_text,
-                         size_t room) {
-    return find_difference(&(comparison){own, other, own_place, other_place, out_text, room});
-}
-
-bool strata_terms_find(const char *terms, const char *name, int64_t *out_value) {
-    const term wanted = {.name = name, .name_bytes = (int)strlen(name)};
-    term found;
-    return find_term(terms, &wanted, &found) && strata_scan(found.value, "%" SCNd64, out_value) == 1;
-}
-
 strata_status strata_model_compare_terms(const char *own, const char *own_task, const char *other, const char *other_task,
                                          strata_error *err) {
     char text[MESSAGE_BYTES - 100], here[64], there[64];
     snprintf(here, sizeof here, "on %.60s", own_task);
     snprintf(there, sizeof there, "on %.60s", other_task);
-    if (!strata_terms_differ(own, here, other, there, text, sizeof text)) return STRATA_OK;
+    if (!find_difference(&(comparison){own, other, here, there, text, sizeof text})) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "workers: %s; all tasks must train the same", text);
 }
 
 /* ---- several workers ---- */
 
-/* Sends rank 0's terms to all workers. *out_text is the caller's to free. */
-static strata_status share_terms(const strata_workers *workers, const char *own, char **out_text, strata_error *err) {
-    int64_t bytes = (int64_t)strlen(own) + 1;
-    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, &bytes, 1, err));
-    *out_text = malloc((size_t)bytes);
-    if (!*out_text)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %lld bytes of settings", (long long)bytes);
-    if (!workers->rank) memcpy(*out_text, own, (size_t)bytes);
-    return workers->broadcast(workers, STRATA_DTYPE_U8, *out_text, bytes, err);
-}
-
-/* Worker `w`, the first whose terms differ from rank 0's, finds the difference, and all workers fail with its message. */
-static strata_status tell_difference(const strata_workers *workers, const char *own, int w, strata_error *err) {
-    char *first = NULL, task[32], message[MESSAGE_BYTES] = {0};
-    strata_error why = {0};
-    size_t *bytes = calloc((size_t)workers->n, sizeof *bytes);
-    if (!bytes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d workers", workers->n);
-    strata_status status = share_terms(workers, own, &first, err);
-    snprintf(task, sizeof task, "worker %d", w);
-    if (!status && workers->rank == w) {
-        (void)!strata_model_compare_terms(first, "worker 0", own, task, &why);
-        snprintf(message, sizeof message, "%s", why.message[0] ? why.message : "workers: their settings differ");
-    }
-    bytes[w] = sizeof message;
-    char all[MESSAGE_BYTES];
-    if (!status) status = workers->all_gather(workers, message, all, bytes, err);
-    free(first);
-    free(bytes);
-    return status ? status : strata_fail(err, STRATA_INVALID, "%.*s", MESSAGE_BYTES - 1, all);
-}
-
 strata_status strata_workers_compare_terms(const strata_workers *workers, const char *own, strata_error *err) {
-    char hash[STRATA_SHA256_TEXT_BYTES];
-    STRATA_TRY(strata_sha256_of(own, strlen(own), hash, err));
-    char(*all)[STRATA_SHA256_TEXT_BYTES] = calloc((size_t)workers->n, sizeof *all);
-    if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d workers", workers->n);
-    strata_status status = strata_workers_gather(workers, hash, all, sizeof hash, err);
-    int w = 1;
-    while (!status && w < workers->n && !strcmp(all[w], all[0])) w++;
-    free(all);
-    return status || w == workers->n ? status : tell_difference(workers, own, w, err);
+    STRATA_FREED char *all = NULL;
+    STRATA_FREED int64_t *sizes = NULL;
+    STRATA_TRY(STRATA_NEW(sizes, workers->n, err, "fit: no host memory for %d workers", workers->n));
+    STRATA_TRY(strata_workers_gather_parts(workers, own, strlen(own) + 1, &all, sizes, err));
+    const char *other = all;
+    for (int w = 1; w < workers->n; w++) {
+        char task[32];
+        other += sizes[w - 1];
+        if (!strcmp(all, other)) continue;
+        snprintf(task, sizeof task, "worker %d", w);
+        STRATA_TRY(strata_model_compare_terms(all, "worker 0", other, task, err));
+        return strata_fail(err, STRATA_INVALID, "workers: their settings differ");
+    }
+    return STRATA_OK;
 }
 
 strata_status strata_model_agree(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                                  strata_error *err) {
-    char *own = NULL;
+    STRATA_FREED char *own = NULL;
     if (!strata_strategy_has_workers(model->strategy)) return STRATA_OK;
     STRATA_TRY(strata_model_terms(model, dataset, opts, &own, err));
-    strata_status status = strata_workers_compare_terms(&model->strategy->workers, own, err);
-    free(own);
+    STRATA_TRY(strata_workers_compare_terms(&model->strategy->workers, own, err));
     /* Between averages replicas have parameters of their own; with a trainer the servers have them. */
-    if (status || model->apart || model->strategy->trainer) return status;
+    if (model->apart || model->strategy->trainer) return STRATA_OK;
     bool equal = false;
     STRATA_TRY(strata_model_replicas_equal((strata_model *)model, &equal, err));
     if (equal) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID,
                        "workers: their models have different parameters; all tasks must begin with the same, from one file");
+}
+
+/* ---- the description of a training ----
+ *
+ * A checkpoint that is continued with other data would train a model that nobody described, and its epoch would go on at the
+ * wrong example. The description has the form of terms. The first one is the batch, which may change. */
+
+/* Of each array of the data, up to BLOCKS_KEPT hashes of HASHED_BYTES bytes in all are stored, so that a description takes no
+ * longer than a few steps, and a checkpoint stays small. All examples of small data are hashed. */
+enum { HASHED_BYTES = 1 << 18, BLOCKS_KEPT = 32 };
+static const char BATCH[] = "batch";
+
+static strata_status describe(const strata_dataset *dataset, const strata_fit_options *opts, char **out_text,
+                              strata_error *err) {
+    const strata_describe_options data = {
+        .what = "training data", .rows = true, .n_blocks = BLOCKS_KEPT, .most_bytes = HASHED_BYTES};
+    STRATA_FINISHED(strata_text) text = {0};
+    strata_text_add_term(&text, BATCH, "%" PRId64, opts->batch);
+    strata_text_add_term(&text, "number of examples of the training data", "%" PRId64, strata_dataset_size(dataset));
+    strata_text_add_term(&text, "shuffling", "%s", opts->no_shuffle ? "off" : "on");
+    if (!opts->no_shuffle) strata_text_add_term(&text, "seed of the shuffles", "%" PRIu64, opts->seed);
+    strata_text_add_term(&text, "number of steps an epoch may have", "%" PRId64, opts->steps_per_epoch);
+    add_class_weights(&text, opts);
+    STRATA_TRY(strata_dataset_describe(dataset, &data, &text, err));
+    return strata_text_take(&text, out_text, NULL, err);
+}
+
+strata_status strata_training_of(strata_model *model, const char **out_text, strata_error *err) {
+    if (!model->training && model->fitted.dataset)
+        STRATA_TRY(describe(model->fitted.dataset, model->fitted.opts, &model->training, err));
+    *out_text = model->training ? model->training : model->continued;
+    return STRATA_OK;
+}
+
+/* The terms behind the batch; NULL: the text is none of this version. */
+static const char *behind_batch(const char *text) {
+    const char *end = strchr(text, '\n');
+    return end && !strncmp(text, BATCH, sizeof BATCH - 1) && text[sizeof BATCH - 1] == '\t' ? end + 1 : NULL;
+}
+
+int64_t strata_training_batch_before(const strata_model *model) {
+    const term wanted = {.name = BATCH, .name_bytes = sizeof BATCH - 1};
+    term found;
+    int64_t batch = 0;
+    const bool known = model->continued && find_term(model->continued, &wanted, &found) &&
+                       strata_scan(found.value, "%" SCNd64, &batch) == 1 && batch > 0;
+    return known ? batch : 0;
+}
+
+strata_status strata_training_compare(strata_model *model, strata_error *err) {
+    char difference[700];
+    const char *now = NULL, *before = model->continued ? behind_batch(model->continued) : NULL;
+    STRATA_TRY(strata_training_of(model, &now, err));
+    if (!before ||
+        !find_difference(&(comparison){before, behind_batch(now), "in the checkpoint", "now", difference, sizeof difference}))
+        return STRATA_OK;
+    return strata_fail(err, STRATA_DATA,
+                       "fit: the checkpoint is of a training with other data or options: %s; " STRATA_TRAINING_ADVICE,
+                       difference);
 }

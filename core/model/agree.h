@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Comparing what tasks train, as lines of text (agree.c). */
+ * Comparing what tasks train, and what a checkpoint was trained on, as lines of text (agree.c). */
 #ifndef STRATA_CORE_MODEL_AGREE_H
 #define STRATA_CORE_MODEL_AGREE_H
 
@@ -13,14 +13,6 @@ STRATA_MUST_USE strata_status strata_model_add_data_terms(strata_text *terms, co
  * options, frozen layers and data. The caller frees them. */
 STRATA_MUST_USE strata_status strata_model_terms(const strata_model *model, const strata_dataset *dataset,
                                                  const strata_fit_options *opts, char **out_text, strata_error *err);
-/* Adds the terms of the class weights. */
-void strata_model_add_class_weights(strata_text *terms, const strata_fit_options *opts);
-/* Whether terms differ. out_text: the first difference, "the batch is 4 on worker 1 and 6 on worker 0", with the places "on
- * worker 0" (own) and "on worker 1" (other). */
-bool strata_terms_differ(const char *own, const char *own_place, const char *other, const char *other_place, char *out_text,
-                         size_t room);
-/* Reads the integer of the term with this name. False: there is none. */
-bool strata_terms_find(const char *terms, const char *name, int64_t *out_value);
 /* Compares two tasks' terms. Fails with INVALID, the first difference and the names of both tasks. */
 STRATA_MUST_USE strata_status strata_model_compare_terms(const char *own, const char *own_task, const char *other,
                                                          const char *other_task, strata_error *err);
@@ -30,5 +22,21 @@ STRATA_MUST_USE strata_status strata_workers_compare_terms(const strata_workers 
  * strata_workers_compare_terms. */
 STRATA_MUST_USE strata_status strata_model_agree(const strata_model *model, const strata_dataset *dataset,
                                                  const strata_fit_options *opts, strata_error *err);
+
+/* ---- the description of a training's data and options, which is stored in its checkpoints ---- */
+
+/* The key of the description in the metadata of a checkpoint. */
+#define STRATA_TRAINING_METADATA "strata.training"
+/* What a user can do about a checkpoint of a training with other data or options. */
+#define STRATA_TRAINING_ADVICE                                                                                               \
+    "to begin again, give another checkpoint or remove this one; to train its model further on purpose, load it as a model " \
+    "(strata train --from)"
+
+/* The description of the model's training: of the fit that runs, of the last one, or of the checkpoint that was loaded. NULL:
+ * there is none. It is made when it is needed for the first time, from model->fitted. Valid until the next fit. */
+STRATA_MUST_USE strata_status strata_training_of(strata_model *model, const char **out_text, strata_error *err);
+/* Fails with DATA, naming the first difference, if the fit that has begun cannot continue the training whose checkpoint was
+ * loaded. Another batch can, also within an epoch, since examples are counted. */
+STRATA_MUST_USE strata_status strata_training_compare(strata_model *model, strata_error *err);
 
 #endif

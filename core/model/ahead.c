@@ -3,8 +3,6 @@
  * strata_model_lower: a training step as the text of a program. backends/pjrt/aot.c compiles it. */
 #include "strata/ahead.h"
 
-#include <stdlib.h>
-
 #include "backends/pjrt/lower.h"
 #include "core/model/model.h"
 
@@ -14,8 +12,8 @@ strata_status strata_model_lower(strata_model *model, int64_t batch, int n_repli
     pjrt_module module = {0};
     const pjrt_lower_options options = {.n_replicas = n_replicas, .fast = fast};
     STRATA_TRY(strata_model_build_step(model, STRATA_PROGRAM_TRAIN, batch, &step, err));
-    const strata_status status =
-        strata_pjrt_lower_graph(&step.output, step.output != NULL, step.updates, step.n_updates, options, &module, err);
+    const strata_status status = strata_pjrt_lower_graph(step.outputs, step.outputs[0] != step.scores, step.updates,
+                                                         step.n_updates, options, &module, err);
     strata_graph_destroy(step.graph);
     *out_text = module.text;
     *out_n_bytes = module.n_bytes;

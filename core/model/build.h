@@ -47,8 +47,6 @@ void strata_model_drop_layer(strata_model *model, int index);
 int strata_model_find_layer(const strata_model *model, const char *name);
 /* How many of the values are calls of layers. */
 int strata_model_n_calls(const strata_model *model);
-/* Stores the error, unless the model has one already; strata_model_declare returns it. */
-void strata_model_remember(strata_model *model, strata_status status, const strata_error *err);
 /* The layer whose branch is open; NULL: there is none. */
 const strata_layer *strata_model_open_layer(const strata_model *model);
 /* Until strata_model_close_branch, layers are added to this branch of the layer that was added last. The model stores the first
@@ -57,5 +55,37 @@ void strata_model_open_branch(strata_model *model, int branch);
 void strata_model_close_branch(strata_model *model);
 /* Adds a layer with a copy of its options. The model stores the first error. name NULL: a name is made. */
 void strata_model_add(strata_model *model, const strata_layer_kind *kind, const char *name, const void *options);
+
+/* ---- registry.c: the layers, losses, metrics and activations that a program has registered ---- */
+
+struct strata_registry {
+    /* One for the caller, and one for each model that uses the registry. */
+    atomic_int references;
+    struct strata_own_layer {
+        strata_layer_definition definition;
+        strata_layer_kind kind;
+        struct strata_own_layer *next;
+    } * layers;
+    struct strata_own_loss {
+        strata_loss loss;
+        struct strata_own_loss *next;
+    } * losses;
+    struct strata_own_metric {
+        strata_metric_definition definition;
+        strata_metric_words words;
+        strata_metric_kind kind;
+        struct strata_own_metric *next;
+    } * metrics;
+    strata_own_activation *activations;
+};
+/* Finds a built-in or registered kind by its name. registry may be NULL. Fails: INVALID, with all names. */
+STRATA_MUST_USE strata_status strata_registry_find_layer(const strata_registry *registry, const char *name,
+                                                         const strata_layer_kind **out_kind, strata_error *err);
+STRATA_MUST_USE strata_status strata_registry_find_loss(const strata_registry *registry, const char *name,
+                                                        const strata_loss **out_loss, strata_error *err);
+STRATA_MUST_USE strata_status strata_registry_find_metric(const strata_registry *registry, const char *name,
+                                                          const strata_metric_kind **out_kind, strata_metric_case *c,
+                                                          strata_error *err);
+bool strata_registry_has_activation(const strata_registry *registry, const char *name);
 
 #endif

@@ -6,13 +6,11 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/file.h"
 #include "core/base/locale.h"
 #include "core/base/text.h"
-#include "core/model/model.h"
+#include "core/model/checkpoint.h"
 
 struct strata_model_callbacks {
     strata_callback items[STRATA_MAX_CALLBACKS];
@@ -81,13 +79,60 @@ size_t strata_callbacks_state_bytes(const strata_model *model) {
     return bytes;
 }
 
-void strata_callbacks_copy_state(const strata_model *model, void *state, bool out) {
+/* From the callbacks to `state` (out), or from `state` to the callbacks. */
+static void copy_state(const strata_model *model, void *state, bool out) {
     char *at = state;
     for (int i = 0; model->callbacks && i < model->callbacks->n; i++) {
         const strata_callback *c = &model->callbacks->items[i];
         if (c->state_bytes) memcpy(out ? at : c->state, out ? c->state : at, c->state_bytes);
         at += c->state_bytes;
     }
+}
+
+/* ---- the states of all workers ---- */
+
+void strata_callback_states_finish(strata_callback_states *states) {
+    free(states->bytes);
+    free(states->all);
+    *states = (strata_callback_states){0};
+}
+
+strata_status strata_callback_states_take(const strata_model *model, bool gather, strata_callback_states *out,
+                                          strata_error *err) {
+    static const char no_memory[] = "checkpoint: no host memory for what callbacks keep";
+    const strata_workers *workers = &model->strategy->workers;
+    const int64_t own = (int64_t)strata_callbacks_state_bytes(model);
+    STRATA_FREED uint8_t *mine = NULL;
+    *out = (strata_callback_states){.n = gather ? workers->n : 1};
+    STRATA_TRY(STRATA_NEW(mine, own, err, no_memory));
+    STRATA_TRY(STRATA_NEW(out->bytes, out->n, err, no_memory));
+    copy_state(model, mine, true);
+    out->bytes[0] = own;
+    if (gather) STRATA_TRY(strata_workers_gather_parts(workers, mine, (size_t)own, &out->all, out->bytes, err));
+    for (int w = 0; w < out->n; w++) out->total += out->bytes[w];
+    if (gather) return STRATA_OK;
+    out->all = mine;
+    mine = NULL;
+    return STRATA_OK;
+}
+
+void strata_callback_states_give(const strata_model *model, const strata_callback_states *states) {
+    const strata_workers *workers = &model->strategy->workers;
+    const int64_t own = (int64_t)strata_callbacks_state_bytes(model);
+    const int n = strata_strategy_has_workers(model->strategy) ? workers->n : 1;
+    const int from = states->n == n && states->bytes && states->bytes[workers->rank] == own ? workers->rank : 0;
+    uint8_t *state = states->all;
+    for (int w = 0; w < from; w++) state += states->bytes[w];
+    if (state && (states->bytes ? states->bytes[from] : states->total) == own) copy_state(model, state, false);
+}
+
+/* ---- ready-made callbacks ---- */
+
+/* Without `user`, since options are wrong or there is no memory, the callback has no function; strata_model_add_callback says
+ * so. */
+static strata_callback make(const char *name, strata_event_callback on_event, void *user, size_t state, size_t state_bytes) {
+    if (!user) return (strata_callback){.name = name};
+    return (strata_callback){name, on_event, user, free, state_bytes ? (char *)user + state : NULL, state_bytes};
 }
 
 /* ---- the monitored value ---- */
@@ -105,13 +150,12 @@ static strata_status monitored(const strata_progress *p, const char *monitor, do
     const bool validation = monitor ? !strncmp(monitor, "val_", 4) : p->validation.examples > 0;
     const char *name = !monitor ? "loss" : validation ? monitor + 4 : monitor;
     if (value_in(validation ? &p->validation : &p->metrics, name, out)) return STRATA_OK;
-    strata_text text = {0};
+    STRATA_FINISHED(strata_text) text = {0};
     for (int i = 0; i < p->metrics.n; i++) strata_text_add(&text, ", %s", p->metrics.more[i].name);
-    strata_fail(err, STRATA_INVALID, "\"%s\" is not measured: there are loss, accuracy%s%s", monitor ? monitor : name,
-                text.bytes ? text.bytes : "",
-                p->validation.examples ? ", and with val_ those of the validation data" : "; there are no validation data");
-    strata_text_finish(&text);
-    return STRATA_INVALID;
+    return strata_fail(
+        err, STRATA_INVALID, "\"%s\" is not measured: there are loss, accuracy%s%s", monitor ? monitor : name,
+        text.bytes ? text.bytes : "",
+        p->validation.examples ? ", and with val_ those of the validation data" : "; there are no validation data");
 }
 
 static bool more_is_better(const char *monitor) {
@@ -149,15 +193,13 @@ typedef struct saver {
 static strata_status save(const saver *s, const strata_progress *p, strata_error *err) {
     const char *place = strstr(s->opts.path, "{epoch}");
     strata_text text = {0};
-    char *path = NULL;
+    STRATA_FREED char *path = NULL;
     if (place)
         strata_text_add(&text, "%.*s%d%s", (int)(place - s->opts.path), s->opts.path, p->epoch + 1, place + 7);
     else
         strata_text_add(&text, "%s", s->opts.path);
     STRATA_TRY(strata_text_take(&text, &path, NULL, err));
-    const strata_status status = strata_model_save(p->model, path, err);
-    free(path);
-    return status;
+    return strata_model_save(p->model, path, err);
 }
 
 static strata_status saver_event(strata_event event, const strata_progress *p, void *user, strata_error *err) {
@@ -176,14 +218,8 @@ static strata_status saver_event(strata_event event, const strata_progress *p, v
 
 strata_callback strata_model_saver(strata_saver_options opts) {
     saver *s = opts.path && opts.every >= 0 ? calloc(1, sizeof *s) : NULL;
-    if (!s) return (strata_callback){.name = "model_saver"};
-    s->opts = opts;
-    return (strata_callback){.name = "model_saver",
-                             .on_event = saver_event,
-                             .user = s,
-                             .destroy = free,
-                             .state = &s->best,
-                             .state_bytes = sizeof s->best};
+    if (s) s->opts = opts;
+    return make("model_saver", saver_event, s, offsetof(saver, best), sizeof s->best);
 }
 
 /* ---- the plateau ---- */
@@ -221,14 +257,8 @@ strata_callback strata_reduce_on_plateau(strata_plateau_options opts) {
     const bool right = opts.factor >= 0 && opts.factor < 1 && opts.patience >= 0 && opts.min_delta >= 0 && opts.cooldown >= 0 &&
                        opts.least_rate >= 0;
     plateau *s = right ? calloc(1, sizeof *s) : NULL;
-    if (!s) return (strata_callback){.name = "reduce_on_plateau"};
-    s->opts = opts;
-    return (strata_callback){.name = "reduce_on_plateau",
-                             .on_event = plateau_event,
-                             .user = s,
-                             .destroy = free,
-                             .state = &s->state,
-                             .state_bytes = sizeof s->state};
+    if (s) s->opts = opts;
+    return make("reduce_on_plateau", plateau_event, s, offsetof(plateau, state), sizeof s->state);
 }
 
 /* ---- the schedule ---- */
@@ -247,9 +277,8 @@ static strata_status schedule_event(strata_event event, const strata_progress *p
 
 strata_callback strata_rate_schedule(double (*rate)(int epoch, double rate, void *user), void *user) {
     schedule *s = rate ? calloc(1, sizeof *s) : NULL;
-    if (!s) return (strata_callback){.name = "rate_schedule"};
-    *s = (schedule){rate, user};
-    return (strata_callback){.name = "rate_schedule", .on_event = schedule_event, .user = s, .destroy = free};
+    if (s) *s = (schedule){rate, user};
+    return make("rate_schedule", schedule_event, s, 0, 0);
 }
 
 /* ---- the table ---- */

@@ -8,26 +8,20 @@
 #include "core/model/manifest.h"
 #include "core/model/model.h"
 
-/* ---- callback_states.c ---- */
+/* ---- callbacks.c ---- */
 
 /* The states of the callbacks of n workers, concatenated in rank order. If n is 0, there is no state. */
 typedef struct strata_callback_states {
     int n;
-    /* [n] The number of bytes of each worker. */
+    /* [n] The number of bytes of each worker; NULL: there is one worker. */
     int64_t *bytes;
     int64_t total;
     /* (total) The states. */
     uint8_t *all;
 } strata_callback_states;
-/* Allocates the memory and fills it with zeros. */
-STRATA_MUST_USE strata_status strata_callback_states_allocate(strata_callback_states *out, int n, int64_t total,
-                                                              strata_error *err);
 /* Copies the state of this worker. gather: copies the states of all workers, all of which must then call it. */
 STRATA_MUST_USE strata_status strata_callback_states_take(const strata_model *model, bool gather, strata_callback_states *out,
                                                           strata_error *err);
-/* Sends rank 0's states to all workers, all of which must call it. */
-STRATA_MUST_USE strata_status strata_callback_states_share(const strata_workers *workers, strata_callback_states *states,
-                                                           strata_error *err);
 /* Restores the state of the model's callbacks. If the states were written by as many workers as there are now, each
  * worker restores its own, else that of rank 0. Callbacks whose state has another size are not changed. */
 void strata_callback_states_give(const strata_model *model, const strata_callback_states *states);
@@ -45,25 +39,29 @@ typedef enum strata_checkpoint_scope {
     /* Only this worker's part of the slots. */
     STRATA_CHECKPOINT_SHARDS,
     /* Everything except for parameters, states and slots, which other tasks write (strata_trainer.write_parts). */
-    STRATA_CHECKPOINT_COUNTS
+    STRATA_CHECKPOINT_COUNTS,
+    /* Only what a model file has. */
+    STRATA_CHECKPOINT_MODEL
 } strata_checkpoint_scope;
 /* Copies the model's state. `epochs`, together with the model's position, is the progress of the training. callbacks: the
- * states of all workers, which the checkpoint then owns; NULL: only this worker's state is copied. */
+ * states of all workers; NULL, or n 0: only this worker's state is copied. */
 STRATA_MUST_USE strata_status strata_checkpoint_take(strata_model *model, int epochs, strata_checkpoint_scope scope,
-                                                     strata_callback_states *callbacks, strata_checkpoint **out_checkpoint,
-                                                     strata_error *err);
+                                                     const strata_callback_states *callbacks,
+                                                     strata_checkpoint **out_checkpoint, strata_error *err);
 /* The name of the tensor with a slot of the optimizer, (flat_size): "checkpoint/slot_0". */
 const char *strata_checkpoint_slot_name(int slot);
 void strata_checkpoint_destroy(strata_checkpoint *checkpoint); /* NULL is fine */
 /* The number of updates that were made. */
 int64_t strata_checkpoint_steps(const strata_checkpoint *checkpoint);
-/* Writes a safetensors file; rank 0's is a model file. out_sha256, out_bytes: NULL if they are not needed. */
+/* Writes a safetensors file; rank 0's is a model file. check: reads the file before it gets its name; out_sha256, out_bytes;
+ * NULL: they are not needed. */
 STRATA_MUST_USE strata_status strata_checkpoint_write(const strata_checkpoint *checkpoint, const char *path,
-                                                      char out_sha256[STRATA_SHA256_TEXT_BYTES], int64_t *out_bytes,
-                                                      strata_error *err);
-/* Adds to the manifest all tensors of rank 0's checkpoint, in files that have the workers' ranks as their indices. */
-STRATA_MUST_USE strata_status strata_checkpoint_describe(const strata_checkpoint *checkpoint, strata_manifest *manifest,
-                                                         strata_error *err);
+                                                      const strata_file_check *check, char out_sha256[STRATA_SHA256_TEXT_BYTES],
+                                                      int64_t *out_bytes, strata_error *err);
+/* The manifest of rank 0's checkpoint, with the model and its texts, to which the caller adds files. strata_checkpoint_describe
+ * then adds all tensors; the workers' ranks are the indices of their files. */
+strata_manifest *strata_checkpoint_manifest(strata_checkpoint *checkpoint);
+STRATA_MUST_USE strata_status strata_checkpoint_describe(strata_checkpoint *checkpoint, strata_error *err);
 
 /* ---- checkpoint_folder.c ---- */
 
@@ -89,23 +87,22 @@ STRATA_MUST_USE strata_status strata_checkpoint_folder_save(strata_checkpoint_fo
 /* Waits for the thread, and unlocks the folder; NULL is fine. */
 STRATA_MUST_USE strata_status strata_checkpoint_folder_close(strata_checkpoint_folder *folder, strata_error *err);
 
-/* Finds the newest valid checkpoint in the folder. *out_path: its folder, which the caller frees; NULL: there is none. The
- * caller closes the reader and finishes the manifest. Fails: DATA if there are checkpoints but all are damaged, with the
- * damage of the newest one; UNSUPPORTED for one of a newer version. */
-STRATA_MUST_USE strata_status strata_checkpoint_folder_find(const char *folder, strata_manifest *out_manifest,
-                                                            strata_manifest_reader *out_reader, char **out_path,
+/* Opens the newest valid checkpoint in the folder. *out_path: its folder, which the caller frees after the manifest; NULL:
+ * there is none. Fails: DATA if there are checkpoints but all are damaged, with the damage of the newest one; UNSUPPORTED for
+ * one of a newer version. */
+STRATA_MUST_USE strata_status strata_checkpoint_folder_find(const char *folder, strata_manifest *out_manifest, char **out_path,
                                                             strata_error *err);
 
-/* ---- file.c, and the contents of files ---- */
+/* ---- the contents of files ---- */
 
-/* file.c */
-#define STRATA_MODEL_METADATA    "strata.model"
 #define STRATA_CHECKPOINT_PREFIX "checkpoint/" /* the names of tensors that are not parameters begin with this */
 /* As strata_model_load_checkpoint. *out_over: the file is the last checkpoint of a training that has ended. */
 STRATA_MUST_USE strata_status strata_checkpoint_load(strata_model *model, const char *path, int *out_epochs, bool *out_over,
                                                      strata_error *err);
 /* Reads the parameters and states of a file, which must be those of the model. out: (all_size). */
-STRATA_MUST_USE strata_status strata_model_take_parameters(const strata_model *model, const strata_safetensors *file,
-                                                           float *out, strata_error *err);
+STRATA_MUST_USE strata_status strata_model_take_parameters(const strata_model *model, const strata_manifest *file, float *out,
+                                                           strata_error *err);
+/* Takes the notes among the texts of a file. */
+STRATA_MUST_USE strata_status strata_model_read_notes(strata_model *model, const strata_manifest *file, strata_error *err);
 
 #endif

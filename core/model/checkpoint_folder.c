@@ -11,14 +11,14 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/base/locale.h"
 #include "core/base/text.h"
@@ -52,12 +52,6 @@ struct strata_checkpoint_folder {
     strata_status status;
     strata_error error;
 };
-
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 /* ---- names ---- */
 
@@ -93,28 +87,24 @@ static int falling(const void *a, const void *b) {
 
 /* Lists the steps of the names in the folder that have this prefix, the newest first. The caller frees *out_steps. */
 static strata_status list(const char *folder, const char *prefix, int64_t **out_steps, int *out_n, strata_error *err) {
-    *out_steps = NULL;
-    *out_n = 0;
+    STRATA_FREED int64_t *all = NULL;
+    int n = 0;
     DIR *dir = opendir(folder);
     if (!dir) return strata_file_fail(err, errno, folder, "list");
-    strata_status status = STRATA_OK;
-    for (const struct dirent *item; !status && (item = readdir(dir));) {
+    int64_t *at = (int64_t[1]){0};
+    for (const struct dirent *item; at && (item = readdir(dir));) {
         const int64_t steps = steps_in(item->d_name, prefix);
         if (steps < 0) continue;
-        int64_t *larger = realloc(*out_steps, ((size_t)*out_n + 1) * sizeof *larger);
-        if (!larger) {
-            status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory to list it", folder);
-            continue;
-        }
-        *out_steps = larger;
-        larger[(*out_n)++] = steps;
+        at = strata_grow(&all, n, sizeof *at);
+        if (at) all[n++] = steps;
     }
     closedir(dir);
-    if (*out_n) qsort(*out_steps, (size_t)*out_n, sizeof **out_steps, falling);
-    if (!status) return STRATA_OK;
-    free(*out_steps);
-    *out_steps = NULL;
-    return status;
+    if (!at) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory to list it", folder);
+    if (n) qsort(all, (size_t)n, sizeof *all, falling);
+    *out_steps = all;
+    *out_n = n;
+    all = NULL;
+    return STRATA_OK;
 }
 
 /* Removes the files in a checkpoint, and its folder. If something cannot be removed, the next fit tries again. */
@@ -127,11 +117,10 @@ static void remove_all(const char *path) {
 }
 
 static void remove_each(const char *folder, const char *prefix) {
-    int64_t *steps;
+    STRATA_FREED int64_t *steps = NULL;
     int n;
     if (list(folder, prefix, &steps, &n, NULL)) return;
     for (int i = 0; i < n; i++) remove_all(of_step(folder, prefix, steps[i]).path);
-    free(steps);
 }
 
 static strata_status sync_folder(const char *path, strata_error *err) {
@@ -145,46 +134,44 @@ static strata_status sync_folder(const char *path, strata_error *err) {
 
 /* ---- finding ---- */
 
-static strata_status open_one(const char *path, strata_manifest *out_manifest, strata_manifest_reader *out_reader,
-                              strata_error *err) {
-    STRATA_TRY(strata_manifest_read(path, out_manifest, err));
-    const strata_status status = strata_manifest_open(out_manifest, path, out_reader, err);
-    if (status) strata_manifest_finish(out_manifest);
-    return status;
-}
-
 /* Whether the failure means that the checkpoint is damaged, so that the one before it should be used. */
 static bool is_damage(strata_status status) {
     return status == STRATA_DATA || status == STRATA_UNAVAILABLE;
 }
 
-strata_status strata_checkpoint_folder_find(const char *folder, strata_manifest *out_manifest,
-                                            strata_manifest_reader *out_reader, char **out_path, strata_error *err) {
-    int64_t *steps;
+strata_status strata_checkpoint_folder_find(const char *folder, strata_manifest *out_manifest, char **out_path,
+                                            strata_error *err) {
+    STRATA_FREED int64_t *steps = NULL;
     int n;
-    strata_status status = STRATA_OK;
     strata_error first = {0}, own = {0};
     *out_path = NULL;
     STRATA_TRY(list(folder, WHOLE, &steps, &n, err));
     for (int i = 0; i < n; i++) {
-        char *path = strdup(of_step(folder, WHOLE, steps[i]).path);
-        status = path ? open_one(path, out_manifest, out_reader, &own)
-                      : strata_fail(&own, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
-        if (!status) {
-            *out_path = path;
-            break;
-        }
-        free(path);
-        if (!i) first = own;
-        if (!is_damage(status)) break;
+        STRATA_FREED char *path = strdup(of_step(folder, WHOLE, steps[i]).path);
+        if (!path) return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+        const strata_status status = strata_manifest_open(path, out_manifest, &own);
+        if (status && !is_damage(status)) return strata_fail(err, status, "%s", own.message);
+        if (status && !i) first = own;
+        if (status) continue;
+        *out_path = path;
+        path = NULL;
+        return STRATA_OK;
     }
-    free(steps);
-    if (!status) return STRATA_OK;
-    if (!is_damage(status)) return strata_fail(err, status, "%s", own.message);
+    if (!n) return STRATA_OK;
     return strata_fail(err, STRATA_DATA, "%s: all %d checkpoints are damaged; the newest: %s", folder, n, first.message);
 }
 
 /* ---- opening ---- */
+
+static void STRATA_PRINTF(2, 3) warn(const strata_checkpoint_folder *f, const char *format, ...) {
+    char text[PATH_ROOM + STRATA_ERROR_MESSAGE_BYTES];
+    va_list arguments;
+    if (!f->opts.on_warning) return;
+    va_start(arguments, format);
+    strata_format_v(text, sizeof text, format, arguments);
+    va_end(arguments);
+    f->opts.on_warning(text, f->opts.user);
+}
 
 static strata_status take_lock(strata_checkpoint_folder *f, strata_error *err) {
     char who[128] = "", host[64] = "";
@@ -209,12 +196,10 @@ static strata_status take_lock(strata_checkpoint_folder *f, strata_error *err) {
 /* Handles checkpoints of later steps than the model's: damaged ones are renamed. */
 static strata_status check_later(strata_checkpoint_folder *f, int64_t steps, strata_error *err) {
     strata_manifest manifest;
-    strata_manifest_reader reader;
     strata_error why = {0};
     const place path = of_step(f->path, WHOLE, steps), aside = of_step(f->path, DAMAGED, steps);
-    const strata_status status = open_one(path.path, &manifest, &reader, &why);
+    const strata_status status = strata_manifest_open(path.path, &manifest, &why);
     if (!status) {
-        strata_manifest_close(&reader);
         strata_manifest_finish(&manifest);
         return strata_fail(err, STRATA_INVALID,
                            "%s: has a checkpoint of step %lld, and this training is at step %lld; go on from it (--resume, "
@@ -223,26 +208,21 @@ static strata_status check_later(strata_checkpoint_folder *f, int64_t steps, str
     }
     if (!is_damage(status)) return strata_fail(err, status, "%s", why.message);
     if (rename(path.path, aside.path)) return strata_file_fail(err, errno, path.path, "move aside a damaged checkpoint");
-    if (!f->opts.on_warning) return STRATA_OK;
-    char text[sizeof why.message + 200];
-    snprintf(text, sizeof text, "%s; training goes on from step %lld, and this checkpoint is now called %s%012lld", why.message,
-             (long long)f->model->optimizer_steps, DAMAGED, (long long)steps);
-    f->opts.on_warning(text, f->opts.user);
+    warn(f, "%s; training goes on from step %lld, and this checkpoint is now called %s%012lld", why.message,
+         (long long)f->model->optimizer_steps, DAMAGED, (long long)steps);
     return STRATA_OK;
 }
 
 static strata_status open_folder(strata_checkpoint_folder *f, strata_error *err) {
-    int64_t *steps;
+    STRATA_FREED int64_t *steps = NULL;
     int n;
     if (mkdir(f->path, 0777) && errno != EEXIST) return strata_file_fail(err, errno, f->path, "make the folder");
     STRATA_TRY(take_lock(f, err));
     remove_each(f->path, WRITING);
     remove_each(f->path, REMOVING);
     STRATA_TRY(list(f->path, WHOLE, &steps, &n, err));
-    strata_status status = STRATA_OK;
-    for (int i = 0; i < n && steps[i] > f->model->optimizer_steps && !status; i++) status = check_later(f, steps[i], err);
-    free(steps);
-    return status;
+    for (int i = 0; i < n && steps[i] > f->model->optimizer_steps; i++) STRATA_TRY(check_later(f, steps[i], err));
+    return STRATA_OK;
 }
 
 static strata_status check(const strata_checkpoint_options *opts, strata_error *err) {
@@ -257,20 +237,6 @@ static strata_status check(const strata_checkpoint_options *opts, strata_error *
     return STRATA_OK;
 }
 
-/* If this fails on rank 0, it fails on all workers with the same error. */
-static strata_status open_on_rank_0(strata_checkpoint_folder *f, strata_error *err) {
-    const strata_workers *workers = &f->model->strategy->workers;
-    strata_status status = f->rank ? STRATA_OK : open_folder(f, err);
-    if (workers->n <= 1) return status;
-    int32_t rank_0_status = (int32_t)status;
-    strata_error lost = {0};
-    const strata_status sent = workers->broadcast(workers, STRATA_DTYPE_I32, &rank_0_status, 1, &lost);
-    if (status) return status;
-    if (sent) return strata_fail(err, sent, "%s", lost.message);
-    return rank_0_status ? strata_fail(err, (strata_status)rank_0_status, "rank 0 cannot write checkpoints in %s", f->path)
-                         : STRATA_OK;
-}
-
 /* Finds whether any worker's callbacks have state, so that the states of all workers must be gathered. */
 static strata_status find_callback_states(strata_checkpoint_folder *f, strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
@@ -278,10 +244,6 @@ static strata_status find_callback_states(strata_checkpoint_folder *f, strata_er
     STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &some, &some, 1, err));
     f->gathers = some > 0;
     return STRATA_OK;
-}
-
-static void warn(const strata_checkpoint_folder *f, const char *text) {
-    if (f->opts.on_warning && !f->rank) f->opts.on_warning(text, f->opts.user);
 }
 
 /* Whether the worker finds rank 0's file. A network's file system may show it a little later. */
@@ -310,13 +272,12 @@ static strata_status find_folder(strata_checkpoint_folder *f, strata_error *err)
     if (!status) status = workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &n_missing, &n_missing, 1, err);
     if (fd >= 0) close(fd), unlink(probe.path);
     if (status || !n_missing) return status;
-    char text[PATH_ROOM + 200];
-    snprintf(
-        text, sizeof text,
-        "%s: %d of %d workers do not reach rank 0's folder of this name, so rank 0 gathers the optimizer's values for each "
-        "checkpoint and writes it alone; in a folder that all reach, each worker would write its own",
-        f->path, (int)n_missing, workers->n);
-    warn(f, text);
+    if (!f->rank)
+        warn(
+            f,
+            "%s: %d of %d workers do not reach rank 0's folder of this name, so rank 0 gathers the optimizer's values for each "
+            "checkpoint and writes it alone; in a folder that all reach, each worker would write its own",
+            f->path, (int)n_missing, workers->n);
     f->alone = true;
     f->shared = false;
     f->n_parts = 1;
@@ -329,20 +290,22 @@ strata_status strata_checkpoint_folder_open(strata_model *model, const strata_ch
     const bool many = strata_strategy_has_workers(model->strategy);
     *out_folder = NULL;
     STRATA_TRY(check(opts, err));
-    strata_checkpoint_folder *f = calloc(1, sizeof *f);
-    if (f) *f = (strata_checkpoint_folder){.model = model, .opts = *opts, .lock = -1, .path = strdup(opts->folder)};
-    if (!f || !f->path) {
-        free(f);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
-    }
+    strata_checkpoint_folder *f;
+    STRATA_TRY(STRATA_NEW(f, 1, err, "checkpoint: no host memory"));
+    *f = (strata_checkpoint_folder){.model = model,
+                                    .opts = *opts,
+                                    .path = strdup(opts->folder),
+                                    .lock = -1,
+                                    .shared = many && model->shards.n,
+                                    .alone = many && strata_strategy_has_own(model->strategy),
+                                    .rank = many ? workers->rank : 0,
+                                    .n_parts = many && model->shards.n ? workers->n : 1,
+                                    .saved = strata_clock_seconds(),
+                                    .saved_steps = model->optimizer_steps};
     if (!f->opts.keep) f->opts.keep = DEFAULT_KEEP;
-    f->shared = many && model->shards.n;
-    f->alone = many && strata_strategy_has_own(model->strategy);
-    f->rank = many ? workers->rank : 0;
-    f->n_parts = f->shared ? workers->n : 1;
-    f->saved = seconds();
-    f->saved_steps = model->optimizer_steps;
-    strata_status status = open_on_rank_0(f, err);
+    strata_status status = f->path ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+    if (!status && !f->rank) status = open_folder(f, err);
+    status = strata_workers_share_status(workers, status, err, "rank 0 cannot write checkpoints in %s", f->path);
     if (!status && many) status = find_callback_states(f, err);
     if (!status && f->shared) status = find_folder(f, err);
     if (status)
@@ -369,21 +332,20 @@ static strata_status write_hash(const char *folder, int part, const char *hash, 
 /* The length and hash that another worker wrote when its part was on the disk. */
 static strata_status await_hash(const char *folder, int part, char *out_hash, int64_t *out_bytes, strata_error *err) {
     const place path = part_of(folder, part, "hash");
-    const double until = seconds() + SECONDS_FOR_PARTS;
+    const double until = strata_clock_seconds() + SECONDS_FOR_PARTS;
     while (access(path.path, F_OK)) {
-        if (seconds() > until)
+        if (strata_clock_seconds() > until)
             return strata_fail(err, STRATA_UNAVAILABLE,
                                "%s: worker %d has not written its part within %d seconds; the folder must be on a file system "
                                "that all workers share",
                                folder, part, SECONDS_FOR_PARTS);
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }
-    unsigned char *bytes;
+    STRATA_FREED unsigned char *bytes = NULL;
     size_t n;
     long long length = -1;
     STRATA_TRY(strata_file_read(path.path, 1 << 10, &bytes, &n, err));
     const int found = strata_scan((const char *)bytes, "%64[0-9a-f] %lld", out_hash, &length);
-    free(bytes);
     *out_bytes = length;
     if (found != 2 || strlen(out_hash) != STRATA_SHA256_TEXT_BYTES - 1 || length < 0)
         return strata_fail(err, STRATA_DATA, "%s: has no hash in it", path.path);
@@ -410,33 +372,29 @@ static strata_status add_parts(const strata_manifest *parts, strata_manifest *ma
 
 static strata_status write_manifest(const strata_checkpoint_folder *f, const char *folder, const char *hash, int64_t bytes,
                                     strata_error *err) {
-    strata_manifest manifest = {0};
+    strata_manifest *manifest = strata_checkpoint_manifest(f->checkpoint);
     char other[STRATA_SHA256_TEXT_BYTES];
-    strata_status status = STRATA_OK;
-    for (int part = 0; part < f->n_parts && !status; part++) {
+    for (int part = 0; part < f->n_parts; part++) {
         char name[64];
         snprintf(name, sizeof name, "part-%d.safetensors", part);
         int64_t length = bytes;
-        if (part) status = await_hash(folder, part, other, &length, err);
-        if (!status) status = strata_manifest_add_file(&manifest, name, length, part ? other : hash, err);
+        if (part) STRATA_TRY(await_hash(folder, part, other, &length, err));
+        STRATA_TRY(strata_manifest_add_file(manifest, name, length, part ? other : hash, err));
     }
-    if (!status) status = strata_checkpoint_describe(f->checkpoint, &manifest, err);
-    if (!status) status = add_parts(&f->parts, &manifest, err);
-    if (!status) status = strata_manifest_write(&manifest, folder, err);
-    strata_manifest_finish(&manifest);
-    return status;
+    STRATA_TRY(strata_checkpoint_describe(f->checkpoint, err));
+    STRATA_TRY(add_parts(&f->parts, manifest, err));
+    return strata_manifest_write(manifest, folder, err);
 }
 
 /* Removes all but the newest checkpoints. Each is renamed first, so that no folder step-... is ever incomplete. */
 static void remove_old(const strata_checkpoint_folder *f) {
-    int64_t *steps;
+    STRATA_FREED int64_t *steps = NULL;
     int n;
     if (list(f->path, WHOLE, &steps, &n, NULL)) return; /* the next save tries again */
     for (int i = f->opts.keep; i < n; i++) {
         const place old = of_step(f->path, REMOVING, steps[i]);
         if (!rename(of_step(f->path, WHOLE, steps[i]).path, old.path)) remove_all(old.path);
     }
-    free(steps);
 }
 
 static strata_status write_parts(const strata_checkpoint_folder *f, const place *writing, strata_error *err) {
@@ -444,7 +402,7 @@ static strata_status write_parts(const strata_checkpoint_folder *f, const place 
     int64_t bytes;
     if (mkdir(writing->path, 0777) && errno != EEXIST) return strata_file_fail(err, errno, writing->path, "make the folder");
     const place part = part_of(writing->path, f->rank, "safetensors");
-    STRATA_TRY(strata_checkpoint_write(f->checkpoint, part.path, hash, &bytes, err));
+    STRATA_TRY(strata_checkpoint_write(f->checkpoint, part.path, NULL, hash, &bytes, err));
     if (f->rank) return write_hash(writing->path, f->rank, hash, bytes, err);
     return write_manifest(f, writing->path, hash, bytes, err);
 }
@@ -476,7 +434,7 @@ bool strata_checkpoint_folder_due(const strata_checkpoint_folder *f, bool epoch_
     const int64_t steps = f->model->optimizer_steps;
     if (steps == f->saved_steps || (f->rank && !strata_checkpoint_folder_is_shared(f))) return false;
     if (f->opts.every_steps && steps % f->opts.every_steps == 0) return true;
-    if (f->opts.every_seconds > 0 && seconds() - f->saved >= f->opts.every_seconds) return true;
+    if (f->opts.every_seconds > 0 && strata_clock_seconds() - f->saved >= f->opts.every_seconds) return true;
     return epoch_end && !f->opts.every_steps && !(f->opts.every_seconds > 0);
 }
 
@@ -498,9 +456,7 @@ static strata_status settle(strata_checkpoint_folder *f, strata_error *err) {
     strata_manifest_finish(&f->parts);
     if (!f->status) return STRATA_OK;
     if (!f->opts.on_warning) return strata_fail(err, f->status, "%s", f->error.message);
-    char text[sizeof f->error.message + 100];
-    snprintf(text, sizeof text, "a checkpoint was not written, and training goes on: %s", f->error.message);
-    f->opts.on_warning(text, f->opts.user);
+    warn(f, "a checkpoint was not written, and training goes on: %s", f->error.message);
     return STRATA_OK;
 }
 
@@ -530,12 +486,10 @@ static strata_status take_parts(strata_checkpoint_folder *f, bool *out_written, 
     if (status != STRATA_UNAVAILABLE) return status;
     /* They do not reach the folder, or were lost; in the latter case they cannot be asked for their values either. */
     STRATA_TRY(trainer->settle(f->model, true, err));
-    char text[sizeof why.message + 200];
-    snprintf(text, sizeof text,
-             "the chief writes checkpoints alone, with the values that it fetches from all servers, since these cannot write "
-             "there: %s",
-             why.message);
-    warn(f, text);
+    warn(f,
+         "the chief writes checkpoints alone, with the values that it fetches from all servers, since these cannot write "
+         "there: %s",
+         why.message);
     f->alone = true;
     return STRATA_OK;
 }
@@ -544,16 +498,16 @@ strata_status strata_checkpoint_folder_save(strata_checkpoint_folder *f, int epo
     bool written = false;
     STRATA_TRY(settle(f, err));
     STRATA_TRY(take_parts(f, &written, err));
-    f->saved = seconds();
+    f->saved = strata_clock_seconds();
     f->saved_steps = f->model->optimizer_steps;
     strata_callback_states callbacks = {0};
-    if (f->gathers) STRATA_TRY(strata_callback_states_take(f->model, true, &callbacks, err));
-    if (f->rank) strata_callback_states_finish(&callbacks);
-    if (f->rank && !f->shared && !f->alone) return STRATA_OK;
+    strata_status status = f->gathers ? strata_callback_states_take(f->model, true, &callbacks, err) : STRATA_OK;
+    if (status || f->rank) strata_callback_states_finish(&callbacks);
+    if (status || (f->rank && !f->shared && !f->alone)) return status;
     const strata_checkpoint_scope scope = written     ? STRATA_CHECKPOINT_COUNTS
                                           : f->shared ? STRATA_CHECKPOINT_SHARDS
                                                       : STRATA_CHECKPOINT_ALL;
-    const strata_status status = strata_checkpoint_take(f->model, epochs, scope, &callbacks, &f->checkpoint, err);
+    status = strata_checkpoint_take(f->model, epochs, scope, &callbacks, &f->checkpoint, err);
     strata_callback_states_finish(&callbacks);
     if (status) return status;
     f->status = STRATA_OK;

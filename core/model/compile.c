@@ -2,13 +2,10 @@
  *
  * Compiling a model: chooses optimizer and loss, and creates the variables on every device of the strategy. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/model/build.h"
 #include "core/model/metrics.h"
 #include "core/model/own.h"
-#include "core/model/registry.h"
 #include "core/model/shards.h"
 
 #define PRECISION_NOTE "precision"
@@ -108,21 +105,21 @@ static void initialize(const strata_model *model, float *values) {
 }
 
 static strata_status upload_parameters(strata_model *model, strata_error *err) {
-    int64_t size = strata_model_all_size(model);
-    float *values = model->loaded ? model->loaded : calloc((size_t)size, sizeof *values);
-    if (!values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %lld parameters", (long long)size);
-    if (!model->loaded) initialize(model, values);
-    strata_status status = STRATA_OK;
+    const int64_t size = strata_model_all_size(model);
+    STRATA_FREED float *made = NULL;
+    if (!model->loaded) {
+        STRATA_TRY(STRATA_NEW(made, size, err, "model: no host memory for %lld parameters", (long long)size));
+        initialize(model, made);
+    }
+    float *values = made ? made : model->loaded;
     const strata_workers *workers = &model->strategy->workers;
     if (workers->n > 1) { /* all workers get the chief's values, and its seed for dropout */
         int64_t seed = (int64_t)model->seed;
-        status = workers->broadcast(workers, STRATA_DTYPE_I64, &seed, 1, err);
-        if (!status) status = workers->broadcast(workers, STRATA_DTYPE_F32, values, size, err);
+        STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, &seed, 1, err));
+        STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_F32, values, size, err));
         model->seed = (uint64_t)seed;
     }
-    if (!status) status = strata_model_write_all(model, values, err);
-    if (!model->loaded) free(values);
-    return status;
+    return strata_model_write_all(model, values, err);
 }
 
 int strata_model_n_slots(const strata_model *model) {
@@ -141,12 +138,10 @@ strata_status strata_optimizer_make_slot(const strata_optimizer_kind *kind, cons
     const float begin = kind->slot_begins ? (float)kind->slot_begins(settings) : 0;
     STRATA_TRY(strata_variable_create(device, names[slot], STRATA_DTYPE_F32, shape, out_slot, err));
     if (begin == 0) return STRATA_OK;
-    strata_array values;
+    STRATA_FINISHED(strata_array) values = {0};
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, shape, &values, err));
     for (int64_t i = 0; i < strata_shape_elements(shape); i++) ((float *)values.data)[i] = begin;
-    strata_status status = strata_variable_set(*out_slot, &values, err);
-    strata_array_finish(&values);
-    return status;
+    return strata_variable_set(*out_slot, &values, err);
 }
 
 int64_t strata_model_accumulates(const strata_model *model) {
@@ -181,9 +176,8 @@ static strata_status make_block(strata_model *model, int replica, int block, str
     if (!model->trains || !strata_strategy_updates(model->strategy, replica)) return STRATA_OK;
     strata_shards_range(model, replica, block, &own->begin, &own->end);
     const strata_shape shape = STRATA_SHAPE(own->end - own->begin);
-    if (model->shards.n) {
+    if (model->shards.n)
         STRATA_TRY(strata_variable_create(device, "parameter shard", STRATA_DTYPE_F32, shape, &own->shard, err));
-    }
     for (int i = 0; i < strata_model_n_slots(model); i++)
         STRATA_TRY(strata_optimizer_make_slot(model->optimizer_kind, &model->optimizer, i, device, shape, &own->slots[i], err));
     return STRATA_OK;
@@ -193,8 +187,7 @@ static strata_status make_replica(strata_model *model, int index, strata_error *
     strata_model_replica *own = &model->replicas[index];
     strata_device *device = own->device = model->strategy->devices[index];
     const int64_t n_states = model->parameters.state_size;
-    own->blocks = calloc((size_t)model->parameters.n_blocks, sizeof *own->blocks);
-    if (!own->blocks) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for blocks of parameters");
+    STRATA_TRY(STRATA_NEW(own->blocks, model->parameters.n_blocks, err, "model: no host memory for blocks of parameters"));
     for (int k = 0; k < model->parameters.n_blocks; k++) STRATA_TRY(make_block(model, index, k, err));
     if (!model->trains && index >= model->strategy->n_replicas) return STRATA_OK;
     STRATA_TRY(make_sums(device, "states", n_states, &own->state, err));
@@ -210,20 +203,18 @@ static strata_status make_replica(strata_model *model, int index, strata_error *
  * needed, a sixteenth of the range stays free for values that share a buffer with a block's gradients. */
 static strata_status most_of_block(const strata_model *model, int64_t *out_most, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
-    uint64_t bytes = INT64_MAX, *all = NULL;
+    uint64_t bytes = INT64_MAX;
+    STRATA_FREED uint64_t *all = NULL;
     for (int r = 0; r < model->strategy->n_devices; r++) {
         const strata_device_info *info = strata_device_get_info(model->strategy->devices[r]);
         if (info->max_range_bytes < bytes) bytes = info->max_range_bytes;
         if (info->max_allocation_bytes < bytes) bytes = info->max_allocation_bytes;
     }
     if (workers->n > 1) {
-        all = calloc((size_t)workers->n, sizeof *all);
-        if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %d workers", workers->n);
-        const strata_status status = strata_workers_gather(workers, &bytes, all, sizeof bytes, err);
-        for (int w = 0; w < workers->n && !status; w++)
+        STRATA_TRY(STRATA_NEW(all, workers->n, err, "model: no host memory for %d workers", workers->n));
+        STRATA_TRY(strata_workers_gather(workers, &bytes, all, sizeof bytes, err));
+        for (int w = 0; w < workers->n; w++)
             if (all[w] < bytes) bytes = all[w];
-        free(all);
-        STRATA_TRY(status);
     }
     int64_t whole = 0, most = (int64_t)(bytes / sizeof(float));
     for (int k = 0; k < model->parameters.n_blocks; k++) whole += strata_model_gradient_size(model, k);
@@ -253,8 +244,7 @@ static strata_status make_blocks(strata_model *model, strata_error *err) {
     STRATA_TRY(most_of_block(model, &most, err));
     STRATA_TRY(strata_parameters_cut(&model->parameters, most, err));
     STRATA_TRY(check_parts(model, err));
-    model->segments = calloc((size_t)model->parameters.n_blocks, sizeof *model->segments);
-    if (!model->segments) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for blocks of parameters");
+    STRATA_TRY(STRATA_NEW(model->segments, model->parameters.n_blocks, err, "model: no host memory for blocks of parameters"));
     for (int k = 0; k < model->parameters.n_blocks; k++) {
         const strata_parameter_block *at = &model->parameters.blocks[k];
         STRATA_TRY(strata_shards_segments(model, at->begin, at->end, &model->segments[k], err));
@@ -264,31 +254,29 @@ static strata_status make_blocks(strata_model *model, strata_error *err) {
 
 /* Creates the distributed variables of the blocks, with a copy on each replica. */
 static strata_status make_distributed(strata_model *model, strata_error *err) {
+    static const char no_memory[] = "model: no host memory for blocks of parameters";
     const int n_blocks = model->parameters.n_blocks, n = model->strategy->n_replicas;
-    model->custom.variables = calloc((size_t)n_blocks, sizeof *model->custom.variables);
-    model->custom.list = calloc((size_t)n_blocks, sizeof(*model->custom.list));
-    for (int k = 0; model->custom.variables && model->custom.list && k < n_blocks; k++) {
+    STRATA_TRY(STRATA_NEW(model->custom.variables, n_blocks, err, no_memory));
+    STRATA_TRY(STRATA_NEW(model->custom.list, n_blocks, err, no_memory));
+    for (int k = 0; k < n_blocks; k++) {
         strata_distributed_variable *v = model->custom.list[k] = &model->custom.variables[k];
         *v = (strata_distributed_variable){.strategy = model->strategy,
                                            .number = model->strategy->n_variables++,
                                            .aggregation = STRATA_AGGREGATION_MEAN,
-                                           .copies = calloc((size_t)n, sizeof(*v->copies)),
                                            .model = model,
                                            .block = k};
-        if (!v->copies) break;
+        STRATA_TRY(STRATA_NEW(v->copies, n, err, no_memory));
         for (int r = 0; r < n; r++) v->copies[r] = model->replicas[r].blocks[k].flat;
-        if (k == n_blocks - 1) return STRATA_OK;
     }
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for blocks of parameters");
+    return STRATA_OK;
 }
 
 static strata_status make_variables(strata_model *model, strata_error *err) {
-    model->replicas = calloc((size_t)model->strategy->n_devices, sizeof *model->replicas);
-    if (!model->replicas)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %d replicas", model->strategy->n_devices);
+    const int n = model->strategy->n_devices;
+    STRATA_TRY(STRATA_NEW(model->replicas, n, err, "model: no host memory for %d replicas", n));
     STRATA_TRY(make_blocks(model, err));
     STRATA_TRY(strata_shards_make(model, err));
-    for (int r = 0; r < model->strategy->n_devices; r++) STRATA_TRY(make_replica(model, r, err));
+    for (int r = 0; r < n; r++) STRATA_TRY(make_replica(model, r, err));
     STRATA_TRY(make_distributed(model, err));
     return upload_parameters(model, err);
 }
@@ -412,18 +400,15 @@ static strata_status check_target(const strata_model *model, const strata_device
 /* Removes a model that was built from its devices. Its parameters and states are kept as if they were loaded from a file. */
 static strata_status unplace(strata_model *model, strata_error *err) {
     if (!model->strategy) return STRATA_OK;
-    float *values = malloc((size_t)strata_model_all_size(model) * sizeof *values + 1);
-    if (!values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its parameters");
-    const strata_status status = strata_model_read_all(model, values, err);
-    if (status) {
-        free(values);
-        return status;
-    }
+    STRATA_FREED float *values = NULL;
+    STRATA_TRY(STRATA_NEW(values, strata_model_all_size(model), err, "model: no host memory for its parameters"));
+    STRATA_TRY(strata_model_read_all(model, values, err));
     strata_model_free_programs(model);
     strata_model_free_variables(model);
     strata_owned_forget(&model->owned);
     model->strategy = NULL;
     model->loaded = values;
+    values = NULL;
     return STRATA_OK;
 }
 

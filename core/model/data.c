@@ -4,7 +4,6 @@
 #include "core/model/data.h"
 
 #include <float.h>
-#include <string.h>
 
 #include "core/base/text.h"
 #include "core/data/dataset.h"
@@ -42,6 +41,22 @@ strata_status strata_model_check_compiled(const strata_model *model, const char 
 strata_status strata_model_check_built(const strata_model *model, const char *verb, strata_error *err) {
     if (model->strategy) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "%s: the model is not compiled; call strata_model_compile first", verb);
+}
+
+strata_status strata_model_check_report(const strata_model *model, const char *verb, const char *what, bool trains,
+                                        int64_t *batch, strata_error *err) {
+    enum { DEFAULT_BATCH = 32 };
+    STRATA_TRY(trains ? strata_model_check_compiled(model, verb, err) : strata_model_check_built(model, verb, err));
+    if (*batch < 0)
+        return strata_fail(err, STRATA_INVALID, "%s: batch is %lld; it must be at least 1", what, (long long)*batch);
+    if (!*batch) *batch = DEFAULT_BATCH;
+    return STRATA_OK;
+}
+
+strata_program_kind strata_model_part_program(strata_model_part part) {
+    return part == STRATA_PART_TRAINING     ? STRATA_PROGRAM_TRAIN
+           : part == STRATA_PART_EVALUATION ? STRATA_PROGRAM_EVALUATE
+                                            : STRATA_PROGRAM_PREDICT;
 }
 
 strata_status strata_model_check_readable(const strata_model *model, const char *verb, strata_error *err) {
@@ -148,16 +163,14 @@ static strata_status find_part(const strata_dataset *dataset, strata_part_role r
     }
     if (*out_part < 0 && only && n == 1) *out_part = last;
     if (*out_part >= 0) return STRATA_OK;
-    strata_text names = {0};
+    STRATA_FINISHED(strata_text) names = {0};
     for (int i = 0; i < spec->n_parts; i++)
         if (strata_spec_role(spec, i) == role)
             strata_text_add(&names, *spec->names[i] ? "%s\"%s\"" : "%sone without a name%s", names.bytes ? ", " : "",
                             spec->names[i]);
-    const strata_status status =
-        strata_fail(err, STRATA_DATA, "%s: the data have no %s \"%s\"; there %s: %s (strata_dataset_from_columns names them)",
-                    verb, what, name, n == 1 ? "is" : "are", names.bytes ? names.bytes : "none");
-    strata_text_finish(&names);
-    return status;
+    return strata_fail(err, STRATA_DATA,
+                       "%s: the data have no %s \"%s\"; there %s: %s (strata_dataset_from_columns names them)", verb, what,
+                       name, n == 1 ? "is" : "are", names.bytes ? names.bytes : "none");
 }
 
 strata_status strata_model_check_dataset(const strata_model *model, const strata_dataset *dataset, bool labels,

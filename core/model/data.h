@@ -5,6 +5,7 @@
 #define STRATA_CORE_MODEL_DATA_H
 
 #include "core/model/model.h"
+#include "strata/summary.h"
 
 /* Converts the labels of n examples in place to the form that the output's loss needs: integers to f32 for a loss of numbers,
  * and classes to a probability of each class for a loss of probabilities. part: the part of the dataset's elements. labels
@@ -29,6 +30,11 @@ bool strata_model_takes_bytes(const strata_model *model, int64_t batch);
 STRATA_MUST_USE strata_status strata_model_check_compiled(const strata_model *model, const char *verb, strata_error *err);
 /* Checks that the model was compiled or built, so that it has variables. */
 STRATA_MUST_USE strata_status strata_model_check_built(const strata_model *model, const char *verb, strata_error *err);
+/* Checks the arguments of a report: that the model was compiled, or built, and the batch, which is 32 by default. what: as
+ * verb, and in messages about the batch. */
+STRATA_MUST_USE strata_status strata_model_check_report(const strata_model *model, const char *verb, const char *what,
+                                                        bool trains, int64_t *batch, strata_error *err);
+strata_program_kind strata_model_part_program(strata_model_part part);
 /* Checks that the model was built or loaded, so that it has parameters. */
 STRATA_MUST_USE strata_status strata_model_check_readable(const strata_model *model, const char *verb, strata_error *err);
 /* Checks that the dataset's elements and labels fit the model. *out_feed: the parts for the inputs and outputs. */

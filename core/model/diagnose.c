@@ -4,8 +4,6 @@
  * the step's graph before the update as an output, so that each value can be examined. It is searched for the first tensor that
  * is not finite, or the first one whose bits differ when the step is run again. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/text.h"
 #include "core/graph/graph.h"
@@ -40,7 +38,7 @@ static void list_tensors(dissection *d) {
     }
 }
 
-static void finish_dissection(dissection *d) {
+static void dissection_finish(dissection *d) {
     strata_executable_destroy(d->executable);
     free(d->tensors);
     strata_graph_destroy(d->step.graph);
@@ -53,19 +51,28 @@ static strata_status dissect(strata_model *model, int replica, const strata_exam
     const strata_executable_options opts = {.n_slots = 2, .no_fusion = true};
     *out = (dissection){0};
     STRATA_TRY(strata_step_build(&out->step, model, STRATA_PROGRAM_TRAIN, &step, err));
-    out->tensors = calloc((size_t)out->step.graph->n_nodes, sizeof *out->tensors);
-    strata_status status = out->tensors ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory");
-    if (!status) list_tensors(out);
-    if (!status)
-        status = strata_executable_create(model->replicas[replica].device, out->tensors, out->n, NULL, 0, &opts,
-                                          &out->executable, err);
-    if (status) finish_dissection(out);
-    return status;
+    STRATA_TRY(STRATA_NEW(out->tensors, out->step.graph->n_nodes, err, "no host memory"));
+    list_tensors(out);
+    return strata_executable_create(model->replicas[replica].device, out->tensors, out->n, NULL, 0, &opts, &out->executable,
+                                    err);
 }
 
-static strata_status run(const strata_model *model, dissection *d, const strata_examined_step *what, int *out_slot,
-                         strata_error *err) {
-    strata_executable *exe = d->executable;
+bool strata_model_make_examples(const strata_model *model, int64_t n, void **x, void **y) {
+    bool made = true;
+    for (int i = 0; i < model->n_inputs; i++)
+        made &= (x[i] = malloc((size_t)n * strata_input_bytes(&model->inputs[i]))) != NULL;
+    for (int i = 0; i < model->n_outputs; i++)
+        made &= (y[i] = malloc((size_t)n * strata_label_bytes(&model->outputs[i]))) != NULL;
+    return made;
+}
+
+void strata_model_free_examples(const strata_model *model, void **x, void **y) {
+    for (int i = 0; i < model->n_inputs; i++) free(x[i]);
+    for (int i = 0; i < model->n_outputs; i++) free(y[i]);
+}
+
+strata_status strata_model_examine(const strata_model *model, strata_executable *exe, const strata_examined_step *what,
+                                   int *out_slot, strata_error *err) {
     STRATA_TRY(strata_executable_acquire(exe, out_slot, err));
     const int slot = *out_slot, weights = strata_executable_input_index(exe, "weights");
     for (int64_t i = 0; i < what->n && weights >= 0; i++)
@@ -166,30 +173,24 @@ static strata_status tell_not_finite(const strata_model *model, const dissection
         if (s.n_nan || s.n_infinite) break;
     }
     if (first == d->n) return STRATA_OK;
-    strata_text text = {0};
+    STRATA_FINISHED(strata_text) text = {0};
     describe_node(&text, d, slot, first);
-    const strata_status status = strata_fail(
+    return strata_fail(
         err, STRATA_DATA,
         "the %s is not finite at %s; the first tensor that is not is %s%s. A smaller learning rate, or checking the "
         "data, may help",
         leads_to_loss(d, first) ? "loss" : "gradient", where, text.failed ? strata_tensor_name(d->tensors[first]) : text.bytes,
         is_block(d, model, d->tensors[first]) ? earlier : "");
-    strata_text_finish(&text);
-    return status;
 }
 
 strata_status strata_model_diagnose(strata_model *model, const strata_examined_step *what, const char *where,
                                     strata_error *err) {
-    dissection d = {0};
+    STRATA_FINISHED(dissection) d = {0};
     int slot = 0;
     strata_error reason = {0};
     strata_status status = dissect(model, 0, what, &d, &reason);
-    if (!status) {
-        status = run(model, &d, what, &slot, &reason);
-        const strata_status found = status ? STRATA_OK : tell_not_finite(model, &d, slot, where, err);
-        finish_dissection(&d);
-        if (!status) return found;
-    }
+    if (!status) status = strata_model_examine(model, d.executable, what, &slot, &reason);
+    if (!status) return tell_not_finite(model, &d, slot, where, err);
     return strata_fail(err, STRATA_DATA, "the loss is not finite at %s; where that began was not found: %s", where,
                        reason.message);
 }
@@ -222,14 +223,12 @@ static strata_status tell_difference(strata_model *model, int replica, const dis
 }
 
 strata_status strata_model_repeat(strata_model *model, const strata_examined_step *what, const char *where, strata_error *err) {
-    strata_status status = STRATA_OK;
-    for (int r = 0; r < model->strategy->n_replicas && !status; r++) {
-        dissection d = {0};
+    for (int r = 0; r < model->strategy->n_replicas; r++) {
+        STRATA_FINISHED(dissection) d = {0};
         int slots[2] = {0, 0};
         STRATA_TRY(dissect(model, r, what, &d, err));
-        for (int i = 0; i < 2 && !status; i++) status = run(model, &d, what, &slots[i], err);
-        if (!status) status = tell_difference(model, r, &d, slots, where, err);
-        finish_dissection(&d);
+        for (int i = 0; i < 2; i++) STRATA_TRY(strata_model_examine(model, d.executable, what, &slots[i], err));
+        STRATA_TRY(tell_difference(model, r, &d, slots, where, err));
     }
-    return status;
+    return STRATA_OK;
 }

@@ -10,9 +10,6 @@
  * to the graph (gradients.c) say where gradients and sums must be complete.
  *
  * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/compile/partition.h"
 #include "core/graph/variable.h"
 #include "core/model/shards.h"
@@ -199,7 +196,7 @@ static strata_placement output_of(const division *v, strata_program_kind kind) {
 static void place_outputs(const division *v, strata_program_kind kind, strata_placement placements[3]) {
     const bool gradients = kind == STRATA_PROGRAM_GRADIENTS;
     int n = 0;
-    if (v->step->output || gradients) placements[n++] = gradients ? v->partial : output_of(v, kind);
+    if (gradients || v->step->outputs[0] != v->step->scores) placements[n++] = gradients ? v->partial : output_of(v, kind);
     placements[n++] = gradients ? v->update : v->scores;
     placements[n] = v->own;
 }
@@ -217,10 +214,7 @@ static strata_status divide(const division *given, const strata_model_program *p
     const bool no_batch = strata_program_is_without_batch(program->kind);
     place_update(&v);
     STRATA_TRY(place_shards(&v, err));
-    strata_tensor *own[2];
     strata_placement placements[3];
-    int n_outputs;
-    strata_tensor *const *outputs = strata_step_outputs(step, own, &n_outputs);
     place_outputs(&v, program->kind, placements);
     const strata_partition_options opts = {.mesh = &v.mesh,
                                            .first = strategy->workers.first_replica + first,
@@ -236,9 +230,9 @@ static strata_status divide(const division *given, const strata_model_program *p
                                            .idle = idle,
                                            .user = &v,
                                            .whole_sums = strata_step_needs_all_gradients(model),
-                                           .outputs = outputs,
+                                           .outputs = step->outputs,
                                            .placements = placements,
-                                           .n_outputs = n_outputs,
+                                           .n_outputs = step->n_outputs,
                                            .updates = step->updates,
                                            .n_updates = step->n_updates};
     return strata_partition_create(&opts, out_partition, err);
@@ -255,8 +249,8 @@ static strata_status build(strata_model *model, const strata_model_program *prog
                                 .divided = true,
                                 .has_replicas = !strategy->trainer && strata_strategy_num_replicas_in_sync(strategy) > 1,
                                 .layers = layers};
-    int64_t *lengths = calloc((size_t)n_devices(strategy), sizeof *lengths);
-    if (!lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    STRATA_FREED int64_t *lengths = NULL;
+    STRATA_TRY(STRATA_NEW(lengths, n_devices(strategy), err, "model: no host memory for a program"));
     for (int r = first; r < first + n; r++) {
         const bool computes = r < strategy->n_replicas;
         if (computes || apart) opts.batch += lengths[strategy->workers.first_replica + r] = compiled_examples(program, r);
@@ -273,12 +267,9 @@ static strata_status build(strata_model *model, const strata_model_program *prog
                         .own_numbers = has_own && program->kind == STRATA_PROGRAM_APPLY,
                         .own = own,
                         .step = step};
-    strata_status status = strata_step_build(step, model, program->kind, &opts, err);
-    if (!status) {
-        status = divide(&v, program, first, n, out_partition, err);
-        if (status) strata_graph_destroy(step->graph);
-    }
-    free(lengths);
+    STRATA_TRY(strata_step_build(step, model, program->kind, &opts, err));
+    const strata_status status = divide(&v, program, first, n, out_partition, err);
+    if (status) strata_graph_destroy(step->graph);
     return status;
 }
 
@@ -304,24 +295,18 @@ static bool mixes_examples(const strata_step *step, const strata_partition *part
 /* Makes a step of the graph of a part, which keeps the graph of the whole step alive. A device without examples may have
  * nothing to compute, but a program needs an output. */
 static strata_status take_part(const strata_step *whole, strata_device_part *part, strata_step *out, strata_error *err) {
-    strata_tensor *own[2], *const *outputs;
-    int n;
-    outputs = strata_step_outputs(whole, own, &n);
+    const int n = whole->n_outputs;
     *out = (strata_step){.graph = part->graph, .layout = whole->layout, .n_updates = part->n_updates};
     out->updates = strata_graph_alloc(out->graph, ((size_t)part->n_updates + 1) * sizeof(*out->updates));
-    out->outputs = whole->outputs ? strata_graph_alloc(out->graph, (size_t)n * sizeof(*out->outputs)) : NULL;
-    if (!out->updates || (whole->outputs && !out->outputs))
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    out->outputs = strata_graph_alloc(out->graph, ((size_t)n + 1) * sizeof(*out->outputs));
+    if (!out->updates || !out->outputs) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     if (part->n_updates) memcpy(out->updates, part->updates, (size_t)part->n_updates * sizeof(*out->updates));
     for (int i = 0; i < n; i++) {
         if (!part->outputs[i]) continue;
-        if (out->outputs)
-            out->outputs[out->n_outputs++] = part->outputs[i];
-        else
-            *(outputs[i] == whole->scores ? &out->scores : &out->output) = part->outputs[i];
+        out->outputs[out->n_outputs++] = part->outputs[i];
+        if (whole->outputs[i] == whole->scores) out->scores = part->outputs[i];
     }
-    const bool computes = out->n_outputs || out->output || out->scores || out->n_updates;
-    if (!computes) out->output = strata_scalar(out->graph, STRATA_DTYPE_F32, 0);
+    if (!out->n_outputs && !out->n_updates) out->outputs[out->n_outputs++] = strata_scalar(out->graph, STRATA_DTYPE_F32, 0);
     part->graph = NULL;
     return strata_graph_check(out->graph, err);
 }

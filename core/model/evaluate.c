@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Evaluation and prediction: the same loop over batches, which reads a result when its slot is needed again. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/data/batches.h"
 #include "core/model/data.h"
 #include "core/model/loop.h"
@@ -21,7 +18,7 @@ typedef struct flight {
     int64_t first;
 } flight;
 
-/* The state of a loop over batches. `take` is called with output 0 of a replica for each batch. */
+/* The state of a loop over batches. */
 typedef struct walk {
     strata_model *model;
     const strata_dataset *dataset;
@@ -29,9 +26,8 @@ typedef struct walk {
     strata_model_feed feed;
     strata_batches *batches;
     strata_batch_form form;
-    int64_t n; /* examples submitted */
-    void (*take)(struct walk *walk, const flight *done, const strata_program_part *part, const float *output);
-    float *sums; /* (n_sums) the sums of one batch */
+    int64_t n;    /* examples submitted */
+    double *sums; /* for evaluations: (n_sums) the sums so far */
     strata_model_scores scores;
     float *predictions; /* for predictions: (capacity, output_size), with the outputs of an example one after the other */
     int64_t output_size, capacity;
@@ -39,15 +35,12 @@ typedef struct walk {
     int n_flights;
 } walk;
 
-static void take_sums(walk *w, const flight *done, const strata_program_part *part, const float *output) {
-    (void)done;
-    (void)part;
-    for (int64_t i = 0; i < w->model->metrics.n_sums; i++) w->model->metrics.sums[i] += (double)output[i];
-}
-
-static void take_predictions(walk *w, const flight *done, const strata_program_part *part, const float *output) {
-    memcpy(w->predictions + (done->first + part->first) * w->output_size, output,
-           (size_t)(part->n * w->output_size) * sizeof(float));
+/* Takes output 0 of a part. */
+static void take(walk *w, const flight *done, const strata_program_part *part, const float *output) {
+    for (int64_t i = 0; w->sums && i < w->model->metrics.n_sums; i++) w->sums[i] += (double)output[i];
+    if (w->kind == STRATA_PROGRAM_PREDICT)
+        memcpy(w->predictions + (done->first + part->first) * w->output_size, output,
+               (size_t)(part->n * w->output_size) * sizeof(float));
 }
 
 static strata_status retire(walk *w, strata_error *err) {
@@ -57,7 +50,7 @@ static strata_status retire(walk *w, strata_error *err) {
     for (int r = 0; r < done.program->n_parts; r++) {
         const strata_program_part *part = &done.program->parts[r];
         if (!part->n) continue;
-        w->take(w, &done, part, strata_executable_output(part->executable, done.slot, 0));
+        take(w, &done, part, strata_executable_output(part->executable, done.slot, 0));
         STRATA_TRY(strata_scores_take(w->model, &w->scores, part, done.slot, err));
     }
     return STRATA_OK;
@@ -129,8 +122,7 @@ static strata_status run(walk *w, int64_t batch, strata_error *err) {
     if (!status) status = over_batches(w, err);
     while (w->n_flights) {
         flight *left = &w->flights[--w->n_flights];
-        strata_status ignored = strata_group_wait(left->program->group, left->slot, NULL);
-        (void)ignored;
+        (void)!strata_group_wait(left->program->group, left->slot, NULL);
     }
     strata_batches_destroy(w->batches);
     const strata_status parted = strata_model_separate(w->model, apart, status ? NULL : err);
@@ -162,7 +154,7 @@ strata_status strata_model_evaluate(strata_model *model, const strata_dataset *d
               .kind = STRATA_PROGRAM_EVALUATE,
               .feed = feed,
               .form.weighted = strata_model_weighs(dataset, NULL),
-              .take = take_sums};
+              .sums = model->metrics.sums};
     STRATA_TRY(strata_callbacks_call(model, STRATA_EVENT_TEST_BEGIN, NULL, err));
     memset(model->metrics.sums, 0, (size_t)model->metrics.n_sums * sizeof *model->metrics.sums);
     const strata_status status = run(&w, batch, err);
@@ -174,24 +166,20 @@ strata_status strata_model_evaluate(strata_model *model, const strata_dataset *d
     return strata_callbacks_call(model, STRATA_EVENT_TEST_END, &progress, err);
 }
 
-static void take_batch_sums(walk *w, const flight *done, const strata_program_part *part, const float *output) {
-    (void)done;
-    (void)part;
-    memcpy(w->sums, output, (size_t)w->model->metrics.n_sums * sizeof *output);
-}
-
 strata_status strata_model_evaluate_batch(strata_model *model, const strata_dataset *dataset, const strata_model_feed *feed,
                                           strata_batches *batches, int64_t n, float *out_sums, strata_error *err) {
+    STRATA_FREED double *sums = NULL;
+    STRATA_TRY(STRATA_NEW(sums, model->metrics.n_sums, err, "evaluate: no host memory"));
     walk w = {.model = model,
               .dataset = dataset,
               .kind = STRATA_PROGRAM_EVALUATE,
               .feed = *feed,
               .batches = batches,
               .form = {.weighted = strata_model_weighs(dataset, NULL), .byte_scale = strata_batches_byte_scale(batches)},
-              .take = take_batch_sums,
-              .sums = out_sums};
+              .sums = sums};
     STRATA_TRY(submit(&w, n, err));
     const strata_status status = retire(&w, err);
+    for (int64_t i = 0; i < model->metrics.n_sums; i++) out_sums[i] = (float)sums[i];
     strata_scores_finish(&w.scores);
     return status;
 }
@@ -215,7 +203,7 @@ strata_status strata_model_predict_all(strata_model *model, const strata_dataset
     STRATA_TRY(check(model, dataset, STRATA_PROGRAM_PREDICT, &batch, &feed, err));
     int64_t size = strata_dataset_size(dataset);
     bool known = size > 0 && !strata_dataset_element_spec(dataset).is_batch;
-    walk w = {.model = model, .dataset = dataset, .kind = STRATA_PROGRAM_PREDICT, .feed = feed, .take = take_predictions};
+    walk w = {.model = model, .dataset = dataset, .kind = STRATA_PROGRAM_PREDICT, .feed = feed};
     for (int i = 0; i < model->n_outputs; i++) w.output_size += strata_shape_elements(model->outputs[i].shape);
     strata_array predictions[STRATA_MAX_OUTPUTS] = {0};
     strata_status status = strata_callbacks_call(model, STRATA_EVENT_PREDICT_BEGIN, NULL, err);

@@ -5,15 +5,12 @@
 #include "core/model/fit.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/data/stage/stage.h"
 #include "core/model/agree.h"
 #include "core/model/data.h"
+#include "core/model/loop.h"
 #include "core/model/own.h"
-#include "core/model/training.h"
-#include "core/model/validation.h"
 #include "core/run/device.h"
 
 static const double SECONDS_BETWEEN_POLLS = 0.25;
@@ -35,23 +32,27 @@ void strata_history_finish(strata_history *history) {
     *history = (strata_history){0};
 }
 
+/* Submits the prepared steps, and waits until all steps are done and their callbacks have returned. */
+static strata_status complete(fit *f, strata_error *err) {
+    STRATA_TRY(strata_fit_submit_prepared(f, err));
+    while (f->queue.n) STRATA_TRY(strata_fit_finish_oldest(f, err));
+    return STRATA_OK;
+}
+
 /* For a strategy with auto_split: adapts the shares of the batch to the replicas' speeds so far. If shares change, programs are
  * compiled again. */
 static strata_status balance(fit *f, int64_t n, strata_error *err) {
     strata_strategy *strategy = f->model->strategy;
     strata_model_program *program = NULL;
     f->due.next_balance += STEPS_BETWEEN_BALANCES;
-    double *spent = calloc((size_t)strategy->n_replicas, sizeof *spent);
-    if (!spent) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d replicas", strategy->n_replicas);
-    strata_status status = strata_model_get_program(f->model, f->step.kind, n, f->step.form, &program, err);
-    for (int r = 0; r < strategy->n_replicas && !status; r++) spent[r] = strata_group_replica_seconds(program->group, r);
-    if (!status && strata_strategy_balance(strategy, n, spent)) {
-        status = strata_fit_submit_prepared(f, err);
-        while (f->queue.n && !status) status = strata_fit_finish_oldest(f, err);
-        if (!status) strata_model_free_programs(f->model);
-    }
-    free(spent);
-    return status;
+    STRATA_FREED double *spent = NULL;
+    STRATA_TRY(STRATA_NEW(spent, strategy->n_replicas, err, "fit: no host memory for %d replicas", strategy->n_replicas));
+    STRATA_TRY(strata_model_get_program(f->model, f->step.kind, n, f->step.form, &program, err));
+    for (int r = 0; r < strategy->n_replicas; r++) spent[r] = strata_group_replica_seconds(program->group, r);
+    if (!strata_strategy_balance(strategy, n, spent)) return STRATA_OK;
+    STRATA_TRY(complete(f, err));
+    strata_model_free_programs(f->model);
+    return STRATA_OK;
 }
 
 /* ---- stopping within an epoch ---- */
@@ -67,7 +68,7 @@ static strata_status poll_stop(fit *f, strata_error *err) {
     }
     f->due.save_now = false;
     if (--f->due.steps_until_poll > 0) return STRATA_OK;
-    const double now = strata_fit_seconds(), each = (now - f->due.last_poll) / (double)f->due.poll_interval;
+    const double now = strata_clock_seconds(), each = (now - f->due.last_poll) / (double)f->due.poll_interval;
     double steps = each > 0 && f->due.last_poll > 0 ? SECONDS_BETWEEN_POLLS / each : 1;
     if (!(steps > 1)) steps = 1;
     const bool due = f->due.checkpoints && workers->rank == 0 && strata_checkpoint_folder_due(f->due.checkpoints, false);
@@ -120,13 +121,6 @@ static strata_status skip_steps(fit *f, strata_error *err) {
 
 /* ---- epochs ---- */
 
-/* Submits the prepared steps, and waits until all steps are done and their callbacks have returned. */
-static strata_status complete(fit *f, strata_error *err) {
-    STRATA_TRY(strata_fit_submit_prepared(f, err));
-    while (f->queue.n) STRATA_TRY(strata_fit_finish_oldest(f, err));
-    return STRATA_OK;
-}
-
 /* Averages replicas that have made updates of their own since the last average. */
 static strata_status average(fit *f, strata_error *err) {
     if (!f->model->apart) return STRATA_OK;
@@ -141,7 +135,7 @@ static strata_status complete_and_share_rate(fit *f, strata_error *err) {
 }
 
 static strata_status begin_epoch(fit *f, strata_error *err) {
-    f->epoch.began = strata_fit_seconds();
+    f->epoch.began = strata_clock_seconds();
     f->epoch.compared = 0;
     f->epoch.open = true;
     const strata_model_position *done = &f->model->position;
@@ -399,14 +393,13 @@ static strata_status check_options(const strata_model *model, const strata_datas
 }
 
 static strata_status make_history(fit *f, strata_error *err) {
-    const size_t n = f->opts.epochs ? (size_t)f->opts.epochs : 1;
+    static const char no_memory[] = "fit: no host memory for %d epochs";
+    const int n = f->opts.epochs;
     strata_history *h = &f->history;
     *h = (strata_history){.best_epoch = -1};
-    h->epochs = calloc(n, sizeof *h->epochs);
-    h->epoch_seconds = calloc(n, sizeof *h->epoch_seconds);
-    if (f->opts.validation) h->validation = calloc(n, sizeof *h->validation);
-    if (h->epochs && h->epoch_seconds && (h->validation || !f->opts.validation)) return STRATA_OK;
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d epochs", f->opts.epochs);
+    STRATA_TRY(STRATA_NEW(h->epochs, n, err, no_memory, n));
+    STRATA_TRY(STRATA_NEW(h->epoch_seconds, n, err, no_memory, n));
+    return f->opts.validation ? STRATA_NEW(h->validation, n, err, no_memory, n) : STRATA_OK;
 }
 
 /* Whether a CPU, or cores of one that add up by themselves, gets short steps several at a time (adapt_call in fit_steps.c): the
@@ -435,18 +428,15 @@ static strata_status allocate_runs(fit *f, strata_error *err) {
     f->queue.most = f->queue.per_call > 1 ? 2 * f->queue.per_call : one ? 1 : MAX_RUNS;
     f->step.form.n_slots = several ? 2 * f->queue.most_per_call : one;
     const size_t most_runs = several ? 2 * (size_t)f->queue.most_per_call : MAX_RUNS;
-    f->queue.runs = calloc(most_runs, sizeof *f->queue.runs);
-    f->reports.events = f->reports.wanted ? calloc(most_runs + 4, sizeof *f->reports.events) : NULL;
-    return f->queue.runs && (f->reports.events || !f->reports.wanted)
-               ? STRATA_OK
-               : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d steps", f->queue.most_per_call);
+    static const char no_memory[] = "fit: no host memory for %d steps";
+    STRATA_TRY(STRATA_NEW(f->queue.runs, most_runs, err, no_memory, f->queue.most_per_call));
+    if (!f->reports.wanted) return STRATA_OK;
+    return STRATA_NEW(f->reports.events, most_runs + 4, err, no_memory, f->queue.most_per_call);
 }
 
 /* Checks that a checkpoint is continued with its own data and options. Only rank 0 has read the checkpoint. */
 static strata_status begin_training(fit *f, strata_error *err) {
     strata_model *model = f->model;
-    const strata_workers *workers = &model->strategy->workers;
-    const bool many = strata_strategy_has_workers(model->strategy) && !model->strategy->trainer;
     const bool goes_on = f->opts.first_epoch || f->opts.first_step;
     free(model->training);
     model->training = NULL;
@@ -459,20 +449,12 @@ static strata_status begin_training(fit *f, strata_error *err) {
                              "fit: the epoch was begun with a batch of %lld, and would go on with %lld; strategy %s counts an "
                              "epoch's steps, which all have one batch size: give %lld, or go on at the beginning of an epoch",
                              (long long)before, (long long)f->opts.batch, model->strategy->name, (long long)before);
-    int32_t rank_0_status = (int32_t)status;
-    strata_error lost = {0};
-    const strata_status sent =
-        many && goes_on ? workers->broadcast(workers, STRATA_DTYPE_I32, &rank_0_status, 1, &lost) : STRATA_OK;
-    if (!status && sent) status = strata_fail(err, sent, "%s", lost.message);
-    if (!status && rank_0_status)
-        status = strata_fail(err, (strata_status)rank_0_status, "fit: rank 0 cannot continue its checkpoint with these data");
-    if (!status) {
-        free(model->continued);
-        model->continued = NULL;
-        return STRATA_OK;
-    }
-    free(model->training);
-    model->training = NULL;
+    if (goes_on && !model->strategy->trainer)
+        status = strata_workers_share_status(&model->strategy->workers, status, err,
+                                             "fit: rank 0 cannot continue its checkpoint with these data");
+    char **dropped = status ? &model->training : &model->continued;
+    free(*dropped);
+    *dropped = NULL;
     return status;
 }
 
@@ -503,9 +485,8 @@ static strata_status begin(fit *f, strata_error *err) {
                                     .epochs = f->opts.epochs,
                                     .stop = &f->end.after_epoch,
                                     .stop_now = &f->end.wanted};
-    f->epoch.sums = calloc((size_t)model->metrics.n_sums, sizeof *f->epoch.sums);
-    f->epoch.added = calloc((size_t)model->metrics.n_sums + 2, sizeof *f->epoch.added);
-    if (!f->epoch.sums || !f->epoch.added) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for its metrics");
+    STRATA_TRY(STRATA_NEW(f->epoch.sums, model->metrics.n_sums, err, "fit: no host memory for its metrics"));
+    STRATA_TRY(STRATA_NEW(f->epoch.added, model->metrics.n_sums + 2, err, "fit: no host memory for its metrics"));
     f->due.steps_until_poll = f->due.poll_interval = 1;
     if (model->interrupted && f->opts.first_step) STRATA_TRY(strata_model_write_own(model, model->interrupted, err));
     strata_model_forget_interrupted(model);
@@ -533,16 +514,8 @@ static strata_status finish(fit *f, strata_error *err) {
     }
     end_training(f);
     f->model->rate.locked = false;
-    free(f->queue.runs);
-    free(f->reports.events);
-    free(f->epoch.sums);
-    free(f->epoch.added);
     strata_scores_finish(&f->epoch.scores);
     f->model->fitting = false;
-    f->reports.events = NULL;
-    f->queue.runs = NULL;
-    f->epoch.sums = NULL;
-    f->epoch.added = NULL;
     if (!status && !f->history.stopped) strata_validation_forget(f->model);
     f->history.loss_scale = f->model->scale.value;
     const strata_status saved = strata_checkpoint_folder_close(f->due.checkpoints, status ? NULL : err);
@@ -556,13 +529,13 @@ static strata_status create(strata_model *model, const strata_dataset *dataset, 
                             strata_fit **out_fit, strata_error *err) {
     if (model->fitting)
         return strata_fail(err, STRATA_INVALID, "fit: another fit of this model is not over (end its loop over steps first)");
-    fit *f = malloc(sizeof *f);
-    if (!f) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory");
+    fit *f;
+    STRATA_TRY(STRATA_NEW(f, 1, err, "fit: no host memory"));
     model->fitting = true;
     *f = (fit){.model = model,
                .dataset = dataset,
                .reports.wanted = stepped,
-               .began = strata_fit_seconds(),
+               .began = strata_clock_seconds(),
                .due.next_balance = FIRST_BALANCE};
     if (opts) f->opts = *opts;
     f->opts.epochs = f->opts.epochs == STRATA_NO_EPOCHS ? 0 : f->opts.epochs ? f->opts.epochs : 1;
@@ -626,6 +599,10 @@ strata_status strata_fit_end(strata_fit *fit, strata_history *out_history, strat
         *out_history = fit->history;
     else
         strata_history_finish(&fit->history);
+    free(fit->queue.runs);
+    free(fit->reports.events);
+    free(fit->epoch.sums);
+    free(fit->epoch.added);
     free(fit);
     return status ? status : finished;
 }

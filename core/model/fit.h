@@ -4,6 +4,7 @@
 #ifndef STRATA_CORE_MODEL_FIT_H
 #define STRATA_CORE_MODEL_FIT_H
 
+#include "core/base/clock.h"
 #include "core/data/worker_batches.h"
 #include "core/model/checkpoint.h"
 #include "core/model/loop.h"
@@ -25,12 +26,9 @@ typedef struct strata_fit_run {
     strata_run_numbers numbers;
 } strata_fit_run;
 
-/* The current epoch. */
 typedef struct strata_fit_epoch {
-    /* Its batches are open. */
     bool open;
     strata_worker_batches *batches;
-    /* The number of the next step. */
     int64_t next_step;
     /* How many examples were submitted together with their updates. */
     int64_t n_examples;
@@ -55,7 +53,6 @@ typedef struct strata_fit_step_form {
     strata_batch_form form;
     /* Which program a batch runs. */
     strata_program_kind kind;
-    /* How many batches a step has. */
     int64_t n_batches;
     /* The step whose batches are being accumulated: step, first, last, n, examples and the scale are used. */
     strata_fit_run accumulated;
@@ -83,7 +80,6 @@ typedef struct strata_fit_queue {
     } unfinished;
 } strata_fit_queue;
 
-/* What strata_fit_step reports. */
 typedef struct strata_fit_reports {
     /* The caller makes the steps (strata_fit_begin). */
     bool wanted;
@@ -161,9 +157,6 @@ struct strata_fit {
 
 /* ---- fit_steps.c ---- */
 
-/* Seconds of a monotonic clock. */
-double strata_fit_seconds(void);
-/* strata_progress.epoch_seconds. */
 double strata_fit_epoch_seconds(const strata_fit *fit);
 /* strata_fit_submit copies this worker's rows of a batch to a free slot and submits them with an update, as step `number` of
  * the epoch. strata_fit_accumulate does the same for one batch of an accumulated step, and submits the update after the last
@@ -204,6 +197,12 @@ typedef struct strata_examined_step {
     const float *words;
     const int32_t *rng;
 } strata_examined_step;
+/* Memory for the inputs [n_inputs] and the labels [n_outputs] of n examples, to be freed also after a failure (false). */
+bool strata_model_make_examples(const strata_model *model, int64_t n, void **x, void **y);
+void strata_model_free_examples(const strata_model *model, void **x, void **y);
+/* Runs an executable of the step, with equal weights of its examples, and waits for it. */
+STRATA_MUST_USE strata_status strata_model_examine(const strata_model *model, strata_executable *exe,
+                                                   const strata_examined_step *step, int *out_slot, strata_error *err);
 /* Finds the first tensor of the step on the first replica that is not finite. Returns DATA, with a message "epoch .., step ..:
  * .." that describes this tensor and those from which it is computed; OK if all are finite. */
 strata_status strata_model_diagnose(strata_model *model, const strata_examined_step *step, const char *where,

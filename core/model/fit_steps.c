@@ -13,9 +13,6 @@
  * the program that makes the update. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "core/data/stage/stage.h"
 #include "core/model/data.h"
@@ -30,14 +27,8 @@ static const double SHORT_STEP = 5e-4;
 typedef strata_fit_run run;
 typedef strata_fit fit;
 
-double strata_fit_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 double strata_fit_epoch_seconds(const fit *f) {
-    return strata_fit_seconds() - f->epoch.began - f->epoch.compared;
+    return strata_clock_seconds() - f->epoch.began - f->epoch.compared;
 }
 
 /* Performs the exchanges of the newest submitted step, if they were not performed yet, and submits the rest of the step. */
@@ -58,7 +49,6 @@ static bool sets_apart(const fit *f, const run *r) {
     return updates && strata_strategy_has_own(f->model->strategy);
 }
 
-/* Submits the prepared runs. */
 static strata_status submit_prepared(fit *f, strata_error *err) {
     const int n = f->queue.n_unsubmitted;
     f->queue.n_unsubmitted = 0;
@@ -81,12 +71,10 @@ strata_status strata_fit_submit_prepared(fit *f, strata_error *err) {
 }
 
 void strata_fit_drain(fit *f) {
-    strata_status unfinished = strata_fit_submit_prepared(f, NULL); /* a group that has failed submits nothing */
-    (void)unfinished;
+    (void)!strata_fit_submit_prepared(f, NULL); /* a group that has failed submits nothing */
     while (f->queue.n) {
         run *last = &f->queue.runs[--f->queue.n];
-        strata_status ignored = strata_group_wait(last->program->group, last->slot, NULL);
-        (void)ignored;
+        (void)!strata_group_wait(last->program->group, last->slot, NULL);
     }
 }
 
@@ -124,24 +112,18 @@ static strata_status diagnose_batch(fit *f, const run *step, const examined *aga
     const int64_t n = again->n;
     const strata_model *model = f->model;
     const strata_example_source source = source_of(f, again->batches);
-    void *x[STRATA_MAX_INPUTS] = {NULL}, *y[STRATA_MAX_OUTPUTS] = {NULL};
+    void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS];
     const strata_examined_step what = {
         .x = x, .y = y, .n = n, .byte_scale = twice ? f->step.form.byte_scale : 0, .words = step->numbers.words, .rng = rng};
     strata_status status = STRATA_OK;
-    bool allocated = true;
     char where[64];
     snprintf(where, sizeof where, "epoch %d, step %lld", f->progress.epoch + 1, (long long)step->step + 1);
-    for (int i = 0; i < model->n_inputs; i++)
-        allocated &= (x[i] = malloc((size_t)n * strata_input_bytes(&model->inputs[i]))) != NULL;
-    for (int i = 0; i < model->n_outputs; i++)
-        allocated &= (y[i] = malloc((size_t)n * strata_label_bytes(&model->outputs[i]))) != NULL;
     strata_model_random_state(model, step->numbers.update, again->row, rng);
-    if (allocated) {
+    if (strata_model_make_examples(model, n, x, y)) {
         strata_model_write_examples(model, &source, again->first, n, x, y, NULL);
         status = (twice ? strata_model_repeat : strata_model_diagnose)(f->model, &what, where, err);
     }
-    for (int i = 0; i < model->n_inputs; i++) free(x[i]);
-    for (int i = 0; i < model->n_outputs; i++) free(y[i]);
+    strata_model_free_examples(model, x, y);
     return status;
 }
 
@@ -170,7 +152,7 @@ static strata_status report_not_finite(fit *f, const run *done, strata_error *er
 /* Updates the epoch's metrics from the sums of a step, which are outputs of its run, so nothing else is read from the device.
  * */
 static void update_metrics(fit *f, const float *sums, int64_t examples) {
-    const double now = strata_fit_seconds();
+    const double now = strata_clock_seconds();
     if (!(f->opts.metrics_seconds > 0)) return;
     for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->epoch.sums[i] += (double)sums[i];
     f->epoch.n_measured += examples;
@@ -223,8 +205,8 @@ static strata_status update_loss_scale(fit *f, const run *done, bool finite, str
 static void adapt_call(fit *f) {
     const int64_t n = f->history.n_steps;
     if (f->queue.per_call == f->queue.most_per_call) return;
-    if (n == FIRST_MEASURED) f->queue.measured_from = strata_fit_seconds();
-    if (n != LAST_MEASURED || strata_fit_seconds() - f->queue.measured_from > SHORT_STEP * (LAST_MEASURED - FIRST_MEASURED))
+    if (n == FIRST_MEASURED) f->queue.measured_from = strata_clock_seconds();
+    if (n != LAST_MEASURED || strata_clock_seconds() - f->queue.measured_from > SHORT_STEP * (LAST_MEASURED - FIRST_MEASURED))
         return;
     f->queue.per_call = f->queue.most_per_call;
     f->queue.most = 2 * f->queue.per_call;
@@ -263,7 +245,7 @@ strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
     if (!isfinite(loss)) return report_not_finite(f, &done, err);
     if (f->model->scale.value > 0) STRATA_TRY(update_loss_scale(f, &done, isfinite(sums[f->model->metrics.n_sums]), err));
     if (h->n_losses < (int)(sizeof h->losses / sizeof *h->losses)) h->losses[h->n_losses++] = loss;
-    if (h->n_steps++ == 0) h->first_step_seconds = strata_fit_seconds() - f->began;
+    if (h->n_steps++ == 0) h->first_step_seconds = strata_clock_seconds() - f->began;
     f->progress.loss = loss;
     f->progress.learning_rate = (double)done.numbers.words[STRATA_STEP_PLAIN_RATE];
     if (f->model->measures_norm)

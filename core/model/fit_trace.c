@@ -1,26 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The trace of a fit: devices and the host add what ran when, and rank 0 writes the file for all workers. */
-#include <stdlib.h>
+#include <stdio.h>
 
 #include "core/model/fit.h"
+#include "core/run/device.h"
+
+strata_status strata_model_trace_devices(strata_model *model, strata_trace *trace, const int *tracks, strata_error *err) {
+    const strata_strategy *strategy = model->strategy;
+    strata_status status = STRATA_OK;
+    strata_model_free_programs(model);
+    for (int r = 0; r < strategy->n_devices; r++) {
+        strata_device *device = strategy->devices[r];
+        if (!device->api->set_trace) continue;
+        strata_status own = strata_device_enter(device, err);
+        if (!own) {
+            own = device->api->set_trace(device, trace, trace ? tracks[r] : 0, err);
+            strata_device_leave(device);
+        }
+        if (!status) status = own;
+    }
+    return status;
+}
+
+strata_status strata_model_trace_begin(strata_model *model, strata_trace *trace, int **out_tracks, strata_error *err) {
+    const strata_strategy *strategy = model->strategy;
+    char name[200];
+    STRATA_TRY(STRATA_NEW(*out_tracks, strategy->n_devices, err, "fit: no host memory for a trace"));
+    for (int r = 0; r < strategy->n_devices; r++) {
+        const strata_device_info *info = strata_device_get_info(strategy->devices[r]);
+        snprintf(name, sizeof name, "replica %d %s queue (%.100s)", r, info->id, info->name);
+        (*out_tracks)[r] = strata_trace_add_track(trace, name);
+    }
+    return strata_model_trace_devices(model, trace, *out_tracks, err);
+}
 
 /* Sends the events of each worker to rank 0, which writes the file. */
 static strata_status gather_events(const strata_fit *f, char *own, size_t bytes, char **texts, strata_error *err) {
     enum { TRACE_CHANNEL = 0x74726163 };
     const strata_workers *workers = &f->model->strategy->workers;
-    uint64_t *sizes = calloc((size_t)workers->n, sizeof *sizes);
     const uint64_t mine = bytes;
-    if (!sizes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
-    strata_status status = strata_workers_gather(workers, &mine, sizes, sizeof mine, err);
-    if (!status && workers->rank > 0) status = workers->send(workers, 0, TRACE_CHANNEL, own, bytes, err);
-    for (int w = 1; w < workers->n && !status && workers->rank == 0; w++) {
-        texts[w] = calloc(1, (size_t)sizes[w] + 1);
-        status = texts[w] ? workers->receive(workers, w, TRACE_CHANNEL, texts[w], (size_t)sizes[w], err)
-                          : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
+    STRATA_FREED uint64_t *sizes = NULL;
+    STRATA_TRY(STRATA_NEW(sizes, workers->n, err, "fit: no host memory for a trace"));
+    STRATA_TRY(strata_workers_gather(workers, &mine, sizes, sizeof mine, err));
+    if (workers->rank > 0) return workers->send(workers, 0, TRACE_CHANNEL, own, bytes, err);
+    for (int w = 1; w < workers->n; w++) {
+        STRATA_TRY(STRATA_NEW(texts[w], sizes[w] + 1, err, "fit: no host memory for a trace"));
+        STRATA_TRY(workers->receive(workers, w, TRACE_CHANNEL, texts[w], (size_t)sizes[w], err));
     }
-    free(sizes);
-    return status;
+    return STRATA_OK;
 }
 
 strata_status strata_fit_begin_trace(strata_fit *f, strata_error *err) {
@@ -48,12 +76,12 @@ strata_status strata_fit_end_trace(strata_fit *f, strata_status trained, strata_
     const strata_workers *workers = &f->model->strategy->workers;
     const bool many = strata_strategy_has_workers(f->model->strategy) && !trained;
     const int n = many && workers->rank == 0 ? workers->n : 1;
-    char **texts = calloc((size_t)n, sizeof *texts);
+    char **texts = NULL;
     size_t bytes = 0;
     double ahead = 0;
     strata_status status =
         f->tracing.now && f->tracing.tracks ? strata_model_trace_devices(f->model, NULL, f->tracing.tracks, err) : STRATA_OK;
-    if (!status && !texts) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
+    if (!status) status = STRATA_NEW(texts, n, err, "fit: no host memory for a trace");
     if (!status && many) status = strata_workers_compare_clocks(workers, strata_trace_now, &ahead, err);
     strata_trace_set_ahead(f->tracing.trace, ahead);
     if (!status) status = strata_trace_events(f->tracing.trace, &texts[0], &bytes, err);

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Freezing layers: their parameters are moved from the trained range to the range of the states. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/base/text.h"
 #include "core/model/build.h"
 
@@ -31,31 +28,28 @@ static strata_layer *find_layer(const strata_layer_list *list, const char *name,
 
 static strata_status no_such_layer(const char *name, const char *const *names, size_t n, strata_error *err) {
     const char *nearest = strata_nearest_name(name, names, n);
-    strata_text list = {0};
+    STRATA_FINISHED(strata_text) list = {0};
     for (size_t i = 0; i < n && list.n_bytes < 300; i++) strata_text_add(&list, "%s%s", i ? ", " : "", names[i]);
-    strata_status status = strata_fail(err, STRATA_INVALID, "freeze: there is no layer \"%.60s\"; %s%s%s%s", name,
-                                       nearest ? "did you mean \"" : "there are: ",
-                                       nearest      ? nearest
-                                       : list.bytes ? list.bytes
-                                                    : "none",
-                                       nearest ? "\"" : "", nearest ? "?" : "");
-    strata_text_finish(&list);
-    return status;
+    return strata_fail(err, STRATA_INVALID, "freeze: there is no layer \"%.60s\"; %s%s%s%s", name,
+                       nearest ? "did you mean \"" : "there are: ",
+                       nearest      ? nearest
+                       : list.bytes ? list.bytes
+                                    : "none",
+                       nearest ? "\"" : "", nearest ? "?" : "");
 }
 
 /* Lists the offset of each parameter in the values that were loaded from a file. */
 static strata_status list_offsets(const strata_model *model, int64_t **out, strata_error *err) {
     const int n = model->parameters.n;
-    *out = calloc((size_t)n, sizeof **out);
-    if (!*out) return strata_fail(err, STRATA_OUT_OF_MEMORY, "freeze: no host memory for %d parameters", n);
+    STRATA_TRY(STRATA_NEW(*out, n, err, "freeze: no host memory for %d parameters", n));
     for (int i = 0; i < n; i++) (*out)[i] = strata_model_place(model, &model->parameters.items[i]);
     return STRATA_OK;
 }
 
 /* Moves the values that were loaded from a file to the new offsets of the parameters, whose order is the same. */
 static strata_status move_values(strata_model *model, const int64_t *before, strata_error *err) {
-    float *values = calloc((size_t)strata_model_all_size(model), sizeof *values);
-    if (!values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "freeze: no host memory for the parameters");
+    float *values;
+    STRATA_TRY(STRATA_NEW(values, strata_model_all_size(model), err, "freeze: no host memory for the parameters"));
     for (int i = 0; i < model->parameters.n; i++) {
         const strata_parameter_spec *p = &model->parameters.items[i];
         memcpy(values + strata_model_place(model, p), model->loaded + before[i],
@@ -69,7 +63,7 @@ static strata_status move_values(strata_model *model, const int64_t *before, str
 strata_status strata_model_freeze(strata_model *model, const char *name, strata_error *err) {
     const char *names[MOST_NAMES];
     size_t n_names = 0;
-    int64_t *before = NULL;
+    STRATA_FREED int64_t *before = NULL;
     if (model->strategy)
         return strata_fail(err, STRATA_INVALID, "freeze: the model is compiled; layers are frozen before that");
     STRATA_TRY(strata_model_declare(model, err));
@@ -78,10 +72,8 @@ strata_status strata_model_freeze(strata_model *model, const char *name, strata_
     STRATA_TRY(list_offsets(model, &before, err));
     freeze_all(layer);
     strata_model_free_parameters(model);
-    strata_status status = strata_model_declare(model, err);
-    if (!status && !model->parameters.flat_size)
-        status = strata_fail(err, STRATA_INVALID, "freeze %s: no layer with parameters is left to train", name);
-    if (!status && model->loaded) status = move_values(model, before, err);
-    free(before);
-    return status;
+    STRATA_TRY(strata_model_declare(model, err));
+    if (!model->parameters.flat_size)
+        return strata_fail(err, STRATA_INVALID, "freeze %s: no layer with parameters is left to train", name);
+    return model->loaded ? move_values(model, before, err) : STRATA_OK;
 }

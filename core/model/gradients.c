@@ -2,9 +2,6 @@
  *
  * Building the gradients of a training step: their layout, the gradients of this device's examples, and their sum over
  * replicas. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/graph/graph.h"
 #include "core/model/shards.h"
 #include "core/model/step.h"
@@ -50,7 +47,7 @@ static bool counts_uses(const builder *b, int part) {
 
 void strata_step_place_gradients(builder *b) {
     const strata_parameter_set *set = &b->model->parameters;
-    b->places = strata_step_alloc(b, (size_t)set->n_blocks, sizeof *b->places);
+    b->places = strata_graph_alloc(b->graph, (size_t)set->n_blocks * sizeof *b->places);
     for (int k = 0; k < set->n_blocks && b->places; k++) {
         const strata_parameter_block *at = &set->blocks[k];
         int64_t gradients = at->dense_end - at->begin, uses = 0;

@@ -11,15 +11,9 @@
  *               {"layer": "add", "name": "both", "inputs": ["side", "other side"]}],
  *    "outputs": [{"name": "both", "loss": "mse", "weight": 0.5, "metrics": ["mae"]}]}
  * The input of a layer without "inputs" is the result of the layer before it. */
-#include "core/base/json.h"
-
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/base/file.h"
 #include "core/model/build.h"
 #include "core/model/metrics.h"
-#include "core/model/registry.h"
 
 enum { MAX_JSON_BYTES = 4 << 20, MAX_LAYERS = 10000 };
 
@@ -27,8 +21,7 @@ enum { MAX_JSON_BYTES = 4 << 20, MAX_LAYERS = 10000 };
 
 static strata_status read_shape(const strata_json *parent, const char *key, strata_shape *out_shape, strata_error *err) {
     strata_json input, item;
-    STRATA_TRY(strata_json_get(parent, key, &input, err));
-    STRATA_TRY(strata_json_expect(&input, STRATA_JSON_ARRAY, err));
+    STRATA_TRY(strata_json_get_array(parent, key, &input, err));
     if (strata_json_length(&input) >= STRATA_MAX_RANK)
         return strata_json_fail(&input, err, STRATA_DATA, "has %lld axes; at most %d", (long long)strata_json_length(&input),
                                 STRATA_MAX_RANK - 1);
@@ -42,8 +35,8 @@ static strata_status read_layers(strata_model *model, const strata_json *parent,
 
 /* Returns the error that the model has stored, with the position in the JSON. */
 static strata_status stored_error(const strata_model *model, const strata_json *layer, strata_error *err) {
-    if (!model->building.status) return STRATA_OK;
-    strata_status kept = model->building.status == STRATA_INVALID ? STRATA_DATA : model->building.status;
+    if (!model->building.error.status) return STRATA_OK;
+    strata_status kept = model->building.error.status == STRATA_INVALID ? STRATA_DATA : model->building.error.status;
     return strata_json_fail(layer, err, kept, "%s", model->building.error.message);
 }
 
@@ -74,19 +67,17 @@ static strata_status read_layer(strata_model *model, const strata_json *layer, b
     size_t n_also = 2;
     if (takes_inputs) also[n_also++] = "inputs";
     for (int b = 0; b < STRATA_MAX_BRANCHES && kind->branches[b]; b++) also[n_also++] = kind->branches[b];
-    void *options = calloc(1, kind->options_bytes);
-    if (!options) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a layer");
-    strata_status status = strata_json_get_string(layer, "name", STRATA_JSON_OPTIONAL, &name, err);
-    if (!status) status = strata_options_read(layer, kind->options, also, n_also, options, err);
-    if (!status) strata_model_add(model, kind, name, options);
-    free(options);
-    if (!status) status = stored_error(model, layer, err);
-    return status ? status : read_branches(model, kind, layer, err);
+    STRATA_FREED char *options = NULL;
+    STRATA_TRY(STRATA_NEW(options, kind->options_bytes, err, "model: no host memory for a layer"));
+    STRATA_TRY(strata_json_get_string(layer, "name", STRATA_JSON_OPTIONAL, &name, err));
+    STRATA_TRY(strata_options_read(layer, kind->options, also, n_also, options, err));
+    strata_model_add(model, kind, name, options);
+    STRATA_TRY(stored_error(model, layer, err));
+    return read_branches(model, kind, layer, err);
 }
 
 static strata_status open_layers(const strata_json *parent, const char *key, strata_json *layers, strata_error *err) {
-    STRATA_TRY(strata_json_get(parent, key, layers, err));
-    STRATA_TRY(strata_json_expect(layers, STRATA_JSON_ARRAY, err));
+    STRATA_TRY(strata_json_get_array(parent, key, layers, err));
     int64_t n = strata_json_length(layers);
     if (n >= 1 && n <= MAX_LAYERS) return STRATA_OK;
     return strata_json_fail(layers, err, STRATA_DATA, "has %lld layers; 1..%d", (long long)n, MAX_LAYERS);
@@ -213,7 +204,13 @@ static strata_status read_learning_rate(const strata_json *optimizer, strata_opt
     return strata_options_read(&json, options, also, 2, &settings->schedule, err);
 }
 
-/* Reads "optimizer": its name, or an object with its name and options. */
+/* Reads a name, or the "name" of an object with options. */
+static strata_status read_name(const strata_json *json, bool *out_object, const char **out_name, strata_error *err) {
+    *out_object = strata_json_kind_of(json) == STRATA_JSON_OBJECT;
+    return *out_object ? strata_json_get_string(json, "name", STRATA_JSON_REQUIRED, out_name, err)
+                       : strata_json_to_string(json, out_name, err);
+}
+
 static strata_status read_optimizer(strata_model *model, const strata_json *root, strata_error *err) {
     static const char *const also[] = {"name", "learning_rate"};
     strata_json json;
@@ -221,9 +218,8 @@ static strata_status read_optimizer(strata_model *model, const strata_json *root
     const strata_optimizer_kind *kind = NULL;
     strata_optimizer settings = {0};
     strata_error reason = {0};
-    const bool object = strata_json_kind_of(&json) == STRATA_JSON_OBJECT;
-    STRATA_TRY(object ? strata_json_get_string(&json, "name", STRATA_JSON_REQUIRED, &settings.name, err)
-                      : strata_json_to_string(&json, &settings.name, err));
+    bool object;
+    STRATA_TRY(read_name(&json, &object, &settings.name, err));
     strata_status status = strata_optimizer_find(settings.name, &kind, &reason);
     if (!status && object) STRATA_TRY(strata_options_read(&json, kind->options, also, 2, &settings, err));
     if (!status && object) STRATA_TRY(read_learning_rate(&json, &settings, err));
@@ -234,7 +230,6 @@ static strata_status read_optimizer(strata_model *model, const strata_json *root
     return STRATA_OK;
 }
 
-/* Reads "loss": its name, or an object with its name and options. */
 static strata_status read_loss(const strata_model *model, const strata_json *parent, strata_output_spec *output,
                                strata_error *err) {
     static const char *const also[] = {"name"};
@@ -242,9 +237,8 @@ static strata_status read_loss(const strata_model *model, const strata_json *par
     const char *name = NULL;
     strata_error reason = {0};
     if (!strata_json_find(parent, "loss", &json)) return STRATA_OK;
-    bool object = strata_json_kind_of(&json) == STRATA_JSON_OBJECT;
-    STRATA_TRY(object ? strata_json_get_string(&json, "name", STRATA_JSON_REQUIRED, &name, err)
-                      : strata_json_to_string(&json, &name, err));
+    bool object;
+    STRATA_TRY(read_name(&json, &object, &name, err));
     strata_status status = strata_registry_find_loss(model->registry, name, &output->loss, &reason);
     if (!status && object) STRATA_TRY(strata_options_read(&json, output->loss->options, also, 1, &output->loss_options, err));
     if (!status && output->loss->check) status = output->loss->check(&output->loss_options, &reason);
@@ -280,8 +274,7 @@ static strata_status read_metrics(const strata_model *model, const strata_json *
 static strata_status read_outputs(strata_model *model, const strata_json *root, strata_error *err) {
     static const char *const known[] = {"name", "value", "loss", "weight", "metrics"};
     strata_json outputs, item;
-    STRATA_TRY(strata_json_get(root, "outputs", &outputs, err));
-    STRATA_TRY(strata_json_expect(&outputs, STRATA_JSON_ARRAY, err));
+    STRATA_TRY(strata_json_get_array(root, "outputs", &outputs, err));
     for (bool more = strata_json_first(&outputs, &item); more; more = strata_json_next(&item)) {
         strata_output_options opts = {0};
         const char *value = NULL;
@@ -374,7 +367,7 @@ strata_status strata_model_from_json(const char *text, size_t bytes, const char 
 
 strata_status strata_model_from_json_with(strata_registry *registry, const char *text, size_t bytes, const char *source,
                                           strata_model **out_model, strata_error *err) {
-    strata_json root = {0};
+    STRATA_FINISHED(strata_json) root = {0};
     strata_model *model = NULL;
     STRATA_TRY(strata_json_parse(source, text, bytes, MAX_JSON_BYTES, &root, err));
     strata_status status = read_model(&root, registry, &model, err);
@@ -384,7 +377,6 @@ strata_status strata_model_from_json_with(strata_registry *registry, const char 
         if (status)
             status = strata_fail(err, status == STRATA_INVALID ? STRATA_DATA : status, "%s: %s", source, reason.message);
     }
-    strata_json_finish(&root);
     if (status)
         strata_model_destroy(model);
     else
@@ -398,20 +390,16 @@ strata_status strata_model_read_json(const char *path, strata_model **out_model,
 
 strata_status strata_model_read_json_with(strata_registry *registry, const char *path, strata_model **out_model,
                                           strata_error *err) {
-    unsigned char *text = NULL;
+    STRATA_FREED unsigned char *text = NULL;
     size_t bytes = 0;
     STRATA_TRY(strata_file_read(path, MAX_JSON_BYTES, &text, &bytes, err));
-    strata_status status = strata_model_from_json_with(registry, (const char *)text, bytes, path, out_model, err);
-    free(text);
-    return status;
+    return strata_model_from_json_with(registry, (const char *)text, bytes, path, out_model, err);
 }
 
 /* ---- writing ---- */
 
-/* Writes the inputs of a call. */
 static void write_inputs(strata_json_writer *w, const strata_model *model, const strata_value *value) {
-    strata_json_key(w, "inputs");
-    strata_json_begin_array(w);
+    strata_json_begin_array_at(w, "inputs");
     for (int i = 0; i < value->n_inputs; i++) strata_json_write_string(w, model->values[value->inputs[i]]->name);
     strata_json_end_array(w);
 }
@@ -420,16 +408,13 @@ static void write_inputs(strata_json_writer *w, const strata_model *model, const
 static void write_layer(strata_json_writer *w, const strata_layer *layer, const strata_value *call) {
     const char *slash = strrchr(layer->name, '/');
     strata_json_begin_object(w);
-    strata_json_key(w, "layer");
-    strata_json_write_string(w, layer->kind->name);
-    strata_json_key(w, "name");
-    strata_json_write_string(w, slash ? slash + 1 : layer->name);
+    strata_json_put_string(w, "layer", layer->kind->name);
+    strata_json_put_string(w, "name", slash ? slash + 1 : layer->name);
     if (call) write_inputs(w, call->model, call);
     strata_options_write(w, layer->kind->options, layer->options);
     for (int b = 0; b < STRATA_MAX_BRANCHES; b++) {
         if (!layer->branches[b].n) continue;
-        strata_json_key(w, layer->kind->branches[b]);
-        strata_json_begin_array(w);
+        strata_json_begin_array_at(w, layer->kind->branches[b]);
         for (int i = 0; i < layer->branches[b].n; i++) write_layer(w, &layer->branches[b].layers[i], NULL);
         strata_json_end_array(w);
     }
@@ -446,8 +431,7 @@ static void write_learning_rate(strata_json_writer *w, const strata_optimizer *s
         return;
     }
     strata_json_begin_object(w);
-    strata_json_key(w, "schedule");
-    strata_json_write_string(w, name);
+    strata_json_put_string(w, "schedule", name);
     strata_json_key(w, "initial");
     strata_json_write_number(w, strata_number_shown(settings->learning_rate));
     strata_options_write(w, options, schedule);
@@ -456,8 +440,7 @@ static void write_learning_rate(strata_json_writer *w, const strata_optimizer *s
 
 void strata_optimizer_write(strata_json_writer *w, const strata_optimizer *settings, const strata_optimizer_kind *kind) {
     strata_json_begin_object(w);
-    strata_json_key(w, "name");
-    strata_json_write_string(w, settings->name);
+    strata_json_put_string(w, "name", settings->name);
     write_learning_rate(w, settings);
     strata_options_write(w, kind->options, settings);
     strata_json_end_object(w);
@@ -471,16 +454,14 @@ static void write_loss(strata_json_writer *w, const strata_output_spec *output) 
         return;
     }
     strata_json_begin_object(w);
-    strata_json_key(w, "name");
-    strata_json_write_string(w, output->loss->name);
+    strata_json_put_string(w, "name", output->loss->name);
     strata_options_write(w, output->loss->options, &output->loss_options);
     strata_json_end_object(w);
 }
 
 static void write_metrics(strata_json_writer *w, const char *names) {
     if (!names || !*names) return;
-    strata_json_key(w, "metrics");
-    strata_json_begin_array(w);
+    strata_json_begin_array_at(w, "metrics");
     while (*names) {
         char name[64];
         size_t n = strcspn(names, ", "), kept = n < sizeof name ? n : sizeof name - 1;
@@ -502,67 +483,45 @@ static void write_measures(strata_json_writer *w, const strata_output_spec *outp
     write_metrics(w, output->metrics);
 }
 
-static void write_shape(strata_json_writer *w, const char *key, strata_shape shape) {
-    strata_json_key(w, key);
-    strata_json_begin_array(w);
-    for (int i = 0; i < shape.rank; i++) strata_json_write_int(w, shape.dims[i]);
-    strata_json_end_array(w);
-}
-
 static void write_sequential(strata_json_writer *w, const strata_model *model) {
-    write_shape(w, "input", model->inputs[0].shape);
-    if (model->inputs[0].dtype != STRATA_DTYPE_F32) {
-        strata_json_key(w, "input_dtype");
-        strata_json_write_string(w, strata_dtype_name(model->inputs[0].dtype));
-    }
-    strata_json_key(w, "layers");
-    strata_json_begin_array(w);
+    strata_json_put_shape(w, "input", model->inputs[0].shape);
+    if (model->inputs[0].dtype != STRATA_DTYPE_F32)
+        strata_json_put_string(w, "input_dtype", strata_dtype_name(model->inputs[0].dtype));
+    strata_json_begin_array_at(w, "layers");
     for (int i = 0; i < model->list.n; i++) write_layer(w, &model->list.layers[i], NULL);
     strata_json_end_array(w);
     write_measures(w, &model->outputs[0]);
 }
 
 static void write_functional(strata_json_writer *w, const strata_model *model) {
-    strata_json_key(w, "inputs");
-    strata_json_begin_array(w);
+    strata_json_begin_array_at(w, "inputs");
     for (int i = 0; i < model->n_inputs; i++) {
         strata_json_begin_object(w);
-        strata_json_key(w, "name");
-        strata_json_write_string(w, model->values[model->inputs[i].value]->name);
-        write_shape(w, "shape", model->inputs[i].shape);
-        if (model->inputs[i].dtype != STRATA_DTYPE_F32) {
-            strata_json_key(w, "dtype");
-            strata_json_write_string(w, strata_dtype_name(model->inputs[i].dtype));
-        }
+        strata_json_put_string(w, "name", model->values[model->inputs[i].value]->name);
+        strata_json_put_shape(w, "shape", model->inputs[i].shape);
+        if (model->inputs[i].dtype != STRATA_DTYPE_F32)
+            strata_json_put_string(w, "dtype", strata_dtype_name(model->inputs[i].dtype));
         strata_json_end_object(w);
     }
     strata_json_end_array(w);
-    strata_json_key(w, "layers");
-    strata_json_begin_array(w);
+    strata_json_begin_array_at(w, "layers");
     for (int i = 0; i < model->n_values; i++) {
         const strata_value *value = model->values[i];
         if (value->layer >= 0 && value->number == 1) write_layer(w, &model->list.layers[value->layer], value);
         if (value->layer < 0 || value->number == 1) continue;
         strata_json_begin_object(w);
-        strata_json_key(w, "call");
-        strata_json_write_string(w, model->list.layers[value->layer].name);
-        strata_json_key(w, "name");
-        strata_json_write_string(w, value->name);
+        strata_json_put_string(w, "call", model->list.layers[value->layer].name);
+        strata_json_put_string(w, "name", value->name);
         write_inputs(w, model, value);
         strata_json_end_object(w);
     }
     strata_json_end_array(w);
-    strata_json_key(w, "outputs");
-    strata_json_begin_array(w);
+    strata_json_begin_array_at(w, "outputs");
     for (int i = 0; i < model->n_outputs; i++) {
         const strata_output_spec *output = &model->outputs[i];
         strata_json_begin_object(w);
-        strata_json_key(w, "name");
-        strata_json_write_string(w, strata_output_name(model, i));
-        if (output->name) {
-            strata_json_key(w, "value");
-            strata_json_write_string(w, model->values[output->value]->name);
-        }
+        strata_json_put_string(w, "name", strata_output_name(model, i));
+        if (output->name) strata_json_put_string(w, "value", model->values[output->value]->name);
         write_measures(w, output);
         strata_json_end_object(w);
     }
@@ -570,11 +529,11 @@ static void write_functional(strata_json_writer *w, const strata_model *model) {
 }
 
 strata_status strata_model_to_json(const strata_model *model, char **out_text, strata_error *err) {
-    if (model->building.status) return strata_fail(err, model->building.status, "%s", model->building.error.message);
+    if (model->building.error.status)
+        return strata_fail(err, model->building.error.status, "%s", model->building.error.message);
     strata_json_writer w = {0};
     strata_json_begin_object(&w);
-    strata_json_key(&w, "label");
-    strata_json_write_string(&w, model->label);
+    strata_json_put_string(&w, "label", model->label);
     if (model->functional)
         write_functional(&w, model);
     else
@@ -584,15 +543,14 @@ strata_status strata_model_to_json(const strata_model *model, char **out_text, s
         strata_optimizer_write(&w, &model->optimizer, model->optimizer_kind);
     }
     strata_json_end_object(&w);
-    char *text = NULL;
+    STRATA_FREED char *text = NULL;
     size_t bytes = 0;
     STRATA_TRY(strata_json_take(&w, &text, &bytes, err));
-    if (bytes > MAX_JSON_BYTES) { /* it could not be read again */
-        free(text);
+    if (bytes > MAX_JSON_BYTES) /* it could not be read again */
         return strata_fail(err, STRATA_UNSUPPORTED, "model: its JSON would have %zu bytes; at most %d are possible", bytes,
                            MAX_JSON_BYTES);
-    }
     *out_text = text;
+    text = NULL;
     return STRATA_OK;
 }
 
@@ -621,7 +579,8 @@ strata_status strata_model_losses_text(const strata_model *model, char **out_tex
 }
 
 strata_status strata_model_recall_losses(strata_model *model, const char *text, strata_error *err) {
-    strata_json root, item;
+    STRATA_FINISHED(strata_json) root = {0};
+    strata_json item;
     int i = 0;
     if (*text != '[') {
         strata_output_spec *only = &model->outputs[0];
@@ -640,6 +599,5 @@ strata_status strata_model_recall_losses(strata_model *model, const char *text, 
             output->weight = strata_number_or(weight, 1);
         if (read_metrics(model, &item, output, NULL)) continue; /* of a program with metrics of its own */
     }
-    strata_json_finish(&root);
     return STRATA_OK;
 }

@@ -3,12 +3,9 @@
  * Building a model's layers: once to declare the parameters and find the shapes of the outputs, then for the graph of each
  * program. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/graph/graph.h"
 #include "core/model/build.h"
-#include "core/model/registry.h"
 
 /* The mask that all inputs of a call have; NULL: their masks differ. */
 static strata_tensor *common_mask(strata_tensor *const *masks, const strata_value *value) {
@@ -85,20 +82,30 @@ static strata_status take_outputs(strata_model *model, strata_tensor *const *out
     return STRATA_OK;
 }
 
+/* Builds all calls of layers for one example into a new graph. */
+static strata_status build_for_one(strata_model *model, strata_layer_context *context, strata_graph **out_graph,
+                                   strata_tensor **outputs, strata_error *err) {
+    strata_tensor *inputs[STRATA_MAX_INPUTS];
+    STRATA_TRY(strata_graph_create(out_graph, err));
+    if (context->training) context->rng = strata_input(*out_graph, "rng", STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS));
+    for (int i = 0; i < model->n_inputs; i++)
+        inputs[i] = strata_model_make_input(model, *out_graph, i, model->inputs[i].dtype, 1);
+    strata_model_build_calls(model, context, inputs, outputs);
+    return strata_graph_check(*out_graph, err);
+}
+
 strata_status strata_model_declare(strata_model *model, strata_error *err) {
-    if (model->building.status) return strata_fail(err, model->building.status, "%s", model->building.error.message);
+    if (model->building.error.status)
+        return strata_fail(err, model->building.error.status, "%s", model->building.error.message);
     if (!model->list.n) return strata_fail(err, STRATA_INVALID, "model: it has no layers");
     const strata_layer *parent = strata_model_open_layer(model);
     if (parent) return strata_fail(err, STRATA_INVALID, "%s: it is begun and does not end", parent->name);
     if (model->parameters.n) return STRATA_OK;
     STRATA_TRY(strata_model_connect(model, err));
     strata_graph *graph = NULL;
-    STRATA_TRY(strata_graph_create(&graph, err));
     strata_layer_context context = {.declaring = true};
-    strata_tensor *inputs[STRATA_MAX_INPUTS], *outputs[STRATA_MAX_OUTPUTS];
-    for (int i = 0; i < model->n_inputs; i++) inputs[i] = strata_model_make_input(model, graph, i, model->inputs[i].dtype, 1);
-    strata_model_build_calls(model, &context, inputs, outputs);
-    strata_status status = strata_graph_check(graph, err);
+    strata_tensor *outputs[STRATA_MAX_OUTPUTS];
+    strata_status status = build_for_one(model, &context, &graph, outputs, err);
     if (!status) status = take_outputs(model, outputs, err);
     if (!status && !model->parameters.n)
         status = strata_fail(err, STRATA_INVALID, "model: no layer has parameters; there is nothing to train");
@@ -112,13 +119,9 @@ strata_status strata_model_declare(strata_model *model, strata_error *err) {
 
 strata_status strata_model_check_endings(strata_model *model, const strata_output_spec *specs, strata_error *err) {
     strata_graph *graph = NULL;
-    STRATA_TRY(strata_graph_create(&graph, err));
     strata_layer_context context = {.declaring = true, .training = true};
-    context.rng = strata_input(graph, "rng", STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS));
-    strata_tensor *inputs[STRATA_MAX_INPUTS], *outputs[STRATA_MAX_OUTPUTS];
-    for (int i = 0; i < model->n_inputs; i++) inputs[i] = strata_model_make_input(model, graph, i, model->inputs[i].dtype, 1);
-    strata_model_build_calls(model, &context, inputs, outputs);
-    strata_status status = strata_graph_check(graph, err);
+    strata_tensor *outputs[STRATA_MAX_OUTPUTS];
+    strata_status status = build_for_one(model, &context, &graph, outputs, err);
     for (int i = 0; i < model->n_outputs && !status; i++) {
         strata_graph_set_scope(graph, model->n_outputs > 1 ? strata_output_name(model, i) : NULL);
         strata_loss_logits(specs[i].loss, &specs[i].loss_options, outputs[i]);

@@ -22,7 +22,6 @@ bool strata_loss_scale_follow(strata_model *model, double scale, bool finite);
 
 /* ---- numbers ---- */
 
-/* The numbers of one run of a program. */
 typedef struct strata_run_numbers {
     /* The number of the update that the run makes or belongs to, from 1. */
     int64_t update;
@@ -64,5 +63,23 @@ typedef struct strata_example_source {
  * and the weights of the examples (NULL: none). An input or the labels of an output that are NULL are left out. */
 void strata_model_write_examples(const strata_model *model, const strata_example_source *source, int64_t first, int64_t n,
                                  void *const *inputs, void *const *labels, float *weights);
+
+/* ---- validation.c: the validation data of a fit, and the decisions that depend on their loss ---- */
+
+/* strata_validation_begin checks the options and allocates memory before training. Without validation data the other functions
+ * do nothing. */
+STRATA_MUST_USE strata_status strata_validation_begin(strata_model *model, const strata_fit_options *opts, strata_error *err);
+/* Uses the metrics of the validation data after epoch `epoch`: updates the best epoch. *out_stop: patience ends the
+ * training. */
+STRATA_MUST_USE strata_status strata_validation_take(strata_model *model, const strata_fit_options *opts, int epoch,
+                                                     const strata_metrics *metrics, bool *out_stop, strata_error *err);
+/* Evaluates the validation data, if there are any, and calls strata_validation_take. */
+STRATA_MUST_USE strata_status strata_validation_run(strata_model *model, const strata_fit_options *opts, int epoch,
+                                                    strata_metrics *out_metrics, bool *out_stop, strata_error *err);
+/* Whether patience has already ended the training that this fit would continue. */
+bool strata_validation_is_over(const strata_model *model, const strata_fit_options *opts);
+/* With restore_best, writes the parameters of the best epoch to the devices. */
+STRATA_MUST_USE strata_status strata_validation_restore(strata_model *model, const strata_fit_options *opts, strata_error *err);
+void strata_validation_forget(strata_model *model);
 
 #endif

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing manifest.json, and reading a checkpoint's tensors by it. Everything that comes from the file is checked. */
+ * Writing manifest.json, and reading tensors by it, or from a single file. Everything that comes from a file is checked. */
 #include "core/model/manifest.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "core/base/alloc.h"
 #include "core/base/file.h"
 #include "core/base/json.h"
 #include "core/data/format/safetensors.h"
@@ -33,27 +32,21 @@ void strata_manifest_finish(strata_manifest *manifest) {
         free(manifest->tensors[i].name);
         free(manifest->tensors[i].pieces);
     }
+    for (int i = 0; i < manifest->n_parts; i++) {
+        strata_safetensors_finish(&manifest->parts[i].file);
+        free(manifest->parts[i].bytes);
+        free(manifest->parts[i].path);
+    }
     free(manifest->model);
     free(manifest->texts);
     free(manifest->files);
     free(manifest->tensors);
+    free(manifest->parts);
     *manifest = (strata_manifest){0};
 }
 
 static strata_status no_memory(strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory for its manifest");
-}
-
-/* Makes room for one more element and returns it, filled with 0. Returns NULL if there is no memory; the list is then not
- * changed. */
-static void *grow(void **list, int n, size_t element_bytes) {
-    /* The memory is doubled when n is a power of two, so that the elements are seldom copied. */
-    if (!(n & (n - 1))) {
-        void *larger = realloc(*list, (size_t)(n ? 2 * n : 1) * element_bytes);
-        if (!larger) return NULL;
-        *list = larger;
-    }
-    return memset((char *)*list + (size_t)n * element_bytes, 0, element_bytes);
 }
 
 strata_status strata_manifest_set_model(strata_manifest *manifest, const char *json, strata_error *err) {
@@ -65,7 +58,7 @@ strata_status strata_manifest_set_model(strata_manifest *manifest, const char *j
 }
 
 strata_status strata_manifest_add_text(strata_manifest *manifest, const char *key, const char *text, strata_error *err) {
-    strata_manifest_text *at = grow((void **)&manifest->texts, manifest->n_texts, sizeof *at);
+    strata_manifest_text *at = strata_grow(&manifest->texts, manifest->n_texts, sizeof *at);
     if (!at) return no_memory(err);
     manifest->n_texts++;
     at->key = strdup(key);
@@ -75,7 +68,7 @@ strata_status strata_manifest_add_text(strata_manifest *manifest, const char *ke
 
 strata_status strata_manifest_add_file(strata_manifest *manifest, const char *name, int64_t bytes, const char *sha256,
                                        strata_error *err) {
-    strata_manifest_file *at = grow((void **)&manifest->files, manifest->n_files, sizeof *at);
+    strata_manifest_file *at = strata_grow(&manifest->files, manifest->n_files, sizeof *at);
     if (!at) return no_memory(err);
     manifest->n_files++;
     at->name = strdup(name);
@@ -84,15 +77,11 @@ strata_status strata_manifest_add_file(strata_manifest *manifest, const char *na
     return at->name ? STRATA_OK : no_memory(err);
 }
 
-static strata_manifest_tensor *find(const strata_manifest *manifest, const char *name) {
+strata_manifest_tensor *strata_manifest_find(const strata_manifest *manifest, const char *name) {
     /* The search begins with the last tensor, since the pieces of a tensor are usually added one after the other. */
     for (int i = manifest->n_tensors - 1; i >= 0; i--)
         if (manifest->tensors[i].name && !strcmp(manifest->tensors[i].name, name)) return &manifest->tensors[i];
     return NULL;
-}
-
-const strata_manifest_tensor *strata_manifest_find(const strata_manifest *manifest, const char *name) {
-    return find(manifest, name);
 }
 
 const char *strata_manifest_find_text(const strata_manifest *manifest, const char *key) {
@@ -101,19 +90,19 @@ const char *strata_manifest_find_text(const strata_manifest *manifest, const cha
     return NULL;
 }
 
+static strata_manifest_tensor *add_tensor(strata_manifest *manifest, const char *name, strata_dtype dtype, strata_shape shape) {
+    strata_manifest_tensor *at = strata_grow(&manifest->tensors, manifest->n_tensors, sizeof *at);
+    if (!at) return NULL;
+    manifest->n_tensors++;
+    *at = (strata_manifest_tensor){.name = strdup(name), .dtype = dtype, .shape = shape};
+    return at->name ? at : NULL;
+}
+
 strata_status strata_manifest_add_piece(strata_manifest *manifest, const char *name, strata_dtype dtype, strata_shape shape,
                                         strata_manifest_piece piece, strata_error *err) {
-    strata_manifest_tensor *at = find(manifest, name);
-    if (!at) {
-        at = grow((void **)&manifest->tensors, manifest->n_tensors, sizeof *at);
-        if (!at) return no_memory(err);
-        manifest->n_tensors++;
-        at->dtype = dtype;
-        at->shape = shape;
-        at->name = strdup(name);
-        if (!at->name) return no_memory(err);
-    }
-    strata_manifest_piece *added = grow((void **)&at->pieces, at->n_pieces, sizeof *added);
+    strata_manifest_tensor *at = strata_manifest_find(manifest, name);
+    if (!at) at = add_tensor(manifest, name, dtype, shape);
+    strata_manifest_piece *added = at ? strata_grow(&at->pieces, at->n_pieces, sizeof *added) : NULL;
     if (!added) return no_memory(err);
     *added = piece;
     at->n_pieces++;
@@ -161,24 +150,15 @@ static strata_status check_tensor(const strata_manifest *manifest, const strata_
 
 static void write_tensor(strata_json_writer *w, const strata_manifest_tensor *tensor) {
     strata_json_begin_object(w);
-    strata_json_key(w, "name");
-    strata_json_write_string(w, tensor->name);
-    strata_json_key(w, "dtype");
-    strata_json_write_string(w, strata_safetensors_dtype_name(tensor->dtype));
-    strata_json_key(w, "shape");
-    strata_json_begin_array(w);
-    for (int d = 0; d < tensor->shape.rank; d++) strata_json_write_int(w, tensor->shape.dims[d]);
-    strata_json_end_array(w);
-    strata_json_key(w, "pieces");
-    strata_json_begin_array(w);
+    strata_json_put_string(w, "name", tensor->name);
+    strata_json_put_string(w, "dtype", strata_safetensors_dtype_name(tensor->dtype));
+    strata_json_put_shape(w, "shape", tensor->shape);
+    strata_json_begin_array_at(w, "pieces");
     for (int i = 0; i < tensor->n_pieces; i++) {
         strata_json_begin_object(w);
-        strata_json_key(w, "file");
-        strata_json_write_int(w, tensor->pieces[i].file);
-        strata_json_key(w, "begin");
-        strata_json_write_int(w, tensor->pieces[i].begin);
-        strata_json_key(w, "end");
-        strata_json_write_int(w, tensor->pieces[i].end);
+        strata_json_put_int(w, "file", tensor->pieces[i].file);
+        strata_json_put_int(w, "begin", tensor->pieces[i].begin);
+        strata_json_put_int(w, "end", tensor->pieces[i].end);
         strata_json_end_object(w);
     }
     strata_json_end_array(w);
@@ -186,34 +166,23 @@ static void write_tensor(strata_json_writer *w, const strata_manifest_tensor *te
 }
 
 static void write_body(strata_json_writer *w, const strata_manifest *manifest) {
-    strata_json_key(w, "format");
-    strata_json_write_string(w, FORMAT);
-    strata_json_key(w, "version");
-    strata_json_write_int(w, STRATA_MANIFEST_VERSION);
-    strata_json_key(w, "model");
-    strata_json_write_string(w, manifest->model ? manifest->model : "");
+    strata_json_put_string(w, "format", FORMAT);
+    strata_json_put_int(w, "version", STRATA_MANIFEST_VERSION);
+    strata_json_put_string(w, "model", manifest->model ? manifest->model : "");
     strata_json_key(w, "texts");
     strata_json_begin_object(w);
-    for (int i = 0; i < manifest->n_texts; i++) {
-        strata_json_key(w, manifest->texts[i].key);
-        strata_json_write_string(w, manifest->texts[i].text);
-    }
+    for (int i = 0; i < manifest->n_texts; i++) strata_json_put_string(w, manifest->texts[i].key, manifest->texts[i].text);
     strata_json_end_object(w);
-    strata_json_key(w, "files");
-    strata_json_begin_array(w);
+    strata_json_begin_array_at(w, "files");
     for (int i = 0; i < manifest->n_files; i++) {
         strata_json_begin_object(w);
-        strata_json_key(w, "name");
-        strata_json_write_string(w, manifest->files[i].name);
-        strata_json_key(w, "bytes");
-        strata_json_write_int(w, manifest->files[i].bytes);
-        strata_json_key(w, "sha256");
-        strata_json_write_string(w, manifest->files[i].sha256);
+        strata_json_put_string(w, "name", manifest->files[i].name);
+        strata_json_put_int(w, "bytes", manifest->files[i].bytes);
+        strata_json_put_string(w, "sha256", manifest->files[i].sha256);
         strata_json_end_object(w);
     }
     strata_json_end_array(w);
-    strata_json_key(w, "tensors");
-    strata_json_begin_array(w);
+    strata_json_begin_array_at(w, "tensors");
     for (int i = 0; i < manifest->n_tensors; i++) write_tensor(w, &manifest->tensors[i]);
     strata_json_end_array(w);
 }
@@ -228,8 +197,7 @@ static strata_status make_text(strata_manifest *manifest, char **out_text, size_
     }
     strata_json_begin_object(&w);
     write_body(&w, manifest);
-    strata_status status = STRATA_OK;
-    if (!w.text.failed) status = strata_sha256_of(w.text.bytes, w.text.n_bytes, hash, err);
+    const strata_status status = w.text.failed ? STRATA_OK : strata_sha256_of(w.text.bytes, w.text.n_bytes, hash, err);
     strata_text_add(&w.text, "%s%s%s", BEFORE_HASH, hash, AFTER_HASH);
     if (!status) return strata_json_take(&w, out_text, out_n, err);
     strata_text_finish(&w.text);
@@ -237,22 +205,17 @@ static strata_status make_text(strata_manifest *manifest, char **out_text, size_
 }
 
 static strata_status path_in(const char *folder, const char *name, char **out_path, strata_error *err) {
-    const size_t room = strlen(folder) + strlen(name) + 2;
-    *out_path = malloc(room);
-    if (!*out_path) return no_memory(err);
-    snprintf(*out_path, room, "%s/%s", folder, name);
-    return STRATA_OK;
+    strata_text path = {0};
+    strata_text_add(&path, "%s/%s", folder, name);
+    return strata_text_take(&path, out_path, NULL, err);
 }
 
 strata_status strata_manifest_write(strata_manifest *manifest, const char *folder, strata_error *err) {
-    char *text = NULL, *path = NULL;
+    STRATA_FREED char *text = NULL, *path = NULL;
     size_t n = 0;
-    strata_status status = path_in(folder, STRATA_MANIFEST_NAME, &path, err);
-    if (!status) status = make_text(manifest, &text, &n, err);
-    if (!status) status = strata_file_write(path, text, n, err);
-    free(text);
-    free(path);
-    return status;
+    STRATA_TRY(path_in(folder, STRATA_MANIFEST_NAME, &path, err));
+    STRATA_TRY(make_text(manifest, &text, &n, err));
+    return strata_file_write(path, text, n, err);
 }
 
 /* ---- reading ---- */
@@ -287,8 +250,7 @@ static bool is_hash(const char *text) {
 
 static strata_status read_files(const strata_json *root, strata_manifest *out, strata_error *err) {
     strata_json list, item;
-    STRATA_TRY(strata_json_get(root, "files", &list, err));
-    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
+    STRATA_TRY(strata_json_get_array(root, "files", &list, err));
     for (bool more = strata_json_first(&list, &item); more; more = strata_json_next(&item)) {
         const char *name, *hash;
         int64_t bytes = 0;
@@ -315,8 +277,7 @@ static strata_status read_shape(const strata_json *item, strata_shape *out, stra
     strata_json list, dim;
     *out = (strata_shape){0};
     int64_t elements = 1;
-    STRATA_TRY(strata_json_get(item, "shape", &list, err));
-    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
+    STRATA_TRY(strata_json_get_array(item, "shape", &list, err));
     for (bool more = strata_json_first(&list, &dim); more; more = strata_json_next(&dim)) {
         if (out->rank == STRATA_MAX_RANK)
             return strata_json_fail(&list, err, STRATA_DATA, "has more than %d dimensions", STRATA_MAX_RANK);
@@ -336,9 +297,9 @@ static strata_status read_tensor(const strata_json *item, strata_manifest *out, 
     STRATA_TRY(strata_json_get_string(item, "name", STRATA_JSON_REQUIRED, &name, err));
     STRATA_TRY(read_dtype(item, &dtype, err));
     STRATA_TRY(read_shape(item, &shape, err));
-    if (find(out, name)) return strata_json_fail(item, err, STRATA_DATA, "there are two tensors \"%.100s\"", name);
-    STRATA_TRY(strata_json_get(item, "pieces", &list, err));
-    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
+    if (strata_manifest_find(out, name))
+        return strata_json_fail(item, err, STRATA_DATA, "there are two tensors \"%.100s\"", name);
+    STRATA_TRY(strata_json_get_array(item, "pieces", &list, err));
     const int64_t most = strata_shape_elements(shape);
     for (bool more = strata_json_first(&list, &at); more; more = strata_json_next(&at)) {
         int64_t file = 0, begin = 0, end = 0;
@@ -348,7 +309,7 @@ static strata_status read_tensor(const strata_json *item, strata_manifest *out, 
         const strata_manifest_piece piece = {(int)file, begin, end};
         STRATA_TRY(strata_manifest_add_piece(out, name, dtype, shape, piece, err));
     }
-    const strata_manifest_tensor *tensor = find(out, name);
+    const strata_manifest_tensor *tensor = strata_manifest_find(out, name);
     if (!tensor) return strata_json_fail(item, err, STRATA_DATA, "tensor \"%.100s\" has no pieces", name);
     strata_error why;
     const strata_status status = check_tensor(out, tensor, STRATA_DATA, &why);
@@ -372,27 +333,23 @@ static strata_status read_root(const strata_json *root, strata_manifest *out, st
     STRATA_TRY(strata_manifest_set_model(out, model, err));
     STRATA_TRY(read_texts(root, out, err));
     STRATA_TRY(read_files(root, out, err));
-    STRATA_TRY(strata_json_get(root, "tensors", &list, err));
-    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
+    STRATA_TRY(strata_json_get_array(root, "tensors", &list, err));
     for (bool more = strata_json_first(&list, &item); more; more = strata_json_next(&item))
         STRATA_TRY(read_tensor(&item, out, err));
     return STRATA_OK;
 }
 
 strata_status strata_manifest_read(const char *folder, strata_manifest *out_manifest, strata_error *err) {
-    char *path = NULL;
-    unsigned char *bytes = NULL;
+    STRATA_FREED char *path = NULL;
+    STRATA_FREED unsigned char *bytes = NULL;
     size_t n = 0;
-    strata_json root = {0};
-    *out_manifest = (strata_manifest){0};
-    strata_status status = path_in(folder, STRATA_MANIFEST_NAME, &path, err);
-    if (!status) status = strata_file_read(path, STRATA_MANIFEST_MAX_BYTES, &bytes, &n, err);
-    if (!status) status = check_hash(path, (const char *)bytes, n, err);
-    if (!status) status = strata_json_parse(path, bytes, n, STRATA_MANIFEST_MAX_BYTES, &root, err);
-    if (!status) status = read_root(&root, out_manifest, err);
-    strata_json_finish(&root);
-    free(bytes);
-    free(path);
+    STRATA_FINISHED(strata_json) root = {0};
+    *out_manifest = (strata_manifest){.path = folder};
+    STRATA_TRY(path_in(folder, STRATA_MANIFEST_NAME, &path, err));
+    STRATA_TRY(strata_file_read(path, STRATA_MANIFEST_MAX_BYTES, &bytes, &n, err));
+    STRATA_TRY(check_hash(path, (const char *)bytes, n, err));
+    STRATA_TRY(strata_json_parse(path, bytes, n, STRATA_MANIFEST_MAX_BYTES, &root, err));
+    const strata_status status = read_root(&root, out_manifest, err);
     if (status) strata_manifest_finish(out_manifest);
     return status;
 }
@@ -402,8 +359,7 @@ static strata_status read_part(const strata_manifest_file *file, const char *fol
     char hash[STRATA_SHA256_TEXT_BYTES];
     size_t n = 0;
     STRATA_TRY(path_in(folder, file->name, &part->path, err));
-    strata_status status = strata_file_read(part->path, STRATA_BYTES_LIMIT(46), &part->bytes, &n, err);
-    if (status) return status;
+    STRATA_TRY(strata_file_read(part->path, STRATA_BYTES_LIMIT(46), &part->bytes, &n, err));
     if ((int64_t)n != file->bytes)
         return strata_fail(err, STRATA_DATA, "%s: is damaged: it has %zu bytes, of %lld that were written", part->path, n,
                            (long long)file->bytes);
@@ -414,50 +370,74 @@ static strata_status read_part(const strata_manifest_file *file, const char *fol
     return strata_safetensors_parse(part->path, part->bytes, n, &part->file, err);
 }
 
-strata_status strata_manifest_open(const strata_manifest *manifest, const char *folder, strata_manifest_reader *out_reader,
-                                   strata_error *err) {
-    strata_status status = STRATA_OK;
-    *out_reader = (strata_manifest_reader){.manifest = manifest, .folder = folder};
-    out_reader->parts = calloc((size_t)manifest->n_files + 1, sizeof *out_reader->parts);
-    if (!out_reader->parts) return no_memory(err);
-    for (int i = 0; i < manifest->n_files && !status; i++)
-        status = read_part(&manifest->files[i], folder, &out_reader->parts[i], err);
-    if (status) strata_manifest_close(out_reader);
+static strata_status open_parts(strata_manifest *manifest, int n, strata_error *err) {
+    STRATA_TRY(STRATA_NEW(manifest->parts, n, err, "checkpoint: no host memory for its manifest"));
+    manifest->n_parts = n;
+    return STRATA_OK;
+}
+
+static strata_status read_parts(strata_manifest *manifest, strata_error *err) {
+    STRATA_TRY(open_parts(manifest, manifest->n_files, err));
+    for (int i = 0; i < manifest->n_files; i++)
+        STRATA_TRY(read_part(&manifest->files[i], manifest->path, &manifest->parts[i], err));
+    return STRATA_OK;
+}
+
+strata_status strata_manifest_open(const char *folder, strata_manifest *out_manifest, strata_error *err) {
+    STRATA_TRY(strata_manifest_read(folder, out_manifest, err));
+    const strata_status status = read_parts(out_manifest, err);
+    if (status) strata_manifest_finish(out_manifest);
     return status;
 }
 
-void strata_manifest_close(strata_manifest_reader *reader) {
-    for (int i = 0; reader->parts && i < reader->manifest->n_files; i++) {
-        strata_safetensors_finish(&reader->parts[i].file);
-        free(reader->parts[i].bytes);
-        free(reader->parts[i].path);
+/* Takes the texts and the tensors of the only file. */
+static strata_status take_file(strata_manifest *manifest, const strata_safetensors *file, strata_error *err) {
+    strata_json metadata, item;
+    const char *text = strata_safetensors_metadata(file, STRATA_MODEL_METADATA);
+    if (text) STRATA_TRY(strata_manifest_set_model(manifest, text, err));
+    bool more = strata_json_find(&file->header, "__metadata__", &metadata) && strata_json_first(&metadata, &item);
+    for (; more; more = strata_json_next(&item)) {
+        if (!strcmp(item.name, STRATA_MODEL_METADATA)) continue;
+        STRATA_TRY(strata_json_to_string(&item, &text, err));
+        STRATA_TRY(strata_manifest_add_text(manifest, item.name, text, err));
     }
-    free(reader->parts);
-    *reader = (strata_manifest_reader){0};
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        const strata_safetensor *tensor = &file->tensors[i];
+        strata_manifest_tensor *at = add_tensor(manifest, tensor->name, tensor->dtype, tensor->shape);
+        if (!at) return no_memory(err);
+    }
+    return STRATA_OK;
 }
 
-static strata_status copy_piece(const strata_manifest_reader *reader, const strata_manifest_tensor *tensor,
+strata_status strata_manifest_open_file(const char *path, strata_manifest *out_manifest, strata_error *err) {
+    *out_manifest = (strata_manifest){.path = path};
+    STRATA_TRY(open_parts(out_manifest, 1, err));
+    strata_status status = strata_safetensors_read(path, &out_manifest->parts[0].file, err);
+    if (!status) status = take_file(out_manifest, &out_manifest->parts[0].file, err);
+    if (status) strata_manifest_finish(out_manifest);
+    return status;
+}
+
+static strata_status copy_piece(const strata_manifest *manifest, const strata_manifest_tensor *tensor,
                                 strata_manifest_piece piece, void *out_data, strata_error *err) {
-    const struct strata_manifest_part *part = &reader->parts[piece.file];
-    char *name = strata_manifest_piece_name(tensor, piece);
+    STRATA_FREED char *name = strata_manifest_piece_name(tensor, piece);
     if (!name) return no_memory(err);
     const strata_shape shape = is_whole(tensor, piece) ? tensor->shape : STRATA_SHAPE(piece.end - piece.begin);
     void *out = (char *)out_data + (size_t)piece.begin * strata_dtype_bytes(tensor->dtype);
-    const strata_status status = strata_safetensors_copy(&part->file, name, tensor->dtype, shape, out, err);
-    free(name);
-    return status;
+    return strata_safetensors_copy(&manifest->parts[piece.file].file, name, tensor->dtype, shape, out, err);
 }
 
-strata_status strata_manifest_copy(strata_manifest_reader *reader, const char *name, strata_dtype dtype, strata_shape shape,
+strata_status strata_manifest_copy(const strata_manifest *manifest, const char *name, strata_dtype dtype, strata_shape shape,
                                    void *out_data, strata_error *err) {
-    const strata_manifest_tensor *tensor = find(reader->manifest, name);
-    if (!tensor) return strata_fail(err, STRATA_DATA, "%s: there is no tensor \"%.100s\"", reader->folder, name);
+    const strata_manifest_tensor *tensor = strata_manifest_find(manifest, name);
+    if (!manifest->n_files) return strata_safetensors_copy(&manifest->parts[0].file, name, dtype, shape, out_data, err);
+    if (!tensor) return strata_fail(err, STRATA_DATA, "%s: there is no tensor \"%.100s\"", manifest->path, name);
     if (tensor->dtype != dtype || !strata_shape_equal(tensor->shape, shape))
-        return strata_fail(err, STRATA_DATA, "%s: tensor \"%.100s\" is %s of %s, not %s of %s", reader->folder, name,
+        return strata_fail(err, STRATA_DATA, "%s: tensor \"%.100s\" is %s of %s, not %s of %s", manifest->path, name,
                            strata_shape_text(tensor->shape).text, strata_dtype_name(tensor->dtype),
                            strata_shape_text(shape).text, strata_dtype_name(dtype));
     for (int i = 0; i < tensor->n_pieces; i++)
         if (tensor->pieces[i].end > tensor->pieces[i].begin || tensor->n_pieces == 1)
-            STRATA_TRY(copy_piece(reader, tensor, tensor->pieces[i], out_data, err));
+            STRATA_TRY(copy_piece(manifest, tensor, tensor->pieces[i], out_data, err));
     return STRATA_OK;
 }

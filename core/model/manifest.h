@@ -28,6 +28,8 @@
 #include "strata/tensor.h"
 
 #define STRATA_MANIFEST_NAME "manifest.json"
+/* The key of the model's JSON in the metadata of a file. */
+#define STRATA_MODEL_METADATA "strata.model"
 enum { STRATA_MANIFEST_VERSION = 1, STRATA_MANIFEST_MAX_BYTES = 64 << 20 };
 
 typedef struct strata_manifest_file {
@@ -65,6 +67,10 @@ typedef struct strata_manifest {
     int n_files;
     strata_manifest_tensor *tensors;
     int n_tensors;
+    /* What was read: the folder or the file, borrowed; and, if they were opened, the files in memory. */
+    const char *path;
+    struct strata_manifest_part *parts;
+    int n_parts;
 } strata_manifest;
 
 void strata_manifest_finish(strata_manifest *manifest); /* NULL and a zeroed manifest are fine */
@@ -92,25 +98,18 @@ STRATA_MUST_USE strata_status strata_manifest_write(strata_manifest *manifest, c
 /* Reads and checks folder/manifest.json. Fails: UNAVAILABLE if it cannot be read; DATA if its hash shows that it is damaged or
  * cut off, if it has another format or a newer version, or if its values contradict each other. */
 STRATA_MUST_USE strata_status strata_manifest_read(const char *folder, strata_manifest *out_manifest, strata_error *err);
-/* Finds a tensor by its name; NULL: there is none. */
-const strata_manifest_tensor *strata_manifest_find(const strata_manifest *manifest, const char *name);
+/* The same, and reads all files and compares their lengths and hashes. Borrows `folder`. Fails also: DATA, with the name of a
+ * file that is missing, damaged or not a safetensors file. */
+STRATA_MUST_USE strata_status strata_manifest_open(const char *folder, strata_manifest *out_manifest, strata_error *err);
+/* Opens a model file or a checkpoint in one file, a safetensors file, as if it had a manifest. Borrows `path`. Fails as
+ * strata_safetensors_read. */
+STRATA_MUST_USE strata_status strata_manifest_open_file(const char *path, strata_manifest *out_manifest, strata_error *err);
+/* Finds a tensor, or a text, by its name; NULL: there is none. */
+strata_manifest_tensor *strata_manifest_find(const strata_manifest *manifest, const char *name);
 const char *strata_manifest_find_text(const strata_manifest *manifest, const char *key);
-
-/* The files of a checkpoint, in memory. */
-typedef struct strata_manifest_reader {
-    const strata_manifest *manifest;
-    const char *folder;
-    struct strata_manifest_part *parts;
-} strata_manifest_reader;
-
-/* Reads all files and compares their lengths and hashes. Borrows manifest and folder. Fails: DATA, with the name of a file that
- * is missing, damaged or not a safetensors file. */
-STRATA_MUST_USE strata_status strata_manifest_open(const strata_manifest *manifest, const char *folder,
-                                                   strata_manifest_reader *out_reader, strata_error *err);
-void strata_manifest_close(strata_manifest_reader *reader); /* a zeroed one is fine */
 /* Copies the pieces of a tensor to the caller's memory. dtype and shape are those that the caller expects. Fails: DATA if there
  * is no such tensor, if its dtype or shape is another, or if a file does not have the piece. */
-STRATA_MUST_USE strata_status strata_manifest_copy(strata_manifest_reader *reader, const char *name, strata_dtype dtype,
+STRATA_MUST_USE strata_status strata_manifest_copy(const strata_manifest *manifest, const char *name, strata_dtype dtype,
                                                    strata_shape shape, void *out_data, strata_error *err);
 
 #endif

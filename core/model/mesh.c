@@ -2,22 +2,21 @@
  *
  * Lists how the partitioner places the values of a model's training step on a mesh, for reports. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/locale.h"
 #include "core/compile/partition.h"
 #include "core/model/data.h"
 #include "core/op/ops.h"
-#include "strata/summary.h"
-
-enum { DEFAULT_BATCH = 32 };
 
 typedef struct report {
     strata_mesh mesh;
     strata_placement examples, whole, partial;
     int64_t *lengths;
 } report;
+
+static void report_finish(report *r) {
+    free(r->lengths);
+}
 
 /* ---- the mesh ---- */
 
@@ -52,8 +51,7 @@ static strata_status place_examples(report *r, int64_t batch, strata_error *err)
     for (int a = 0; a < r->mesh.n_axes; a++) {
         const int n = r->mesh.axes[a].size;
         if (strcmp(r->mesh.axes[a].name, "data")) continue;
-        r->lengths = calloc((size_t)n, sizeof *r->lengths);
-        if (!r->lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "mesh: no host memory for %d devices", n);
+        STRATA_TRY(STRATA_NEW(r->lengths, n, err, "mesh: no host memory for %d devices", n));
         for (int i = 0; i < n; i++) r->lengths[i] = batch / n + (i < batch % n);
         r->examples.dims[0] = (strata_dim_split){.n_axes = 1, .axes = {a}, .lengths = r->lengths};
         r->partial.partial = 1u << a;
@@ -78,8 +76,7 @@ static strata_variable *same_variable(void *user, strata_variable *whole, int de
 
 static strata_status add_values(const report *r, const strata_graph *graph, const strata_partition *partition,
                                 strata_model_mesh *out, strata_error *err) {
-    out->values = calloc((size_t)graph->n_nodes + 1, sizeof *out->values);
-    if (!out->values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "mesh: no host memory for %d values", graph->n_nodes);
+    STRATA_TRY(STRATA_NEW(out->values, graph->n_nodes, err, "mesh: no host memory for %d values", graph->n_nodes));
     for (int i = 0; i < graph->n_nodes; i++) {
         const strata_tensor *node = graph->nodes[i];
         const strata_placement *placement = partition->placements[i];
@@ -95,10 +92,9 @@ static strata_status add_values(const report *r, const strata_graph *graph, cons
 
 static strata_status add_exchanges(const report *r, const strata_partition *partition, strata_model_mesh *out,
                                    strata_error *err) {
-    out->exchanges = calloc((size_t)partition->n_exchanges + 1, sizeof *out->exchanges);
-    if (!out->exchanges)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "mesh: no host memory for %d exchanges", partition->n_exchanges);
-    for (int i = 0; i < partition->n_exchanges; i++) {
+    const int n = partition->n_exchanges;
+    STRATA_TRY(STRATA_NEW(out->exchanges, n, err, "mesh: no host memory for %d exchanges", n));
+    for (int i = 0; i < n; i++) {
         const strata_partition_exchange *x = &partition->exchanges[i];
         strata_mesh_exchange *row = &out->exchanges[out->n_exchanges++];
         const char *name = strata_tensor_name(x->value);
@@ -120,8 +116,8 @@ static strata_status list(report *r, const strata_step *step, strata_model_mesh 
                                            .place = place,
                                            .variable = same_variable,
                                            .user = r,
-                                           .outputs = &step->output,
-                                           .n_outputs = step->output != NULL,
+                                           .outputs = step->outputs,
+                                           .n_outputs = step->outputs[0] != step->scores,
                                            .updates = step->updates,
                                            .n_updates = step->n_updates};
     STRATA_TRY(strata_partition_create(&opts, &partition, err));
@@ -133,21 +129,17 @@ static strata_status list(report *r, const strata_step *step, strata_model_mesh 
 
 strata_status strata_model_list_mesh(strata_model *model, int64_t batch, const char *mesh, strata_model_mesh *out_mesh,
                                      strata_error *err) {
-    report r = {.mesh = {.n_axes = 0}};
+    STRATA_FINISHED(report) r = {.mesh = {.n_axes = 0}};
     strata_step step;
-    const strata_step_options opts = {.batch = batch ? batch : DEFAULT_BATCH, .divided = true, .has_replicas = true};
     *out_mesh = (strata_model_mesh){0};
-    STRATA_TRY(strata_model_check_compiled(model, "mesh", err));
-    if (batch < 0) return strata_fail(err, STRATA_INVALID, "mesh: batch is %lld; it must be at least 1", (long long)batch);
+    STRATA_TRY(strata_model_check_report(model, "mesh", "mesh", true, &batch, err));
+    const strata_step_options opts = {.batch = batch, .divided = true, .has_replicas = true};
     STRATA_TRY(read_mesh(mesh, &r.mesh, err));
     STRATA_TRY(place_examples(&r, opts.batch, err));
-    strata_status status = strata_step_build(&step, model, STRATA_PROGRAM_TRAIN, &opts, err);
-    if (!status) {
-        out_mesh->n_devices = strata_mesh_n_devices(&r.mesh);
-        status = list(&r, &step, out_mesh, err);
-        strata_graph_destroy(step.graph);
-    }
-    free(r.lengths);
+    STRATA_TRY(strata_step_build(&step, model, STRATA_PROGRAM_TRAIN, &opts, err));
+    out_mesh->n_devices = strata_mesh_n_devices(&r.mesh);
+    const strata_status status = list(&r, &step, out_mesh, err);
+    strata_graph_destroy(step.graph);
     if (status) strata_model_mesh_finish(out_mesh);
     return status;
 }

@@ -5,11 +5,8 @@
 #include "core/model/metrics.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/model/build.h"
-#include "core/model/registry.h"
 
 enum { N_FIXED = 2, MAX_NAMES = 512 };
 
@@ -89,8 +86,7 @@ strata_status strata_model_choose_metrics(strata_model *model, const char *list,
         STRATA_TRY(add_list(model, i, list ? list : output->metrics, err));
     }
     free(model->metrics.sums);
-    model->metrics.sums = calloc((size_t)model->metrics.n_sums, sizeof *model->metrics.sums);
-    return model->metrics.sums ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its metrics");
+    return STRATA_NEW(model->metrics.sums, model->metrics.n_sums, err, "model: no host memory for its metrics");
 }
 
 strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor *sums, strata_tensor *const *outputs,
@@ -153,25 +149,14 @@ strata_status strata_scores_take(const strata_model *model, strata_model_scores 
 strata_status strata_scores_gather(const strata_model *model, strata_model_scores *scores, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
     if (!n_scored(model) || !strata_strategy_has_workers(model->strategy)) return STRATA_OK;
-    size_t *bytes = calloc((size_t)workers->n, sizeof *bytes);
-    int32_t *counts = calloc((size_t)workers->n, sizeof *counts);
-    if (!bytes || !counts) {
-        free(bytes);
-        free(counts);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its metrics");
-    }
-    counts[workers->rank] = (int32_t)scores->n;
-    strata_status status = workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, counts, counts, workers->n, err);
+    STRATA_FREED int64_t *bytes = NULL;
     strata_model_scores all = {0};
-    for (int w = 0; w < workers->n; w++) {
-        all.n += counts[w];
-        bytes[w] = (size_t)counts[w] * sizeof(strata_scored);
-    }
-    if (!status) status = make_room(model, &all, all.n, err);
+    strata_status status = STRATA_NEW(bytes, workers->n, err, "model: no host memory for its metrics");
     for (int k = 0; k < n_scored(model) && !status; k++)
-        status = workers->all_gather(workers, scores->lists[k], all.lists[k], bytes, err);
-    free(bytes);
-    free(counts);
+        status = strata_workers_gather_parts(workers, scores->lists[k], (size_t)scores->n * sizeof(strata_scored),
+                                             &all.lists[k], bytes, err);
+    for (int w = 0; w < workers->n && !status; w++) all.n += bytes[w] / (int64_t)sizeof(strata_scored);
+    all.room = all.n;
     strata_scores_finish(scores);
     *scores = all;
     return status;
@@ -198,13 +183,11 @@ strata_metrics strata_model_metrics(const strata_model *model, const double *sum
 }
 
 static strata_status clear(strata_variable *variable, int64_t size, strata_error *err) {
-    strata_array zeros;
+    STRATA_FREED float *zeros = NULL;
     if (!variable) return STRATA_OK;
-    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(size), &zeros, err));
-    memset(zeros.data, 0, (size_t)size * sizeof(float));
-    strata_status status = strata_variable_set(variable, &zeros, err);
-    strata_array_finish(&zeros);
-    return status;
+    STRATA_TRY(STRATA_NEW(zeros, size, err, "model: no host memory for %lld sums", (long long)size));
+    const strata_array all = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(size), zeros);
+    return strata_variable_set(variable, &all, err);
 }
 
 strata_status strata_model_reset_sums(strata_model *model, strata_error *err) {
@@ -220,51 +203,41 @@ strata_status strata_model_reset_sums(strata_model *model, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Adds up the sums of replicas that have their own, over all workers. */
-static strata_status add_up_sums(strata_model *model, strata_array *sums, strata_error *err) {
+strata_status strata_model_read_sums(strata_model *model, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
     const int64_t n = model->metrics.n_sums;
-    float *values = sums->data;
+    const bool own = strata_strategy_has_own(model->strategy);
+    const int first = own ? 0 : strata_strategy_root(model->strategy), n_read = own ? model->strategy->n_replicas : 1;
     double *total = model->metrics.sums;
+    STRATA_FREED float *values = NULL;
+    STRATA_TRY(STRATA_NEW(values, n, err, "model: no host memory for its metrics"));
+    strata_array sums = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(n), values);
     memset(total, 0, (size_t)n * sizeof *total);
-    for (int r = 0; r < model->strategy->n_replicas; r++) {
-        STRATA_TRY(strata_variable_get(model->replicas[r].metrics, sums, err));
+    /* Those of replicas that have their own are added up, over all workers. */
+    for (int r = first; r < first + n_read; r++) {
+        STRATA_TRY(strata_variable_get(model->replicas[r].metrics, &sums, err));
         for (int64_t i = 0; i < n; i++) total[i] += (double)values[i];
     }
-    if (!strata_strategy_has_workers(model->strategy)) return STRATA_OK;
+    if (!own || !strata_strategy_has_workers(model->strategy)) return STRATA_OK;
     for (int64_t i = 0; i < n; i++) values[i] = (float)total[i];
     STRATA_TRY(workers->sum(workers, STRATA_DTYPE_F32, STRATA_DTYPE_F32, values, values, n, err));
     for (int64_t i = 0; i < n; i++) total[i] = (double)values[i];
     return STRATA_OK;
 }
 
-strata_status strata_model_read_sums(strata_model *model, strata_error *err) {
-    strata_array sums;
-    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(model->metrics.n_sums), &sums, err));
-    strata_status status = STRATA_OK;
-    if (strata_strategy_has_own(model->strategy)) {
-        status = add_up_sums(model, &sums, err);
-    } else {
-        status = strata_variable_get(model->replicas[strata_strategy_root(model->strategy)].metrics, &sums, err);
-        for (int64_t i = 0; i < model->metrics.n_sums && !status; i++) model->metrics.sums[i] = (double)((float *)sums.data)[i];
-    }
-    strata_array_finish(&sums);
-    return status;
-}
-
 strata_status strata_model_write_sums(strata_model *model, strata_error *err) {
-    strata_array sums;
-    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(model->metrics.n_sums), &sums, err));
-    for (int64_t i = 0; i < model->metrics.n_sums; i++) ((float *)sums.data)[i] = (float)model->metrics.sums[i];
-    strata_status status = STRATA_OK;
+    const int64_t n = model->metrics.n_sums;
     const bool own = strata_strategy_has_own(model->strategy), first = model->strategy->workers.rank == 0;
-    for (int r = 0; r < model->strategy->n_devices && !status; r++) {
+    STRATA_FREED float *values = NULL;
+    STRATA_TRY(STRATA_NEW(values, n, err, "model: no host memory for its metrics"));
+    const strata_array sums = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(n), values);
+    for (int64_t i = 0; i < n; i++) values[i] = (float)model->metrics.sums[i];
+    for (int r = 0; r < model->strategy->n_devices; r++) {
         /* Of sums that are added up, the first replica gets all. */
-        if (own && (r || !first)) memset(sums.data, 0, (size_t)model->metrics.n_sums * sizeof(float));
-        if (model->replicas[r].metrics) status = strata_variable_set(model->replicas[r].metrics, &sums, err);
+        if (own && (r || !first)) memset(values, 0, (size_t)n * sizeof *values);
+        if (model->replicas[r].metrics) STRATA_TRY(strata_variable_set(model->replicas[r].metrics, &sums, err));
     }
-    strata_array_finish(&sums);
-    return status;
+    return STRATA_OK;
 }
 
 strata_status strata_model_confusion_matrix(const strata_model *model, strata_array *out_counts, strata_error *err) {

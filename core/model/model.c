@@ -2,13 +2,9 @@
  *
  * Creating and destroying models, and adding layers to them. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/model/build.h"
-#include "core/model/notes.h"
-#include "core/model/registry.h"
-#include "core/model/validation.h"
+#include "core/model/loop.h"
 #include "strata/callbacks.h"
 
 /* ---- create, destroy ---- */
@@ -27,15 +23,13 @@ strata_status strata_model_create(strata_shape input_shape, strata_model **out_m
 }
 
 strata_status strata_model_create_functional(strata_model **out_model, strata_error *err) {
-    strata_model *model = calloc(1, sizeof *model);
-    if (model) model->label = strdup("");
-    if (!model || !model->label) {
-        free(model);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory");
-    }
+    STRATA_FREED strata_model *model = NULL;
+    STRATA_TRY(STRATA_NEW(model, 1, err, "model: no host memory"));
+    STRATA_TRY(strata_model_set_label(model, "", err));
     model->functional = true;
     model->rate.own = STRATA_SCHEDULED_RATE;
     *out_model = model;
+    model = NULL;
     return STRATA_OK;
 }
 
@@ -136,12 +130,6 @@ strata_optimizer strata_model_optimizer(const strata_model *model) {
 
 /* ---- layers ---- */
 
-void strata_model_remember(strata_model *model, strata_status status, const strata_error *err) {
-    if (model->building.status) return;
-    model->building.status = status;
-    model->building.error = *err;
-}
-
 /* The list to which layers are added now, and the layer that contains this list (NULL: none). */
 static strata_layer_list *open_list(strata_model *model, const strata_layer **out_parent) {
     strata_layer_list *list = &model->list;
@@ -177,18 +165,16 @@ static strata_status choose_name(const strata_layer_list *list, const strata_lay
         return strata_fail(err, STRATA_INVALID, "layer name \"%.40s\": it must have 1 to %d characters and no '/'", given,
                            LONGEST);
     const char *prefix = parent ? parent->name : "", *slash = parent ? "/" : "", *last = given ? given : kind->name;
-    size_t bytes = strlen(prefix) + strlen(last) + 16;
-    char *name = malloc(bytes);
-    if (!name) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a layer's name");
+    const size_t bytes = strlen(prefix) + strlen(last) + 16;
+    STRATA_FREED char *name = NULL;
+    STRATA_TRY(STRATA_NEW(name, bytes, err, "model: no host memory for a layer's name"));
     snprintf(name, bytes, "%s%s%s", prefix, slash, last);
-    if (given && name_taken(list, parent, name)) {
-        strata_status status = strata_fail(err, STRATA_INVALID, "there are two layers called \"%s\"", name);
-        free(name);
-        return status;
-    }
+    if (given && name_taken(list, parent, name))
+        return strata_fail(err, STRATA_INVALID, "there are two layers called \"%s\"", name);
     for (int number = 1; !given && name_taken(list, parent, name); number++)
         snprintf(name, bytes, "%s%s%s_%d", prefix, slash, last, number);
     *out_name = name;
+    name = NULL;
     return STRATA_OK;
 }
 
@@ -226,22 +212,19 @@ static strata_status check_pairs(const strata_layer_kind *kind, const void *opti
 static strata_status check_options(const strata_model *model, const strata_layer *layer, strata_error *err) {
     const strata_layer_kind *kind = layer->kind;
     STRATA_TRY(check_pairs(kind, layer->options, err));
-    void *shown = malloc(kind->options_bytes);
-    if (!shown) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a layer's options");
+    STRATA_FREED char *shown = NULL;
+    STRATA_TRY(STRATA_NEW(shown, kind->options_bytes, err, "model: no host memory for a layer's options"));
     memcpy(shown, layer->options, kind->options_bytes);
-    strata_status status = STRATA_OK;
-    for (const strata_option *option = kind->options; option->name && !status; option++) {
+    for (const strata_option *option = kind->options; option->name; option++) {
         const char **name = (const char **)option_string(shown, option);
         if (option->kind != STRATA_OPTION_ACTIVATION || !*name) continue;
         if (strata_registry_has_activation(model->registry, *name))
             *name = "relu";
         else if (kind->own)
-            status = strata_activation_check(*name, err);
+            STRATA_TRY(strata_activation_check(*name, err));
     }
-    if (!status && kind->check) status = kind->check(shown, err);
-    if (!status) status = strata_options_check(kind->options, layer->options, err);
-    free(shown);
-    return status;
+    if (kind->check) STRATA_TRY(kind->check(shown, err));
+    return strata_options_check(kind->options, layer->options, err);
 }
 
 static strata_status add_layer(strata_model *model, const strata_layer_kind *kind, const char *given, const void *options,
@@ -249,13 +232,8 @@ static strata_status add_layer(strata_model *model, const strata_layer_kind *kin
     const strata_layer *parent;
     strata_layer_list *list = open_list(model, &parent);
     if (model->strategy) return strata_fail(err, STRATA_INVALID, "model: it is compiled; layers are added before that");
-    if (list->n == list->capacity) {
-        int capacity = list->capacity ? 2 * list->capacity : 8;
-        strata_layer *layers = realloc(list->layers, (size_t)capacity * sizeof *layers);
-        if (!layers) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %d layers", capacity);
-        list->layers = layers;
-        list->capacity = capacity;
-    }
+    if (!strata_grow(&list->layers, list->n, sizeof *list->layers))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %d layers", list->n + 1);
     strata_layer layer = {.kind = kind};
     strata_status status = choose_name(list, parent, kind, given, &layer.name, err);
     if (!status) status = copy_options(&layer, options, err);
@@ -272,36 +250,32 @@ static strata_status add_layer(strata_model *model, const strata_layer_kind *kin
 }
 
 void strata_model_add(strata_model *model, const strata_layer_kind *kind, const char *name, const void *options) {
-    strata_error err = {0};
-    strata_status status = model->building.status ? model->building.status : add_layer(model, kind, name, options, &err);
-    if (status) strata_model_remember(model, status, &err);
+    if (!model->building.error.status) (void)!add_layer(model, kind, name, options, &model->building.error);
 }
 
 void strata_model_open_branch(strata_model *model, int branch) {
     const strata_layer *parent;
-    strata_error err = {0};
-    if (model->building.status) return;
+    strata_error *err = &model->building.error;
+    if (err->status) return;
     strata_layer_list *list = open_list(model, &parent);
     const char *name = list->n ? list->layers[list->n - 1].name : "model";
     if (!list->n || !list->layers[list->n - 1].kind->branches[branch])
-        strata_model_remember(model, strata_fail(&err, STRATA_INVALID, "%s: there is no layer to begin a branch of", name),
-                              &err);
+        strata_fail(err, STRATA_INVALID, "%s: there is no layer to begin a branch of", name);
     else if (model->building.n_open == STRATA_MAX_NESTING)
-        strata_model_remember(
-            model, strata_fail(&err, STRATA_INVALID, "%s: layers are nested at most %d deep", name, STRATA_MAX_NESTING), &err);
+        strata_fail(err, STRATA_INVALID, "%s: layers are nested at most %d deep", name, STRATA_MAX_NESTING);
     else
         model->building.open[model->building.n_open++] = branch;
 }
 
 void strata_model_close_branch(strata_model *model) {
     const strata_layer *parent;
-    strata_error err = {0};
-    if (model->building.status) return;
+    strata_error *err = &model->building.error;
+    if (err->status) return;
     const strata_layer_list *list = open_list(model, &parent);
     if (!parent)
-        strata_model_remember(model, strata_fail(&err, STRATA_INVALID, "model: no branch was begun that could end"), &err);
+        strata_fail(err, STRATA_INVALID, "model: no branch was begun that could end");
     else if (!list->n)
-        strata_model_remember(model, strata_fail(&err, STRATA_INVALID, "%s: there is no layer in it", parent->name), &err);
+        strata_fail(err, STRATA_INVALID, "%s: there is no layer in it", parent->name);
     else
         model->building.n_open--;
 }
@@ -321,23 +295,14 @@ void strata_model_end_residual(strata_model *model) {
 }
 
 void strata_model_add_layer(strata_model *model, const char *layer, const char *name, const void *options) {
-    strata_error err = {0};
+    strata_error *err = &model->building.error;
     const strata_layer_kind *kind = NULL;
-    if (model->building.status) return;
-    strata_status status = strata_registry_find_layer(model->registry, layer, &kind, &err);
-    if (!status && !kind->own)
-        status = strata_fail(&err, STRATA_INVALID, "strata_model_add_layer: %s is built in; strata_model_add_%s adds it", layer,
-                             layer);
-    if (status) {
-        strata_model_remember(model, status, &err);
-        return;
-    }
-    void *zeros = options ? NULL : calloc(1, kind->options_bytes);
-    if (options || zeros)
+    STRATA_FREED char *zeros = NULL;
+    if (err->status || strata_registry_find_layer(model->registry, layer, &kind, err)) return;
+    if (!kind->own)
+        strata_fail(err, STRATA_INVALID, "strata_model_add_layer: %s is built in; strata_model_add_%s adds it", layer, layer);
+    else if (options || !STRATA_NEW(zeros, kind->options_bytes, err, "model: no host memory for a layer"))
         strata_model_add(model, kind, name, options ? options : zeros);
-    else
-        strata_model_remember(model, strata_fail(&err, STRATA_OUT_OF_MEMORY, "model: no host memory for a layer"), &err);
-    free(zeros);
 }
 
 #define ADD(kind)                                                                     \

@@ -8,6 +8,7 @@
 #ifndef STRATA_CORE_MODEL_H
 #define STRATA_CORE_MODEL_H
 
+#include "core/base/alloc.h"
 #include "core/base/json.h"
 #include "core/data/batches.h"
 #include "core/data/format/safetensors.h"
@@ -254,9 +255,8 @@ typedef struct strata_step {
     strata_graph *graph;
     /* [parameters.n_blocks] The reads of the parameters. */
     strata_tensor **blocks;
-    /* The sums. In training with a loss scale they have one more number, which is 0 if the gradients were finite. */
-    strata_tensor *output;
-    /* For the kind GRADIENTS, instead of `output`: [n_outputs] as described at strata_gradient_layout. */
+    /* [n_outputs] For the kind GRADIENTS, as described at strata_gradient_layout. Else the sums or predictions, if there are
+     * any, and `scores`. In training with a loss scale the sums have one more number: 0 if the gradients were finite. */
     strata_tensor **outputs;
     int n_outputs;
     /* Except for the kind GRADIENTS: what exact metrics need of each example (strata_model_metric_scores); NULL: nothing. */
@@ -299,7 +299,7 @@ struct strata_model {
     /* [n_values] The values in the order of computation. For a sequential model they are created when the layers are
      * declared. */
     strata_value **values;
-    int n_values, values_capacity;
+    int n_values;
     /* The program's own layers, losses, metrics and activations; NULL: none. */
     strata_registry *registry;
     /* The kind of the model's data, for the command, for example "mnist". */
@@ -310,8 +310,6 @@ struct strata_model {
     struct {
         /* The open branches, the outermost first. Each belongs to the last layer of its list. */
         int open[STRATA_MAX_NESTING], n_open;
-        /* The first error. */
-        strata_status status;
         strata_error error;
     } building;
 
@@ -323,7 +321,7 @@ struct strata_model {
         } * items;
         int n;
     } notes;
-    /* The description of the training (training.h) of the last fit, and of the checkpoint that was loaded, until a fit has
+    /* The description of the training (agree.h) of the last fit, and of the checkpoint that was loaded, until a fit has
      * begun. NULL: there is none, or it was not needed yet. */
     char *training, *continued;
     /* What the fit that runs trains with; borrowed from it. NULL: no fit runs. */
@@ -413,6 +411,7 @@ struct strata_model {
     strata_group_totals communicated;
 };
 
+void strata_model_free_notes(strata_model *model);
 /* json.c: the losses of the outputs, their weights and metrics as text, for files of other programs: the loss's name, or JSON
  * where there is more than that. *out_text NULL: there are none; the caller frees it. strata_model_recall_losses sets those of
  * the outputs to those of such a text; it ignores losses and metrics that the program does not have. */
@@ -430,7 +429,6 @@ int64_t strata_model_place(const strata_model *model, const strata_parameter_spe
 STRATA_MUST_USE strata_status strata_model_read_all(strata_model *model, float *values, strata_error *err);
 /* Writes all parameters and states to every device. */
 STRATA_MUST_USE strata_status strata_model_write_all(strata_model *model, const float *values, strata_error *err);
-/* The same for one replica. */
 STRATA_MUST_USE strata_status strata_model_read_replica(const strata_model *model, int replica, float *values,
                                                         strata_error *err);
 STRATA_MUST_USE strata_status strata_model_write_replica(strata_model *model, int replica, const float *values,
@@ -481,7 +479,7 @@ void strata_model_free_programs(strata_model *model);
 /* Adds the communication of a program to the totals. */
 void strata_model_count(const strata_model *model, const strata_model_program *program, strata_group_totals *totals);
 
-/* rate.c: computes the input "step" of update t = 1, 2, ... (STRATA_STEP_WORDS numbers). */
+/* loop.c: computes the input "step" of update t = 1, 2, ... (STRATA_STEP_WORDS numbers). */
 void strata_model_step_words(const strata_model *model, int64_t t, float *words);
 /* Sends rank 0's learning rate to all workers, all of which must call it. */
 STRATA_MUST_USE strata_status strata_model_share_rate(strata_model *model, strata_error *err);
@@ -503,7 +501,7 @@ void strata_model_free_variables(strata_model *model);
 STRATA_MUST_USE strata_status strata_model_evaluate_batch(strata_model *model, const strata_dataset *dataset,
                                                           const strata_model_feed *feed, strata_batches *batches, int64_t n,
                                                           float *out_sums, strata_error *err);
-/* poll.c: calls the function of strata_model_set_poll about 20 times a second. */
+/* Calls the function of strata_model_set_poll about 20 times a second. */
 STRATA_MUST_USE strata_status strata_model_poll(strata_model *model, strata_error *err);
 
 /* callbacks.c: calls the callbacks. event is a strata_event. progress NULL: outside of a fit. Fails with the status of the
@@ -511,16 +509,14 @@ STRATA_MUST_USE strata_status strata_model_poll(strata_model *model, strata_erro
 STRATA_MUST_USE strata_status strata_callbacks_call(strata_model *model, int event, const strata_progress *progress,
                                                     strata_error *err);
 /* strata_callbacks_state_bytes: the number of bytes of the callbacks' states in a checkpoint, where they are
- * concatenated. strata_callbacks_copy_state copies the states from the callbacks to `state` (out), or from `state` to the
- * callbacks. */
+ * concatenated. */
 size_t strata_callbacks_state_bytes(const strata_model *model);
-void strata_callbacks_copy_state(const strata_model *model, void *state, bool out);
 
 /* json.c: writes an optimizer's settings as a JSON object. */
 void strata_optimizer_write(strata_json_writer *writer, const strata_optimizer *settings, const strata_optimizer_kind *kind);
 
-/* trace.c: adds a track for each device; the devices then add what they run. *out_tracks: [devices], which the caller frees,
- * also on failure. strata_group_set_trace adds the host's slices of a program. */
+/* fit_trace.c: adds a track for each device; the devices then add what they run. *out_tracks: [devices], which the caller
+ * frees, also on failure. strata_group_set_trace adds the host's slices of a program. */
 STRATA_MUST_USE strata_status strata_model_trace_begin(strata_model *model, strata_trace *trace, int **out_tracks,
                                                        strata_error *err);
 /* Lets the devices add to the trace; NULL: they add to no trace. Programs are compiled again, since those for a trace measure

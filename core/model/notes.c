@@ -2,14 +2,9 @@
  *
  * Texts that are stored with a model: its tokenizer, its preprocessing, and notes of the user. In a model file they are
  * metadata, like the model's JSON. */
-#include "core/model/notes.h"
-
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/data/prepare/preprocessing.h"
-#include "core/model/model.h"
-#include "core/model/training.h"
+#include "core/model/agree.h"
+#include "core/model/checkpoint.h"
 #include "strata/tokenizer.h"
 
 static const char prefix[] = "strata.", own_key[] = "model", tokenizer_key[] = "tokenizer",
@@ -35,19 +30,16 @@ void strata_model_free_notes(strata_model *model) {
 }
 
 static strata_status add(strata_model *model, const char *key, const char *text, strata_error *err) {
-    struct strata_model_note note = {.key = malloc(strlen(key) + sizeof prefix), .text = strdup(text)};
-    struct strata_model_note *larger = realloc(model->notes.items, (size_t)(model->notes.n + 1) * sizeof *larger);
-    if (larger) model->notes.items = larger;
-    if (!note.key || !note.text || !larger) {
-        free(note.key);
-        free(note.text);
+    STRATA_FREED char *full = NULL, *copy = strdup(text);
+    STRATA_TRY(STRATA_NEW(full, strlen(key) + sizeof prefix, err, "model: no host memory for its %s", key));
+    if (!copy || !strata_grow(&model->notes.items, model->notes.n, sizeof *model->notes.items))
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its %s", key);
-    }
-    memcpy(note.key, prefix, sizeof prefix - 1);
-    memcpy(note.key + sizeof prefix - 1, key, strlen(key) + 1);
-    int old = find(model, key);
+    memcpy(full, prefix, sizeof prefix - 1);
+    strcpy(full + sizeof prefix - 1, key);
+    const int old = find(model, key);
     if (old >= 0) remove_note(model, old);
-    model->notes.items[model->notes.n++] = note;
+    model->notes.items[model->notes.n++] = (struct strata_model_note){full, copy};
+    full = copy = NULL;
     return STRATA_OK;
 }
 
@@ -71,15 +63,12 @@ const char *strata_model_note(const strata_model *model, const char *key) {
     return index < 0 ? NULL : model->notes.items[index].text;
 }
 
-strata_status strata_model_read_notes(strata_model *model, const strata_safetensors *file, strata_error *err) {
-    strata_json metadata, item;
-    if (!strata_json_find(&file->header, "__metadata__", &metadata)) return STRATA_OK;
-    for (bool more = strata_json_first(&metadata, &item); more; more = strata_json_next(&item)) {
-        const char *text;
-        if (strncmp(item.name, prefix, sizeof prefix - 1) || !strcmp(item.name + sizeof prefix - 1, own_key)) continue;
-        if (!strcmp(item.name, STRATA_TRAINING_METADATA)) continue; /* of a checkpoint, not of its model */
-        STRATA_TRY(strata_json_to_string(&item, &text, err));
-        STRATA_TRY(add(model, item.name + sizeof prefix - 1, text, err));
+strata_status strata_model_read_notes(strata_model *model, const strata_manifest *file, strata_error *err) {
+    for (int i = 0; i < file->n_texts; i++) {
+        const strata_manifest_text *t = &file->texts[i];
+        /* The description of the training is that of a checkpoint, not of its model. */
+        if (strncmp(t->key, prefix, sizeof prefix - 1) || !strcmp(t->key, STRATA_TRAINING_METADATA)) continue;
+        STRATA_TRY(add(model, t->key + sizeof prefix - 1, t->text, err));
     }
     return STRATA_OK;
 }
@@ -87,11 +76,9 @@ strata_status strata_model_read_notes(strata_model *model, const strata_safetens
 /* ---- the tokenizer ---- */
 
 strata_status strata_model_set_tokenizer(strata_model *model, const strata_tokenizer *tokenizer, strata_error *err) {
-    char *json = NULL;
+    STRATA_FREED char *json = NULL;
     if (tokenizer) STRATA_TRY(strata_tokenizer_to_json(tokenizer, &json, err));
-    strata_status status = strata_model_set_note(model, tokenizer_key, json, err);
-    free(json);
-    return status;
+    return strata_model_set_note(model, tokenizer_key, json, err);
 }
 
 strata_status strata_model_tokenizer(const strata_model *model, strata_tokenizer **out_tokenizer, strata_error *err) {
@@ -106,11 +93,10 @@ strata_status strata_model_tokenizer(const strata_model *model, strata_tokenizer
 
 strata_status strata_model_set_preprocessing(strata_model *model, const strata_preprocessing *preprocessing,
                                              strata_error *err) {
-    char *json = NULL;
+    STRATA_FREED char *json = NULL;
     if (preprocessing) STRATA_TRY(strata_preprocessing_to_json(preprocessing, &json, err));
-    strata_status status = strata_model_set_note(model, preprocessing_key, json, err);
-    free(json);
-    return status ? status : strata_model_set_tokenizer(model, preprocessing ? preprocessing->tokenizer : NULL, err);
+    STRATA_TRY(strata_model_set_note(model, preprocessing_key, json, err));
+    return strata_model_set_tokenizer(model, preprocessing ? preprocessing->tokenizer : NULL, err);
 }
 
 strata_status strata_model_preprocessing(const strata_model *model, strata_preprocessing **out_preprocessing,

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reading, writing, comparing and hashing the parameters and states of a compiled model, one by one and all together. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/model/data.h"
 #include "core/model/own.h"
 #include "core/model/shards.h"
@@ -61,16 +58,14 @@ static strata_status read_model(const strata_model *model, int64_t begin, int64_
     const int n_replicas = model->strategy->n_replicas;
     STRATA_TRY(read_some(model, strata_model_root(model), begin, n, out, err));
     if (!model->apart || n_replicas == 1) return STRATA_OK;
-    float *other = malloc((size_t)n * sizeof *other + 1);
-    if (!other) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %lld parameters", (long long)n);
-    strata_status status = STRATA_OK;
-    for (int r = 1; r < n_replicas && !status; r++) {
-        status = read_some(model, r, begin, n, other, err);
-        for (int64_t i = 0; i < n && !status; i++) out[i] += other[i];
+    STRATA_FREED float *other = NULL;
+    STRATA_TRY(STRATA_NEW(other, n, err, "model: no host memory for %lld parameters", (long long)n));
+    for (int r = 1; r < n_replicas; r++) {
+        STRATA_TRY(read_some(model, r, begin, n, other, err));
+        for (int64_t i = 0; i < n; i++) out[i] += other[i];
     }
     for (int64_t i = 0; i < n; i++) out[i] /= (float)n_replicas;
-    free(other);
-    return status;
+    return STRATA_OK;
 }
 
 strata_status strata_model_read_replica(const strata_model *model, int replica, float *values, strata_error *err) {
@@ -108,7 +103,7 @@ strata_status strata_model_write_all(strata_model *model, const float *values, s
         STRATA_TRY(write_as(model, r, r ? &model->replicas[0] : NULL, values, err));
     model->apart = false;
     strata_model_forget_interrupted(model);
-    return strata_shards_write(model, values, err);
+    return strata_shards_write_slot(model, -1, (float *)values, err); /* the values are only read */
 }
 
 /* ---- one by one ---- */
@@ -189,8 +184,12 @@ static strata_status hash_parameter(strata_model *model, const strata_parameter_
     return STRATA_OK;
 }
 
-static strata_status hash_parameters(strata_model *model, const strata_parameter_spec **order, float *piece, char out_hex[65],
-                                     strata_error *err) {
+strata_status strata_model_sha256(strata_model *model, char out_hex[65], strata_error *err) {
+    STRATA_FREED const strata_parameter_spec **order = NULL;
+    STRATA_FREED float *piece = NULL;
+    STRATA_TRY(strata_model_check_built(model, "sha256", err));
+    STRATA_TRY(STRATA_NEW(order, model->parameters.n, err, "sha256: no host memory"));
+    STRATA_TRY(STRATA_NEW(piece, PIECE, err, "sha256: no host memory"));
     for (int i = 0; i < model->parameters.n; i++) order[i] = &model->parameters.items[i];
     qsort(order, (size_t)model->parameters.n, sizeof *order, by_name);
     strata_sha256 sha = {0};
@@ -198,17 +197,6 @@ static strata_status hash_parameters(strata_model *model, const strata_parameter
     for (int i = 0; i < model->parameters.n && !status; i++) status = hash_parameter(model, order[i], piece, &sha, err);
     if (!status) status = strata_sha256_final(&sha, out_hex, err);
     strata_sha256_finish(&sha);
-    return status;
-}
-
-strata_status strata_model_sha256(strata_model *model, char out_hex[65], strata_error *err) {
-    STRATA_TRY(strata_model_check_built(model, "sha256", err));
-    const strata_parameter_spec **order = calloc((size_t)model->parameters.n, sizeof *order);
-    float *piece = malloc(PIECE * sizeof *piece);
-    strata_status status = order && piece ? hash_parameters(model, order, piece, out_hex, err)
-                                          : strata_fail(err, STRATA_OUT_OF_MEMORY, "sha256: no host memory");
-    free(order);
-    free(piece);
     return status;
 }
 
@@ -235,14 +223,12 @@ strata_status strata_model_replicas_equal(strata_model *model, bool *out_equal, 
     STRATA_TRY(strata_model_check_built(model, "replicas_equal", err));
     const strata_workers *workers = &model->strategy->workers;
     const int64_t size = strata_model_all_size(model);
-    float *room = malloc(2 * PIECE * sizeof *room);
-    if (!room) return strata_fail(err, STRATA_OUT_OF_MEMORY, "replicas_equal: no host memory");
-    strata_status status = STRATA_OK;
+    STRATA_FREED float *room = NULL;
+    STRATA_TRY(STRATA_NEW(room, 2 * PIECE, err, "replicas_equal: no host memory"));
     *out_equal = true;
-    for (int64_t done = 0; done < size && !status; done += PIECE)
-        status = compare_some(model, done, size - done < PIECE ? size - done : PIECE, room, out_equal, err);
-    free(room);
-    if (status || workers->n <= 1) return status;
+    for (int64_t done = 0; done < size; done += PIECE)
+        STRATA_TRY(compare_some(model, done, size - done < PIECE ? size - done : PIECE, room, out_equal, err));
+    if (workers->n <= 1) return STRATA_OK;
     int32_t differ = !*out_equal;
     STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &differ, &differ, 1, err));
     *out_equal = !differ;

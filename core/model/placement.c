@@ -2,8 +2,6 @@
  *
  * Writes as text where the variables, nodes and exchanges of a training step are, and what its exchanges have cost so
  * far. */
-#include <string.h>
-
 #include "core/base/text.h"
 #include "core/model/data.h"
 #include "core/run/exchange.h"
@@ -32,7 +30,7 @@ static void list_variables(const strata_model *model, strata_text *text) {
 static void list_nodes(const strata_model *model, const strata_model_program *program, strata_text *text) {
     for (int r = 0; r < program->n_parts; r++) {
         const strata_executable *exe = program->parts[r].executable;
-        for (int i = 0; i < strata_executable_n_nodes(exe); i++) {
+        for (int i = 0; i < exe->plan.n_schedule; i++) {
             const strata_executable_node n = strata_executable_get_node(exe, i);
             strata_text_add(text, "node      replica %d, segment %d: %s %s %s: %s\n", r, n.segment, strata_tensor_name(n.node),
                             strata_dtype_name(n.node->dtype), strata_shape_text(n.node->shape).text, device_id(model, r));

@@ -3,8 +3,6 @@
  * The executables of a model's steps: one group of replicas for each kind of program and batch size; and the memory that they
  * would need. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/graph/graph.h"
 #include "core/model/build.h"
@@ -19,11 +17,8 @@ static int n_parts(const strata_model *model, strata_program_kind kind) {
 }
 
 static strata_status make_parts(const strata_strategy *strategy, strata_model_program *program, strata_error *err) {
-    const size_t n = (size_t)program->n_parts;
-    program->parts = calloc(n, sizeof *program->parts);
-    program->contributes = calloc(n, sizeof *program->contributes);
-    if (!program->parts || !program->contributes)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    STRATA_TRY(STRATA_NEW(program->parts, program->n_parts, err, "model: no host memory for a program"));
+    STRATA_TRY(STRATA_NEW(program->contributes, program->n_parts, err, "model: no host memory for a program"));
     for (int r = 0; r < strategy->n_replicas; r++) {
         strata_program_part *part = &program->parts[r];
         strata_strategy_local_share(strategy, program->batch, r, &part->first, &part->n);
@@ -38,15 +33,14 @@ typedef strata_status use_step(void *user, strata_device *device, const strata_s
 static strata_status examine(strata_model *model, strata_program_kind kind, int64_t batch, int only, strata_layer_cost *layers,
                              use_step *use, void *user, strata_error *err) {
     strata_model_program program = {.kind = kind, .batch = batch, .n_parts = n_parts(model, kind)};
-    strata_step *steps = calloc((size_t)program.n_parts, sizeof *steps);
-    strata_status status = steps ? make_parts(model->strategy, &program, err)
-                                 : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    STRATA_FREED strata_step *steps = NULL;
+    strata_status status = STRATA_NEW(steps, program.n_parts, err, "model: no host memory for a program");
+    if (!status) status = make_parts(model->strategy, &program, err);
     if (!status) status = strata_model_divide(model, &program, layers, steps, err);
     const bool made = !status;
     for (int r = 0; r < program.n_parts && !status; r++)
         if (only < 0 || r == only) status = use(user, model->replicas[r].device, &steps[r], err);
     for (int r = 0; r < program.n_parts && made; r++) strata_graph_destroy(steps[r].graph);
-    free(steps);
     free(program.parts);
     free(program.contributes);
     return status;
@@ -68,10 +62,7 @@ strata_status strata_model_build_step(strata_model *model, strata_program_kind k
 /* ---- what a program would need ---- */
 
 static strata_status measure(void *user, strata_device *device, const strata_step *step, strata_error *err) {
-    strata_tensor *own[2];
-    int n;
-    strata_tensor *const *outputs = strata_step_outputs(step, own, &n);
-    return strata_executable_measure(device, outputs, n, step->updates, step->n_updates, user, err);
+    return strata_executable_measure(device, step->outputs, step->n_outputs, step->updates, step->n_updates, user, err);
 }
 
 typedef struct visit_call {
@@ -82,12 +73,11 @@ typedef struct visit_call {
 
 static strata_status visit(void *user, strata_device *device, const strata_step *step, strata_error *err) {
     const visit_call *call = user;
-    strata_tensor *own[2];
-    int n;
-    strata_tensor *const *outputs = strata_step_outputs(step, own, &n);
     if (call->visit)
-        return strata_executable_place(device, outputs, n, step->updates, step->n_updates, call->visit, call->user, err);
-    return strata_executable_visit_peak(device, outputs, n, step->updates, step->n_updates, call->visit_peak, call->user, err);
+        return strata_executable_place(device, step->outputs, step->n_outputs, step->updates, step->n_updates, call->visit,
+                                       call->user, err);
+    return strata_executable_visit_peak(device, step->outputs, step->n_outputs, step->updates, step->n_updates,
+                                        call->visit_peak, call->user, err);
 }
 
 strata_status strata_model_visit(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
@@ -172,8 +162,7 @@ static strata_status keep_layout(const strata_step *step, strata_model_program *
     memcpy(program->layout.buckets, layout->buckets, sizeof layout->buckets);
     program->layout.n_buckets = layout->n_buckets;
     if (!layout->n_sparse || program->layout.sparse) return STRATA_OK;
-    program->layout.sparse = malloc((size_t)layout->n_sparse * sizeof *layout->sparse);
-    if (!program->layout.sparse) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    STRATA_TRY(STRATA_NEW(program->layout.sparse, layout->n_sparse, err, "model: no host memory for a program"));
     memcpy(program->layout.sparse, layout->sparse, (size_t)layout->n_sparse * sizeof *layout->sparse);
     program->layout.n_sparse = layout->n_sparse;
     return STRATA_OK;
@@ -193,14 +182,13 @@ static strata_status compile_part(strata_model *model, strata_model_program *pro
         !strata_program_computes_only(program->kind) &&
         (model->strategy->n_devices > 1 || strata_strategy_has_workers(model->strategy) || step->layout.n_buckets);
     strata_executable **exe = &part->executable;
-    strata_tensor *own[2];
-    int n;
-    strata_tensor *const *outputs = strata_step_outputs(step, own, &n);
+    strata_tensor *const *outputs = step->outputs;
+    const int n = step->n_outputs;
     part->scores = step->scores ? n - 1 : -1;
     STRATA_TRY(of_group ? strata_executable_create_replica(device, outputs, n, step->updates, step->n_updates, &opts,
                                                            inside ? &place : NULL, exe, err)
                         : strata_executable_create(device, outputs, n, step->updates, step->n_updates, &opts, exe, err));
-    program->compared_seconds += strata_executable_compared_seconds(*exe);
+    program->compared_seconds += (*exe)->compared_seconds;
     for (int i = 0; i < STRATA_MAX_INPUTS; i++)
         part->x[i] = i < model->n_inputs ? strata_executable_input_index(*exe, strata_slot_name("x", i).text) : -1;
     for (int i = 0; i < STRATA_MAX_OUTPUTS; i++)
@@ -226,9 +214,8 @@ static void destroy_program(strata_model_program *program) {
 }
 
 static strata_status make_group(const strata_model *model, strata_model_program *program, strata_error *err) {
-    const size_t n_parts = program->n_parts > 0 ? (size_t)program->n_parts : 1;
-    strata_executable **executables = calloc(n_parts, sizeof(*executables));
-    if (!executables) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    STRATA_FREED strata_executable **executables = NULL;
+    STRATA_TRY(STRATA_NEW(executables, program->n_parts, err, "model: no host memory for a program"));
     for (int r = 0; r < program->n_parts; r++) executables[r] = program->parts[r].executable;
     const strata_strategy *strategy = model->strategy;
     strata_status status =
@@ -237,7 +224,6 @@ static strata_status make_group(const strata_model *model, strata_model_program 
         strata_group_set_receiver(program->group, strategy->trainer->take, strategy->trainer_data);
     for (int r = 0; status && r < program->n_parts; r++)
         program->parts[r].executable = NULL; /* the group owns them, even after a failure */
-    free(executables);
     return status;
 }
 
@@ -253,15 +239,14 @@ static strata_status explain(strata_model *model, const strata_model_program *pr
 
 static strata_status compile(strata_model *model, strata_model_program *program, strata_error *err) {
     STRATA_TRY(make_parts(model->strategy, program, err));
-    strata_step *steps = calloc((size_t)program->n_parts, sizeof *steps);
-    if (!steps) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    STRATA_FREED strata_step *steps = NULL;
+    STRATA_TRY(STRATA_NEW(steps, program->n_parts, err, "model: no host memory for a program"));
     strata_status status = explain(model, program, 0, strata_model_divide(model, program, NULL, steps, err), err);
     const bool made = !status;
     if (made) status = keep_layout(&steps[0], program, err);
     for (int r = 0; r < program->n_parts && !status; r++)
         status = explain(model, program, r, compile_part(model, program, r, &steps[r], err), err);
     for (int r = 0; r < program->n_parts && made; r++) strata_graph_destroy(steps[r].graph);
-    free(steps);
     return status ? status : make_group(model, program, err);
 }
 
@@ -273,12 +258,9 @@ strata_status strata_model_get_program(strata_model *model, strata_program_kind 
             *out_program = p;
             return STRATA_OK;
         }
-    strata_model_program *program = calloc(1, sizeof *program);
-    if (!program) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
-    program->kind = kind;
-    program->batch = batch;
-    program->form = form;
-    program->n_parts = n_parts(model, kind);
+    strata_model_program *program;
+    STRATA_TRY(STRATA_NEW(program, 1, err, "model: no host memory for a program"));
+    *program = (strata_model_program){.kind = kind, .batch = batch, .form = form, .n_parts = n_parts(model, kind)};
     strata_status status = compile(model, program, err);
     if (status) {
         destroy_program(program);

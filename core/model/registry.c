@@ -2,22 +2,16 @@
  *
  * The user's own layers, losses, metrics and activations, by name. Each is stored like a built-in kind, so other code does not
  * distinguish them. */
-#include "core/model/registry.h"
-
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/base/text.h"
+#include "core/model/build.h"
 
 enum { MOST_NAME = 31 };
 
 /* ---- creating and destroying ---- */
 
 strata_status strata_registry_create(strata_registry **out_registry, strata_error *err) {
-    strata_registry *registry = calloc(1, sizeof *registry);
-    if (!registry) return strata_fail(err, STRATA_OUT_OF_MEMORY, "registry: no host memory");
-    atomic_init(&registry->references, 1);
-    *out_registry = registry;
+    STRATA_TRY(STRATA_NEW(*out_registry, 1, err, "registry: no host memory"));
+    atomic_init(&(*out_registry)->references, 1);
     return STRATA_OK;
 }
 
@@ -64,15 +58,13 @@ static const strata_layer_kind *look_up_layer(const strata_registry *registry, c
 
 strata_status strata_registry_find_layer(const strata_registry *registry, const char *name, const strata_layer_kind **out_kind,
                                          strata_error *err) {
-    strata_text names = {0};
+    STRATA_FINISHED(strata_text) names = {0};
     *out_kind = look_up_layer(registry, name);
     if (*out_kind) return STRATA_OK;
     for (int i = 0; i < strata_n_layer_kinds; i++) strata_text_add(&names, "%s%s", i ? ", " : "", strata_layer_kinds[i]->name);
     for (const struct strata_own_layer *own = registry ? registry->layers : NULL; own; own = own->next)
         strata_text_add(&names, ", %s", own->kind.name);
-    const strata_status status = no_such("layer", name, &names, err);
-    strata_text_finish(&names);
-    return status;
+    return no_such("layer", name, &names, err);
 }
 
 strata_status strata_registry_find_loss(const strata_registry *registry, const char *name, const strata_loss **out_loss,
@@ -119,16 +111,10 @@ static strata_status check_name(const char *what, const char *name, strata_error
                        name ? name : "", MOST_NAME);
 }
 
-static strata_status taken(const char *what, const char *name, strata_error *err) {
-    return strata_fail(err, STRATA_INVALID, "%s \"%s\": there is one of that name already", what, name);
-}
-
-static strata_status no_build(const char *what, const char *name, strata_error *err) {
-    return strata_fail(err, STRATA_INVALID, "%s \"%s\" has no build function", what, name);
-}
-
-static strata_status no_memory(const char *what, const char *name, strata_error *err) {
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s \"%s\": no host memory", what, name);
+static strata_status check_new(const char *what, const char *name, bool taken, bool builds, strata_error *err) {
+    if (taken) return strata_fail(err, STRATA_INVALID, "%s \"%s\": there is one of that name already", what, name);
+    if (!builds) return strata_fail(err, STRATA_INVALID, "%s \"%s\" has no build function", what, name);
+    return STRATA_OK;
 }
 
 /* Copies a table into `out`, which has room for `most` options and the end. */
@@ -155,14 +141,13 @@ static strata_status copy_options(const char *what, const char *name, const stra
 
 strata_status strata_layer_register(strata_registry *registry, const strata_layer_definition *layer, strata_error *err) {
     STRATA_TRY(check_name("layer", layer->name, err));
-    if (look_up_layer(registry, layer->name)) return taken("layer", layer->name, err);
-    if (!layer->build) return no_build("layer", layer->name, err);
+    STRATA_TRY(check_new("layer", layer->name, look_up_layer(registry, layer->name), layer->build, err));
     if (layer->n_inputs < -1 || layer->n_inputs > STRATA_MAX_LAYER_INPUTS)
         return strata_fail(err, STRATA_INVALID,
                            "layer \"%s\": n_inputs is %d; it must be 1 to %d, 0 for 1, or -1 for any number", layer->name,
                            layer->n_inputs, STRATA_MAX_LAYER_INPUTS);
-    struct strata_own_layer *own = calloc(1, sizeof *own);
-    if (!own) return no_memory("layer", layer->name, err);
+    STRATA_FREED struct strata_own_layer *own = NULL;
+    STRATA_TRY(STRATA_NEW(own, 1, err, "layer \"%s\": no host memory", layer->name));
     own->definition = *layer;
     own->kind = (strata_layer_kind){.name = layer->name,
                                     .options_bytes = layer->options_bytes ? layer->options_bytes : 1,
@@ -174,25 +159,21 @@ strata_status strata_layer_register(strata_registry *registry, const strata_laye
                                                    : layer->n_inputs   ? layer->n_inputs
                                                                        : 1,
                                     .own = &own->definition};
-    const strata_status status = copy_options("layer", layer->name, layer->options, layer->options_bytes, own->kind.options,
-                                              STRATA_MAX_LAYER_OPTIONS - 1, err);
-    if (status) {
-        free(own);
-        return status;
-    }
+    STRATA_TRY(copy_options("layer", layer->name, layer->options, layer->options_bytes, own->kind.options,
+                            STRATA_MAX_LAYER_OPTIONS - 1, err));
     own->next = registry->layers;
     registry->layers = own;
+    own = NULL;
     return STRATA_OK;
 }
 
 strata_status strata_activation_register(strata_registry *registry, const char *name, strata_tensor *(*apply)(strata_tensor *x),
                                          strata_error *err) {
     STRATA_TRY(check_name("activation", name, err));
-    if (!strata_activation_check(name, NULL) || strata_registry_has_activation(registry, name))
-        return taken("activation", name, err);
-    if (!apply) return no_build("activation", name, err);
-    strata_own_activation *own = calloc(1, sizeof *own);
-    if (!own) return no_memory("activation", name, err);
+    const bool taken = !strata_activation_check(name, NULL) || strata_registry_has_activation(registry, name);
+    strata_own_activation *own;
+    STRATA_TRY(check_new("activation", name, taken, apply, err));
+    STRATA_TRY(STRATA_NEW(own, 1, err, "activation \"%s\": no host memory", name));
     *own = (strata_own_activation){.name = name, .apply = apply, .next = registry->activations};
     registry->activations = own;
     return STRATA_OK;
@@ -201,27 +182,24 @@ strata_status strata_activation_register(strata_registry *registry, const char *
 strata_status strata_loss_register(strata_registry *registry, const strata_loss_definition *loss, strata_error *err) {
     const strata_loss *other;
     STRATA_TRY(check_name("loss", loss->name, err));
-    if (!strata_registry_find_loss(registry, loss->name, &other, NULL)) return taken("loss", loss->name, err);
-    if (!loss->build) return no_build("loss", loss->name, err);
+    const bool taken = !strata_registry_find_loss(registry, loss->name, &other, NULL);
+    STRATA_TRY(check_new("loss", loss->name, taken, loss->build, err));
     if ((unsigned)loss->answers > STRATA_ANSWERS_DISTRIBUTION)
         return strata_fail(err, STRATA_INVALID, "loss \"%s\": answers is %d, which is no strata_answers", loss->name,
                            (int)loss->answers);
-    struct strata_own_loss *own = calloc(1, sizeof *own);
-    if (!own) return no_memory("loss", loss->name, err);
+    STRATA_FREED struct strata_own_loss *own = NULL;
+    STRATA_TRY(STRATA_NEW(own, 1, err, "loss \"%s\": no host memory", loss->name));
     own->loss = (strata_loss){.name = loss->name,
                               .answers = loss->answers,
                               .check = loss->check,
                               .build = loss->build,
                               .predict = loss->predict,
                               .threshold = loss->threshold};
-    const strata_status status = copy_options("loss", loss->name, loss->options, sizeof(strata_loss_options), own->loss.options,
-                                              STRATA_MAX_LOSS_OPTIONS - 1, err);
-    if (status) {
-        free(own);
-        return status;
-    }
+    STRATA_TRY(copy_options("loss", loss->name, loss->options, sizeof(strata_loss_options), own->loss.options,
+                            STRATA_MAX_LOSS_OPTIONS - 1, err));
     own->next = registry->losses;
     registry->losses = own;
+    own = NULL;
     return STRATA_OK;
 }
 
@@ -230,14 +208,13 @@ strata_status strata_metric_register(strata_registry *registry, const strata_met
     const strata_metric_kind *other;
     strata_metric_case c = {0};
     STRATA_TRY(check_name("metric", metric->name, err));
-    if (!strcmp(metric->name, "loss") || !strata_registry_find_metric(registry, metric->name, &other, &c, NULL))
-        return taken("metric", metric->name, err);
-    if (!metric->build) return no_build("metric", metric->name, err);
+    const bool taken = !strcmp(metric->name, "loss") || !strata_registry_find_metric(registry, metric->name, &other, &c, NULL);
+    STRATA_TRY(check_new("metric", metric->name, taken, metric->build, err));
     if (metric->n_sums < 1 || metric->n_sums > MOST_SUMS)
         return strata_fail(err, STRATA_INVALID, "metric \"%s\": n_sums is %lld; it must be 1 to %d", metric->name,
                            (long long)metric->n_sums, MOST_SUMS);
-    struct strata_own_metric *own = calloc(1, sizeof *own);
-    if (!own) return no_memory("metric", metric->name, err);
+    struct strata_own_metric *own;
+    STRATA_TRY(STRATA_NEW(own, 1, err, "metric \"%s\": no host memory", metric->name));
     own->definition = *metric;
     strata_metric_adapt(&own->definition, &own->words, &own->kind);
     own->next = registry->metrics;

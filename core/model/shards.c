@@ -5,9 +5,6 @@
  * sums of chunks, so its bits do not depend on where the range is divided. */
 #include "core/model/shards.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* The reason why updates cannot be sharded under this strategy; NULL: they can. */
 static const char *obstacle(const strata_strategy *strategy, bool sparse) {
     if (strategy->average) return "the strategy's replicas make updates of their own";
@@ -43,11 +40,10 @@ strata_status strata_shards_make(strata_model *model, strata_error *err) {
     STRATA_TRY(
         strata_shards_decide(model->strategy, strata_model_n_slots(model), set->dense_size < set->flat_size, &sharded, err));
     if (!sharded) return STRATA_OK;
-    model->shards.begins = calloc((size_t)n + 1, sizeof *model->shards.begins);
-    for (int r = 0; r <= n && model->shards.begins; r++)
-        model->shards.begins[r] = strata_shards_cut_at(set->flat_size, r, n, NULL);
-    model->shards.n = model->shards.begins ? n : 0;
-    return model->shards.n ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %d shards", n);
+    STRATA_TRY(STRATA_NEW(model->shards.begins, n + 1, err, "model: no host memory for %d shards", n));
+    for (int r = 0; r <= n; r++) model->shards.begins[r] = strata_shards_cut_at(set->flat_size, r, n, NULL);
+    model->shards.n = n;
+    return STRATA_OK;
 }
 
 void strata_shards_free(strata_model *model) {
@@ -104,24 +100,17 @@ void strata_shards_free_segments(strata_segments *segments) {
 
 /* ---- values ---- */
 
-static strata_array part_of(const strata_model_block *own, float *flat) {
-    return strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(own->end - own->begin), flat + own->begin);
-}
-
 /* Sends every worker's part of the range to all workers. */
 static strata_status gather_over_workers(const strata_model *model, float *values, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
-    const int64_t *begins = model->shards.begins;
-    size_t *bytes = calloc((size_t)workers->n, sizeof *bytes);
-    float *all = malloc((size_t)model->parameters.flat_size * sizeof *all);
-    for (int w = 0; w < workers->n && bytes; w++)
-        bytes[w] = (size_t)(begins[workers->first_replicas[w + 1]] - begins[workers->first_replicas[w]]) * sizeof(float);
-    strata_status status = bytes && all ? workers->all_gather(workers, values + begins[workers->first_replica], all, bytes, err)
-                                        : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a slot");
-    if (!status) memcpy(values, all, (size_t)model->parameters.flat_size * sizeof *all);
-    free(bytes);
-    free(all);
-    return status;
+    int64_t begin, end;
+    STRATA_FREED float *all = NULL;
+    STRATA_FREED int64_t *bytes = NULL;
+    STRATA_TRY(STRATA_NEW(bytes, workers->n, err, "model: no host memory for a slot"));
+    strata_shards_own_range(model, &begin, &end);
+    STRATA_TRY(strata_workers_gather_parts(workers, values + begin, (size_t)(end - begin) * sizeof *values, &all, bytes, err));
+    memcpy(values, all, (size_t)model->parameters.flat_size * sizeof *all);
+    return STRATA_OK;
 }
 
 void strata_shards_own_range(const strata_model *model, int64_t *out_begin, int64_t *out_end) {
@@ -133,14 +122,20 @@ void strata_shards_own_range(const strata_model *model, int64_t *out_begin, int6
     *out_end = model->shards.begins[workers->first_replicas[workers->rank + 1]];
 }
 
+strata_status strata_shards_access(const strata_model *model, int replica, int slot, bool set, float *values,
+                                   strata_error *err) {
+    for (int k = 0; k < model->parameters.n_blocks; k++) {
+        const strata_model_block *own = &model->replicas[replica].blocks[k];
+        strata_variable *variable = slot < 0 ? own->shard : own->slots[slot];
+        strata_array part = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(own->end - own->begin), values + own->begin);
+        if (variable) STRATA_TRY(set ? strata_variable_set(variable, &part, err) : strata_variable_get(variable, &part, err));
+    }
+    return STRATA_OK;
+}
+
 strata_status strata_shards_read_own_slot(strata_model *model, int slot, float *values, strata_error *err) {
     const int root = strata_strategy_root(model->strategy), n = model->shards.n ? model->strategy->n_replicas : 1;
-    for (int r = 0; r < n; r++)
-        for (int k = 0; k < model->parameters.n_blocks; k++) {
-            const strata_model_block *own = &model->replicas[root + r].blocks[k];
-            strata_array part = part_of(own, values);
-            STRATA_TRY(strata_variable_get(own->slots[slot], &part, err));
-        }
+    for (int r = 0; r < n; r++) STRATA_TRY(strata_shards_access(model, root + r, slot, false, values, err));
     return STRATA_OK;
 }
 
@@ -151,21 +146,6 @@ strata_status strata_shards_read_slot(strata_model *model, int slot, float *valu
 }
 
 strata_status strata_shards_write_slot(strata_model *model, int slot, float *values, strata_error *err) {
-    for (int r = 0; r < model->strategy->n_devices; r++)
-        for (int k = 0; k < model->parameters.n_blocks; k++) {
-            const strata_model_block *own = &model->replicas[r].blocks[k];
-            const strata_array part = part_of(own, values);
-            if (own->slots[slot]) STRATA_TRY(strata_variable_set(own->slots[slot], &part, err));
-        }
-    return STRATA_OK;
-}
-
-strata_status strata_shards_write(strata_model *model, const float *flat, strata_error *err) {
-    for (int r = 0; r < model->strategy->n_devices; r++)
-        for (int k = 0; k < model->parameters.n_blocks; k++) {
-            const strata_model_block *own = &model->replicas[r].blocks[k];
-            const strata_array part = part_of(own, (float *)flat); /* the values are only read */
-            if (own->shard) STRATA_TRY(strata_variable_set(own->shard, &part, err));
-        }
+    for (int r = 0; r < model->strategy->n_devices; r++) STRATA_TRY(strata_shards_access(model, r, slot, true, values, err));
     return STRATA_OK;
 }

@@ -26,15 +26,17 @@ STRATA_MUST_USE strata_status strata_shards_segments(const strata_model *model, 
                                                      strata_segments *out_segments, strata_error *err);
 void strata_shards_free_segments(strata_segments *segments);
 /* strata_shards_read_slot reads a slot of the optimizer for the whole flat range, (flat_size), from the devices that own
- * parts of it; with shards over several workers, all workers must call it. strata_shards_write_slot writes a slot to
- * these devices. */
+ * parts of it; with shards over several workers, all workers must call it. strata_shards_write_slot writes a slot,
+ * or, for -1, the parameters' shards, to these devices. */
 STRATA_MUST_USE strata_status strata_shards_read_slot(strata_model *model, int slot, float *values, strata_error *err);
 STRATA_MUST_USE strata_status strata_shards_write_slot(strata_model *model, int slot, float *values, strata_error *err);
 /* strata_shards_own_range returns the elements of the flat range whose slots are on this worker's devices;
  * strata_shards_read_own_slot reads only these, to their positions in values, (flat_size). */
 void strata_shards_own_range(const strata_model *model, int64_t *out_begin, int64_t *out_end);
 STRATA_MUST_USE strata_status strata_shards_read_own_slot(strata_model *model, int slot, float *values, strata_error *err);
-/* Writes values with the layout of the flat range to the shards of this worker's devices. */
-STRATA_MUST_USE strata_status strata_shards_write(strata_model *model, const float *flat, strata_error *err);
+/* Reads or sets what a device of this worker has of a slot, or, for slot -1, of the parameters' shards, from or to their
+ * positions in values, (flat_size). */
+STRATA_MUST_USE strata_status strata_shards_access(const strata_model *model, int replica, int slot, bool set, float *values,
+                                                   strata_error *err);
 
 #endif

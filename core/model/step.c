@@ -43,9 +43,6 @@
  * changes nothing that it has: the partitioner makes no update for it, and where only the host knows, its gate is closed. */
 #include "core/model/step.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/graph/graph.h"
 #include "core/metric/metric.h"
 #include "core/model/build.h"
@@ -56,15 +53,11 @@
 typedef strata_step_builder builder;
 typedef strata_step_computed computed;
 
-void *strata_step_alloc(builder *b, size_t n, size_t bytes) {
-    return strata_graph_alloc(b->graph, n * bytes);
-}
-
 strata_tensor *strata_step_add(builder *b, strata_tensor *update) {
     strata_step *step = b->step;
     if (step->n_updates == step->most_updates) {
         const int most = step->most_updates ? 2 * step->most_updates : 16;
-        strata_tensor **updates = strata_step_alloc(b, (size_t)most, sizeof *updates);
+        strata_tensor **updates = strata_graph_alloc(b->graph, (size_t)most * sizeof *updates);
         if (!updates) return update;
         if (step->n_updates) memcpy(updates, step->updates, (size_t)step->n_updates * sizeof *updates);
         step->updates = updates;
@@ -73,14 +66,16 @@ strata_tensor *strata_step_add(builder *b, strata_tensor *update) {
     return step->updates[step->n_updates++] = update;
 }
 
-strata_tensor *const *strata_step_outputs(const strata_step *step, strata_tensor *own[2], int *out_n) {
-    int n = 0;
-    *out_n = step->n_outputs;
-    if (step->outputs) return step->outputs;
-    if (step->output) own[n++] = step->output;
-    if (step->scores) own[n++] = step->scores;
-    *out_n = n;
-    return own;
+static void add_output(builder *b, strata_tensor *output) {
+    b->step->outputs[b->step->n_outputs++] = output;
+}
+
+/* Lists the outputs of a step other than GRADIENTS. */
+static void list_outputs(builder *b) {
+    if (b->step->outputs) return;
+    b->step->outputs = strata_graph_alloc(b->graph, 2 * sizeof *b->step->outputs);
+    if (b->output && b->step->outputs) add_output(b, b->output);
+    if (b->step->scores && b->step->outputs) add_output(b, b->step->scores);
 }
 
 strata_tensor *strata_step_part(strata_tensor *flat, int64_t first, int64_t n) {
@@ -172,7 +167,6 @@ strata_tensor *strata_step_share(builder *b) {
     return b->share;
 }
 
-/* x times the number of examples. */
 static strata_tensor *times_examples(const builder *b, strata_tensor *x) {
     return b->opts.divided ? strata_mul(x, b->context.examples) : times(x, (double)b->opts.batch);
 }
@@ -277,7 +271,7 @@ static void clear_accumulated(builder *b, strata_tensor *accumulated) {
 static void build_apply(builder *b) {
     const strata_model_replica *own = accumulating(b);
     const int n = b->model->parameters.n_blocks;
-    strata_tensor **accumulated = strata_step_alloc(b, (size_t)n, sizeof *accumulated);
+    strata_tensor **accumulated = strata_graph_alloc(b->graph, (size_t)n * sizeof *accumulated);
     if (!accumulated) return;
     for (int k = 0; k < n; k++) accumulated[k] = read_accumulated(b, own->blocks[k].accumulated);
     strata_tensor *sums = read_accumulated(b, own->accumulated_sums), *states = read_accumulated(b, own->accumulated_states);
@@ -322,10 +316,6 @@ static strata_tensor *state_changes(builder *b, const computed *c) {
     strata_tensor *changes = strata_mul(rates, strata_sub(c->state, b->context.state));
     strata_tensor *both[] = {strata_where(strata_equal(rates, none), none, changes), rates};
     return strata_concat(both, 2, 0);
-}
-
-static void add_output(builder *b, strata_tensor *output) {
-    b->step->outputs[b->step->n_outputs++] = output;
 }
 
 int strata_step_input_of(const builder *b, const strata_tensor *x) {
@@ -388,8 +378,8 @@ static void build_gradients(builder *b) {
     c.reduced = true;
     b->host_knows_rows = true;
     strata_step_place_gradients(b);
-    b->step->outputs = strata_step_alloc(b, (size_t)(2 + set->n_blocks + set->n), sizeof *b->step->outputs);
-    b->step->layout.sparse = strata_step_alloc(b, (size_t)set->n + 1, sizeof *b->step->layout.sparse);
+    b->step->outputs = strata_graph_alloc(b->graph, (size_t)(2 + set->n_blocks + set->n) * sizeof *b->step->outputs);
+    b->step->layout.sparse = strata_graph_alloc(b->graph, ((size_t)set->n + 1) * sizeof *b->step->layout.sparse);
     if (!b->step->outputs || !b->step->layout.sparse) return;
     add_output(b, c.sums);
     if (b->exchanges) b->step->layout.n_buckets = strata_model_list_buckets(b->model, b->step->layout.buckets);
@@ -404,7 +394,7 @@ static void build_evaluate(builder *b) {
     strata_tensor *outputs[STRATA_MAX_OUTPUTS], *labels[STRATA_MAX_OUTPUTS];
     forward_to_losses(b, outputs);
     for (int i = 0; i < b->model->n_outputs; i++) labels[i] = labels_input(b, i);
-    b->step->output = batch_sums(b, example_losses(b, outputs, labels), outputs, labels);
+    b->output = batch_sums(b, example_losses(b, outputs, labels), outputs, labels);
     b->step->scores = strata_model_metric_scores(b->model, outputs, labels);
 }
 
@@ -424,7 +414,7 @@ static void build_predict(builder *b) {
                                 strata_shape_text(given).text, (long long)b->opts.batch, strata_shape_text(spec->shape).text);
         if (n > 1) outputs[i] = strata_reshape(outputs[i], STRATA_SHAPE(b->opts.batch, strata_shape_elements(spec->shape)));
     }
-    b->step->output = n > 1 ? strata_concat(outputs, n, 1) : outputs[0];
+    b->output = n > 1 ? strata_concat(outputs, n, 1) : outputs[0];
 }
 
 /* Prepares the layers' context: arrays that layers fill in, and reads of the variables that they use. */
@@ -468,6 +458,7 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
     strata_status status = begin(&b, err);
     if (!status) {
         builders[kind](&b);
+        list_outputs(&b);
         status = strata_graph_check(b.graph, err);
         if (!status && b.context.exchanges_inside && strata_strategy_has_own(model->strategy))
             status =

@@ -30,6 +30,8 @@ typedef struct strata_step_builder {
     bool host_knows_rows;
     /* Gradients must be multiplied by words[STRATA_STEP_SCALE] before the update. */
     bool scaled;
+    /* The sums or predictions; NULL: there are none. */
+    strata_tensor *output;
     /* [parameters.n_blocks] Set by strata_step_place_gradients. */
     strata_step_place *places;
 } strata_step_builder;
@@ -47,8 +49,6 @@ typedef struct strata_step_computed {
     bool reduced;
 } strata_step_computed;
 
-/* Zeroed memory that the graph owns; NULL, with the graph poisoned, if there is no memory. */
-void *strata_step_alloc(strata_step_builder *b, size_t n, size_t bytes);
 /* Adds a node to the updates of the program, so that it is computed, and returns it. */
 strata_tensor *strata_step_add(strata_step_builder *b, strata_tensor *update);
 /* A word of the step, as a scalar. */
@@ -57,9 +57,6 @@ strata_tensor *strata_step_word(const strata_step_builder *b, int64_t word);
 strata_tensor *strata_step_add_to_loss(strata_tensor *sums, strata_tensor *value);
 /* Elements [first, first + n) of `flat`. */
 strata_tensor *strata_step_part(strata_tensor *flat, int64_t first, int64_t n);
-
-/* The outputs of a step's program, *out_n; own: room for two. The scores are the last one. */
-strata_tensor *const *strata_step_outputs(const strata_step *step, strata_tensor *own[2], int *out_n);
 
 /* The model's input that is this tensor; -1: none. */
 int strata_step_input_of(const strata_step_builder *b, const strata_tensor *x);

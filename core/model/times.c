@@ -3,16 +3,13 @@
  * Measures a training step: each kind of node of the compiled step by itself, and whole steps. The examples are random numbers,
  * and the learning rate is 0, so that the loss stays finite. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/compile/cost.h"
 #include "core/model/data.h"
 #include "core/op/epilogue.h"
 #include "core/run/bench.h"
-#include "strata/summary.h"
 
-enum { DEFAULT_BATCH = 32, OP_BYTES = sizeof(((strata_node_times *)0)->op) };
+enum { OP_BYTES = sizeof(((strata_node_times *)0)->op) };
 
 /* ---- whole steps ---- */
 
@@ -129,23 +126,20 @@ static int by_share(const void *a, const void *b) {
 }
 
 static strata_status time_nodes(const strata_executable *exe, strata_step_times *times, strata_error *err) {
-    const int n = strata_executable_n_nodes(exe);
-    int *first = calloc((size_t)n + 1, sizeof *first);
-    times->nodes = calloc((size_t)n + 1, sizeof *times->nodes);
-    strata_status status = STRATA_OK;
-    if (!first || !times->nodes) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for the times of %d nodes", n);
-    for (int i = 0; i < n && !status; i++) {
+    const int n = exe->plan.n_schedule;
+    STRATA_FREED int *first = NULL;
+    STRATA_TRY(STRATA_NEW(first, n, err, "no host memory for the times of %d nodes", n));
+    STRATA_TRY(STRATA_NEW(times->nodes, n, err, "no host memory for the times of %d nodes", n));
+    for (int i = 0; i < n; i++) {
         const int row = row_of(exe, i, first, times);
         if (row < times->n_nodes) {
             times->nodes[row].count++;
         } else {
             first[times->n_nodes] = i;
-            status = time_node(exe, i, &times->nodes[times->n_nodes++], err);
+            STRATA_TRY(time_node(exe, i, &times->nodes[times->n_nodes++], err));
         }
-        if (!status) status = add_device_cost(exe, i, &times->nodes[row], err);
+        STRATA_TRY(add_device_cost(exe, i, &times->nodes[row], err));
     }
-    free(first);
-    if (status) return status;
     qsort(times->nodes, (size_t)times->n_nodes, sizeof *times->nodes, by_share);
     for (int k = 0; k < times->n_nodes; k++) times->nodes_us += times->nodes[k].us * times->nodes[k].count;
     return STRATA_OK;
@@ -153,14 +147,11 @@ static strata_status time_nodes(const strata_executable *exe, strata_step_times 
 
 strata_status strata_model_time_step(strata_model *model, int64_t batch, strata_step_times *out_times, strata_error *err) {
     *out_times = (strata_step_times){0};
-    STRATA_TRY(strata_model_check_compiled(model, "time a step of", err));
-    if (batch < 0)
-        return strata_fail(err, STRATA_INVALID, "time a step: batch is %lld; it must be at least 1", (long long)batch);
+    STRATA_TRY(strata_model_check_report(model, "time a step of", "time a step", true, &batch, err));
     if (model->strategy->n_devices > 1 || strata_strategy_has_workers(model->strategy))
         return strata_fail(err, STRATA_UNSUPPORTED, "time a step: the model is on several devices; compile it for one");
     strata_model_program *program = NULL;
-    STRATA_TRY(strata_model_get_program(model, STRATA_PROGRAM_TRAIN, batch ? batch : DEFAULT_BATCH, (strata_batch_form){0},
-                                        &program, err));
+    STRATA_TRY(strata_model_get_program(model, STRATA_PROGRAM_TRAIN, batch, (strata_batch_form){0}, &program, err));
     STRATA_TRY(fill_slots(model, program, err));
     STRATA_TRY(strata_bench_fastest(run_steps, program->group, STRATA_BENCH_ROUNDS, &out_times->step_us, err));
     strata_device_cost cost;

@@ -81,7 +81,7 @@ static strata_variable *slot_of(builder *b, int block, int slot) {
     strata_variable *own = own_block(b, block)->slots[slot];
     if (!b->opts.divided || !own || !b->model->shards.n) return own;
     const size_t n = (size_t)b->model->parameters.n_blocks * STRATA_MAX_OPTIMIZER_SLOTS;
-    if (!b->step->slots) b->step->slots = strata_step_alloc(b, n, sizeof *b->step->slots);
+    if (!b->step->slots) b->step->slots = strata_graph_alloc(b->graph, n * sizeof *b->step->slots);
     if (!b->step->slots) return NULL;
     strata_variable *whole = &b->step->slots[block * STRATA_MAX_OPTIMIZER_SLOTS + slot];
     *whole = (strata_variable){.name = own->name, .dtype = own->dtype, .shape = STRATA_SHAPE(at->end - at->begin)};
@@ -115,7 +115,6 @@ static void update_block(builder *b, block_update *block, int k) {
 
 /* ---- all blocks together ---- */
 
-/* The sum of squares of n blocks' gradients. */
 static strata_tensor *sum_of_squares(strata_tensor *const *gradients, int n) {
     strata_tensor *square = NULL;
     for (int k = 0; k < n; k++) {
@@ -129,7 +128,7 @@ static strata_tensor *sum_of_squares(strata_tensor *const *gradients, int n) {
  * else NULL. */
 static strata_tensor *clip(builder *b, block_update *blocks, int first, int n) {
     const strata_model *model = b->model;
-    strata_tensor **gradients = strata_step_alloc(b, 2 * (size_t)n, sizeof *gradients), *square = NULL;
+    strata_tensor **gradients = strata_graph_alloc(b->graph, 2 * (size_t)n * sizeof *gradients), *square = NULL;
     if (!gradients) return NULL;
     strata_tensor **clipped = gradients + n;
     for (int k = 0; k < n; k++) gradients[k] = clipped[k] = blocks[first + k].update.gradients;
@@ -166,7 +165,7 @@ static strata_tensor *open_gate(builder *b, const computed *c, strata_tensor *sq
     }
     if (b->model->measures_norm) output[n++] = strata_reshape(square, STRATA_SHAPE(1));
     output[0] = sums;
-    b->step->output = n > 1 ? strata_concat(output, n, 0) : sums;
+    b->output = n > 1 ? strata_concat(output, n, 0) : sums;
     strata_variable *metrics = b->model->replicas[b->opts.replica].metrics;
     strata_tensor *epoch = strata_step_add(b, strata_assign_add(strata_variable_read(b->graph, metrics), sums));
     strata_tensor *gate = strata_reshape(strata_step_part(epoch, 0, 1), STRATA_SHAPE());
@@ -192,7 +191,7 @@ static void reduce_block(builder *b, computed *c, block_update *blocks, int k) {
 void strata_step_update(builder *b, computed *c) {
     const int n = b->model->parameters.n_blocks;
     const bool together = needs_all_blocks(b->model);
-    block_update *blocks = strata_step_alloc(b, (size_t)n, sizeof *blocks);
+    block_update *blocks = strata_graph_alloc(b->graph, (size_t)n * sizeof *blocks);
     strata_tensor *gate = NULL;
     if (!blocks) return;
     for (int k = n - 1; k >= 0 && together; k--) reduce_block(b, c, blocks, k);

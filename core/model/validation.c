@@ -2,14 +2,11 @@
  *
  * Validation during a fit: the evaluation after an epoch, and the decisions that depend on its loss: which epoch is the best,
  * and whether training ends. The training steps do not depend on it. */
-#include "core/model/validation.h"
-
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/data/batches.h"
 #include "core/model/data.h"
+#include "core/model/loop.h"
 
 void strata_validation_forget(strata_model *model) {
     free(model->best.values);
@@ -37,20 +34,7 @@ strata_status strata_validation_begin(strata_model *model, const strata_fit_opti
     /* If the parameters of the best epoch were not saved, they cannot be restored, so only later epochs are compared. */
     if (!opts->first_epoch || !opts->validation || (opts->restore_best && !model->best.values)) strata_validation_forget(model);
     if (!opts->restore_best || model->best.values) return STRATA_OK;
-    model->best.values = calloc((size_t)strata_model_all_size(model), sizeof *model->best.values);
-    return model->best.values ? STRATA_OK
-                              : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the best parameters");
-}
-
-/* Replaces the loss by that of rank 0, so that all workers make the same decisions. */
-static strata_status share_loss(const strata_model *model, double *loss, strata_error *err) {
-    const strata_workers *workers = &model->strategy->workers;
-    int64_t bits;
-    if (!strata_strategy_has_workers(model->strategy)) return STRATA_OK;
-    memcpy(&bits, loss, sizeof bits);
-    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, &bits, 1, err));
-    memcpy(loss, &bits, sizeof bits);
-    return STRATA_OK;
+    return STRATA_NEW(model->best.values, strata_model_all_size(model), err, "fit: no host memory for the best parameters");
 }
 
 strata_status strata_validation_take(strata_model *model, const strata_fit_options *opts, int epoch,
@@ -75,7 +59,8 @@ strata_status strata_validation_run(strata_model *model, const strata_fit_option
                                     bool *out_stop, strata_error *err) {
     if (!opts->validation) return STRATA_OK;
     STRATA_TRY(strata_model_evaluate(model, opts->validation, opts->batch, out_metrics, err));
-    STRATA_TRY(share_loss(model, &out_metrics->loss, err));
+    /* All workers make the same decisions. */
+    STRATA_TRY(strata_workers_share_double(&model->strategy->workers, &out_metrics->loss, err));
     return strata_validation_take(model, opts, epoch, out_metrics, out_stop, err);
 }
 

@@ -4,12 +4,9 @@
  * The values of a sequential model are created from its list of layers, each of which is called with the result of the one
  * before. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/model/build.h"
 #include "core/model/metrics.h"
-#include "core/model/registry.h"
 
 /* ---- finding ---- */
 
@@ -48,18 +45,12 @@ void strata_model_free_values(strata_model *model) {
     for (int i = 0; i < model->n_values; i++) free_value(model->values[i]);
     free(model->values);
     model->values = NULL;
-    model->n_values = model->values_capacity = 0;
+    model->n_values = 0;
 }
 
 /* Adds a value without a layer to the end of the list; NULL: there is no host memory. */
 static strata_value *append(strata_model *model, const char *name, int n_inputs) {
-    if (model->n_values == model->values_capacity) {
-        const int capacity = model->values_capacity ? 2 * model->values_capacity : 8;
-        strata_value **values = realloc(model->values, (size_t)capacity * sizeof(*values));
-        if (!values) return NULL;
-        model->values = values;
-        model->values_capacity = capacity;
-    }
+    if (!strata_grow(&model->values, model->n_values, sizeof(*model->values))) return NULL;
     strata_value *value = calloc(1, sizeof *value);
     if (!value) return NULL;
     value->model = model;
@@ -78,10 +69,14 @@ static strata_status no_memory(strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its values");
 }
 
+static strata_status check_form(const char *what, const char *name, strata_error *err) {
+    if (name && *name && strlen(name) < STRATA_MAX_PART_NAME && !strchr(name, '/')) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s \"%.40s\": its name must have 1 to %d characters and no '/'", what,
+                       name ? name : "", STRATA_MAX_PART_NAME - 1);
+}
+
 static strata_status check_name(const strata_model *model, const char *what, const char *name, strata_error *err) {
-    if (!name || !*name || strlen(name) >= STRATA_MAX_PART_NAME || strchr(name, '/'))
-        return strata_fail(err, STRATA_INVALID, "%s \"%.40s\": its name must have 1 to %d characters and no '/'", what,
-                           name ? name : "", STRATA_MAX_PART_NAME - 1);
+    STRATA_TRY(check_form(what, name, err));
     if (strata_model_find_value(model, name) < 0) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "%s \"%s\": an input or a call has that name already", what, name);
 }
@@ -115,13 +110,9 @@ static strata_status add_input(strata_model *model, const char *name, strata_sha
 }
 
 const strata_value *strata_model_input(strata_model *model, const char *name, strata_shape shape, strata_dtype dtype) {
-    strata_error err = {0};
-    if (model->building.status) return NULL;
-    const strata_status status = add_input(model, name, shape, dtype, &err);
+    if (model->building.error.status) return NULL;
     strata_model_free_parameters(model);
-    if (!status) return model->values[model->n_values - 1];
-    strata_model_remember(model, status, &err);
-    return NULL;
+    return add_input(model, name, shape, dtype, &model->building.error) ? NULL : model->values[model->n_values - 1];
 }
 
 /* The value's name: the given name, or the layer's name, with a number from the second call on. */
@@ -156,13 +147,9 @@ static strata_status add_call(strata_model *model, int index, const char *given,
 }
 
 const strata_value *strata_model_add_call(strata_model *model, int layer, const char *name, const int *inputs, int n) {
-    strata_error err = {0};
-    if (model->building.status) return NULL;
-    const strata_status status = add_call(model, layer, name, inputs, n, &err);
+    if (model->building.error.status) return NULL;
     strata_model_free_parameters(model);
-    if (!status) return model->values[model->n_values - 1];
-    strata_model_remember(model, status, &err);
-    return NULL;
+    return add_call(model, layer, name, inputs, n, &model->building.error) ? NULL : model->values[model->n_values - 1];
 }
 
 static int index_of(const strata_model *model, const strata_value *value) {
@@ -194,13 +181,10 @@ static strata_status find_call(const strata_model *model, const char *layer, con
 }
 
 const strata_value *strata_layer_call(strata_model *model, const char *layer, const strata_value *const *inputs, int n_inputs) {
-    strata_error err = {0};
     int index = 0, places[STRATA_MAX_LAYER_INPUTS];
-    if (model->building.status) return NULL;
-    const strata_status status = find_call(model, layer, inputs, n_inputs, &index, places, &err);
-    if (!status) return strata_model_add_call(model, index, NULL, places, n_inputs);
-    strata_model_remember(model, status, &err);
-    return NULL;
+    if (model->building.error.status) return NULL;
+    if (find_call(model, layer, inputs, n_inputs, &index, places, &model->building.error)) return NULL;
+    return strata_model_add_call(model, index, NULL, places, n_inputs);
 }
 
 static strata_status add_output(strata_model *model, const strata_value *value, const strata_output_options *opts,
@@ -211,9 +195,7 @@ static strata_status add_output(strata_model *model, const strata_value *value, 
         return strata_fail(err, STRATA_INVALID, "output \"%s\" is %s", opts->name ? opts->name : "",
                            value ? "a value of another model" : "NULL");
     const char *name = opts->name ? opts->name : value->name;
-    if (!*name || strlen(name) >= STRATA_MAX_PART_NAME || strchr(name, '/'))
-        return strata_fail(err, STRATA_INVALID, "output \"%.40s\": its name must have 1 to %d characters and no '/'", name,
-                           STRATA_MAX_PART_NAME - 1);
+    STRATA_TRY(check_form("output", name, err));
     for (int i = 0; i < model->n_outputs; i++)
         if (!strcmp(strata_output_name(model, i), name))
             return strata_fail(err, STRATA_INVALID, "there are two outputs called \"%s\"", name);
@@ -242,11 +224,9 @@ static strata_status add_output(strata_model *model, const strata_value *value, 
 }
 
 void strata_model_output(strata_model *model, const strata_value *value, strata_output_options opts) {
-    strata_error err = {0};
-    if (model->building.status) return;
-    const strata_status status = add_output(model, value, &opts, &err);
+    if (model->building.error.status) return;
     strata_model_free_parameters(model);
-    if (status) strata_model_remember(model, status, &err);
+    (void)!add_output(model, value, &opts, &model->building.error);
 }
 
 /* ---- removing ---- */

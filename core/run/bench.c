@@ -4,8 +4,6 @@
 #include "core/run/bench.h"
 
 #include <float.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/trace.h"
 #include "core/compile/cost.h"
@@ -18,7 +16,6 @@ enum {
     SLOTS = 3,
     /* The most times that a piece contains the node, on a GPU. */
     MOST_NODES = 16,
-    /* The most runs in a round. */
     MOST_RUNS = 256,
     /* The number of elements after which the contents of an operand repeat; a prime, so that rows differ. */
     FILL_PERIOD = 65521
@@ -74,8 +71,8 @@ static int find_spans(const strata_tensor *node, const strata_place *planned, sp
 static strata_status fill(const strata_bench *bench, const strata_tensor *tensor, strata_error *err) {
     const int64_t n = strata_shape_elements(tensor->shape), bytes = tensor_bytes(tensor);
     if (!n || !strata_dtype_is_float(tensor->dtype)) return STRATA_OK;
-    char *data = malloc((size_t)bytes);
-    if (!data) return strata_fail(err, STRATA_OUT_OF_MEMORY, "bench: no host memory for %lld bytes", (long long)bytes);
+    STRATA_FREED char *data = NULL;
+    STRATA_TRY(STRATA_NEW(data, bytes, err, "bench: no host memory for %lld bytes", (long long)bytes));
     uint32_t random = 12345;
     for (int64_t i = 0; i < n && i < FILL_PERIOD; i++) {
         random = random * 1664525u + 1013904223u;
@@ -85,10 +82,7 @@ static strata_status fill(const strata_bench *bench, const strata_tensor *tensor
     for (int64_t at = period; at < bytes; at += period)
         memcpy(data + at, data, (size_t)(bytes - at < period ? bytes - at : period));
     const strata_place *place = &bench->places[tensor->id];
-    strata_status status =
-        bench->device->api->upload(bench->device, bench->arenas[place->arena].buffer, place->offset, data, bytes, err);
-    free(data);
-    return status;
+    return bench->device->api->upload(bench->device, bench->arenas[place->arena].buffer, place->offset, data, bytes, err);
 }
 
 /* Creates an arena for each span, and places the operands in the arenas. */
@@ -116,7 +110,8 @@ static strata_status make_arenas(strata_bench *bench, const strata_place *planne
 
 strata_status strata_bench_init(strata_bench *bench, strata_device *device, const strata_tensor *node,
                                 const strata_place *planned, strata_error *err) {
-    const size_t n_places = (size_t)node->id + 1, n_operands = (size_t)node->n_inputs + 1; /* the inputs' ids are smaller */
+    static const char no_memory[] = "bench: no host memory for a node of %d operands";
+    const int n_places = node->id + 1, n_operands = node->n_inputs + 1; /* the inputs' ids are smaller */
     const double work = strata_node_flops(node) + strata_node_moved_bytes(node);
     int n_nodes = 1;
     const strata_device_class class = device->info.device_class;
@@ -124,28 +119,22 @@ strata_status strata_bench_init(strata_bench *bench, strata_device *device, cons
     if (is_gpu && work <= WORTH_A_SUBMISSION)
         n_nodes = work * MOST_NODES <= WORTH_A_SUBMISSION ? MOST_NODES : (int)(WORTH_A_SUBMISSION / work);
     *bench = (strata_bench){.device = device, .node = node};
-    bench->nodes = calloc((size_t)n_nodes, sizeof(*bench->nodes));
-    bench->places = calloc(n_places, sizeof *bench->places);
-    bench->arenas = calloc(FIRST_ARENA + n_operands, sizeof *bench->arenas);
-    span *spans = calloc(n_operands, sizeof *spans);
-    strata_status status = STRATA_OK;
-    if (bench->nodes && bench->places && bench->arenas && spans) {
-        for (int i = 0; i < n_nodes; i++) bench->nodes[i] = node;
-        for (size_t id = 0; id < n_places; id++) bench->places[id].arena = -1;
-        bench->arenas[STRATA_ARENA_OUTPUT].kind = STRATA_ARENA_OUTPUT;
-        bench->piece = (strata_piece){.nodes = bench->nodes,
-                                      .n_nodes = n_nodes,
-                                      .places = bench->places,
-                                      .n_places = (int)n_places,
-                                      .arenas = bench->arenas,
-                                      .n_arenas = FIRST_ARENA,
-                                      .n_slots = SLOTS};
-        status = make_arenas(bench, planned, spans, err);
-    } else {
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "bench: no host memory for a node of %zu operands", n_operands);
-    }
-    free(spans);
-    return status;
+    STRATA_FREED span *spans = NULL;
+    STRATA_TRY(STRATA_NEW(bench->nodes, n_nodes, err, no_memory, n_operands));
+    STRATA_TRY(STRATA_NEW(bench->places, n_places, err, no_memory, n_operands));
+    STRATA_TRY(STRATA_NEW(bench->arenas, FIRST_ARENA + n_operands, err, no_memory, n_operands));
+    STRATA_TRY(STRATA_NEW(spans, n_operands, err, no_memory, n_operands));
+    for (int i = 0; i < n_nodes; i++) bench->nodes[i] = node;
+    for (int id = 0; id < n_places; id++) bench->places[id].arena = -1;
+    bench->arenas[STRATA_ARENA_OUTPUT].kind = STRATA_ARENA_OUTPUT;
+    bench->piece = (strata_piece){.nodes = bench->nodes,
+                                  .n_nodes = n_nodes,
+                                  .places = bench->places,
+                                  .n_places = n_places,
+                                  .arenas = bench->arenas,
+                                  .n_arenas = FIRST_ARENA,
+                                  .n_slots = SLOTS};
+    return make_arenas(bench, planned, spans, err);
 }
 
 void strata_bench_finish(strata_bench *bench) {

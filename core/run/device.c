@@ -5,8 +5,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/locale.h"
 
@@ -25,13 +23,8 @@ const char *strata_device_class_name(strata_device_class device_class) {
 }
 
 strata_status strata_device_list_add(strata_device_list *list, const strata_device_info *row, strata_error *err) {
-    if (list->n == list->capacity) {
-        int capacity = list->capacity ? 2 * list->capacity : 8;
-        strata_device_info *rows = realloc(list->rows, (size_t)capacity * sizeof *rows);
-        if (!rows) return strata_fail(err, STRATA_OUT_OF_MEMORY, "devices: no memory for %d rows", capacity);
-        list->rows = rows;
-        list->capacity = capacity;
-    }
+    if (!strata_grow(&list->rows, list->n, sizeof *row))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "devices: no memory for %d rows", list->n + 1);
     list->rows[list->n++] = *row;
     return STRATA_OK;
 }

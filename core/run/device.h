@@ -10,6 +10,7 @@
 #ifndef STRATA_CORE_DEVICE_H
 #define STRATA_CORE_DEVICE_H
 
+#include "core/base/alloc.h"
 #include "core/base/lock.h"
 #include "core/base/trace.h"
 #include "core/compile/piece.h"
@@ -61,7 +62,6 @@ typedef struct strata_device_cost {
     double work_bytes;
 } strata_device_cost;
 
-/* How a program is checked. */
 typedef struct strata_check_request {
     /* The program was just compiled. Its inputs, and values that earlier pieces compute, are generated, and are zero
      * afterwards. Otherwise the inputs are those of the slot's next run, and a wrong node is an error of the training. */
@@ -217,7 +217,6 @@ void strata_device_leave_run(strata_device *device);
 /* Calls `supports` of the table. */
 strata_support strata_device_supports(strata_device *device, const strata_tensor *node, const char **reason);
 
-/* Calls on_compile, if there is one. */
 void strata_device_report_compile(const strata_device *device, bool tuning, int done, int total);
 /* Calls on_warning, if there is one. */
 void strata_device_warn(const strata_device *device, const char *format, ...) STRATA_PRINTF(2, 3);
@@ -236,7 +235,7 @@ const strata_device_transfers *strata_device_get_transfers(strata_device *device
 
 typedef struct strata_device_list {
     strata_device_info *rows;
-    int n, capacity;
+    int n;
     /* Why a driver's devices are not in the list: its call has not returned. Status OK: all have returned. */
     strata_error hung;
 } strata_device_list;

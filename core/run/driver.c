@@ -9,7 +9,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
 
 #include "core/base/clock.h"
 #include "core/base/locale.h"
@@ -194,8 +193,7 @@ static void save_trace(strata_trace *trace) {
     char *text = NULL;
     size_t bytes = 0;
     if (!trace || strata_trace_events(trace, &text, &bytes, NULL)) return;
-    const strata_status ignored = strata_trace_write(trace, (const char *const *)&text, 1, NULL);
-    (void)ignored;
+    (void)!strata_trace_write(trace, (const char *const *)&text, 1, NULL);
     free(text);
 }
 
@@ -231,6 +229,13 @@ static void *observe(void *data) {
     return NULL;
 }
 
+static void destroy_watch(strata_device *device, strata_driver_watch *watch) {
+    device->driver.watch = NULL;
+    pthread_cond_destroy(&watch->changed);
+    pthread_mutex_destroy(&watch->mutex);
+    free(watch);
+}
+
 void strata_driver_watch_start(strata_device *device) {
     strata_driver_watch *watch = calloc(1, sizeof *watch);
     sigset_t all, before;
@@ -243,11 +248,7 @@ void strata_driver_watch_start(strata_device *device) {
     pthread_sigmask(SIG_BLOCK, &all, &before);
     const int failed = pthread_create(&watch->thread, NULL, observe, device);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!failed) return;
-    device->driver.watch = NULL;
-    pthread_cond_destroy(&watch->changed);
-    pthread_mutex_destroy(&watch->mutex);
-    free(watch);
+    if (failed) destroy_watch(device, watch);
 }
 
 void strata_driver_watch_stop(strata_device *device) {
@@ -258,8 +259,5 @@ void strata_driver_watch_stop(strata_device *device) {
     pthread_cond_signal(&watch->changed);
     pthread_mutex_unlock(&watch->mutex);
     pthread_join(watch->thread, NULL);
-    device->driver.watch = NULL;
-    pthread_cond_destroy(&watch->changed);
-    pthread_mutex_destroy(&watch->mutex);
-    free(watch);
+    destroy_watch(device, watch);
 }

@@ -3,10 +3,9 @@
  * Calls of drivers that a thread of their own makes, with a limit. The thread that needs the result waits, and stops waiting if
  * it takes too long or is not needed any more. The memory of such an abandoned call then belongs to its thread. A compiler's
  * call may take minutes, and is reported if it is slow; after it was abandoned the device compiles nothing more. */
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/clock.h"
 #include "core/run/device.h"
@@ -108,15 +107,38 @@ static bool abandon(made_call *c) {
     return abandoned;
 }
 
+/* How long the caller waits, and what it does meanwhile. */
+typedef struct patience {
+    double most;
+    bool (*is_interrupted)(void *user);
+    void *user;
+    bool interrupted;
+    /* A compilation of `name` that takes longer than `notice` is reported, once. device NULL: it is none. */
+    strata_device *device;
+    const char *name;
+    double notice;
+} patience;
+
+/* Called about 20 times a second. Returns whether the call is abandoned. */
+static bool gives_up(patience *p, double seconds) {
+    p->interrupted = p->is_interrupted && p->is_interrupted(p->user);
+    if (p->device && seconds > p->notice) {
+        strata_device_warn(p->device, "%s: compiling %s has taken %.3g s so far, which the driver (%s) does once",
+                           p->device->info.id, p->name, seconds, p->device->info.driver);
+        p->notice = INFINITY;
+    }
+    return p->interrupted || seconds > p->most;
+}
+
 /* Returns whether the call has returned; false: it was abandoned. A process that was stopped (SIGSTOP) or suspended wakes after
  * a longer time than 50 ms, which counts only once. */
-static bool wait_until(made_call *c, bool (*gives_up)(void *user, double seconds), void *user) {
+static bool wait_until(made_call *c, patience *p) {
     double seconds = 0, before = strata_clock_seconds();
     while (!wait_briefly(c)) {
         const double now = strata_clock_seconds(), passed = now - before;
         seconds += passed < 1 ? passed : 1;
         before = now;
-        if (gives_up(user, seconds) && abandon(c)) return false;
+        if (gives_up(p, seconds) && abandon(c)) return false;
     }
     return true;
 }
@@ -127,9 +149,8 @@ static bool makes_threads(void) {
     return !set || strcmp(set, "0") != 0;
 }
 
-/* Makes the call and waits for it. gives_up(user, seconds) is called about 20 times a second; if it returns true, the call is
- * abandoned. Returns whether the call has returned. */
-static bool run_call(const strata_driver_call *what, bool (*gives_up)(void *user, double seconds), void *user) {
+/* Makes the call and waits for it. Returns whether it has returned. */
+static bool run_call(const strata_driver_call *what, patience *p) {
     pthread_t thread;
     made_call *c = makes_threads() ? create(what) : NULL;
     if (!c || !start(c, &thread)) { /* without memory or a thread, make the call here, without limits */
@@ -137,7 +158,7 @@ static bool run_call(const strata_driver_call *what, bool (*gives_up)(void *user
         what->run(what->call);
         return true;
     }
-    if (!wait_until(c, gives_up, user)) {
+    if (!wait_until(c, p)) {
         pthread_detach(thread);
         strata_driver_hangs();
         return false;
@@ -148,25 +169,10 @@ static bool run_call(const strata_driver_call *what, bool (*gives_up)(void *user
     return true;
 }
 
-/* ---- a limit in seconds ---- */
-
-typedef struct patience {
-    double most;
-    bool (*is_interrupted)(void *user);
-    void *user;
-    bool interrupted;
-} patience;
-
-static bool is_exhausted(void *user, double seconds) {
-    patience *p = user;
-    p->interrupted = p->is_interrupted && p->is_interrupted(p->user);
-    return p->interrupted || seconds > p->most;
-}
-
 strata_status strata_driver_call_within(const strata_driver_call *what, double seconds, bool (*is_interrupted)(void *user),
                                         void *user, strata_error *err) {
     patience p = {.most = seconds, .is_interrupted = is_interrupted, .user = user};
-    if (run_call(what, is_exhausted, &p)) return STRATA_OK;
+    if (run_call(what, &p)) return STRATA_OK;
     if (p.interrupted)
         return strata_fail(err, STRATA_INTERRUPTED, "%s: interrupted while its driver was called", what->what.subject);
     return strata_driver_fail_hung(what->what, seconds, err);
@@ -174,35 +180,17 @@ strata_status strata_driver_call_within(const strata_driver_call *what, double s
 
 /* ---- compilers ---- */
 
-typedef struct compiling {
-    strata_device *device;
-    const char *name;
-    double notice;
-    bool noticed;
-    patience patience;
-} compiling;
-
-static bool is_given_up(void *user, double seconds) {
-    compiling *c = user;
-    const bool exhausted = is_exhausted(&c->patience, seconds);
-    if (!c->noticed && seconds > c->notice)
-        strata_device_warn(c->device, "%s: compiling %s has taken %.3g s so far, which the driver (%s) does once",
-                           c->device->info.id, c->name, seconds, c->device->info.driver);
-    c->noticed |= seconds > c->notice;
-    return exhausted;
-}
-
-static strata_status fail_abandoned(const compiling *c) {
+static strata_status fail_abandoned(const patience *p) {
     static const char what_then[] = "; the driver goes on with it until the process ends, and the device compiles nothing more";
-    strata_device *device = c->device;
-    if (c->patience.interrupted)
+    strata_device *device = p->device;
+    if (p->interrupted)
         return strata_fail(&device->given_up, STRATA_INTERRUPTED, "%s: interrupted while the driver compiled %s%s",
-                           device->info.id, c->name, what_then);
+                           device->info.id, p->name, what_then);
     return strata_fail(&device->given_up, STRATA_TIMEOUT,
                        "%s: the driver (%s) has not compiled %s within %.3g s%s. Another device may do better (strata devices "
                        "lists them; the host needs no compiler), or allow more time: --compile-seconds, "
                        "strata_device_options.compile_seconds",
-                       device->info.id, device->info.driver, c->name, c->patience.most, what_then);
+                       device->info.id, device->info.driver, p->name, p->most, what_then);
 }
 
 /* A limit of the user for a whole program is taken as it is. */
@@ -216,16 +204,16 @@ strata_status strata_driver_compile_run(strata_device *device, const strata_driv
     const double one = device->compile_seconds > 0 ? device->compile_seconds : COMPILE_SECONDS,
                  default_notice = one / 6 < NOTICE_SECONDS ? one / 6 : NOTICE_SECONDS;
     if (device->given_up.status) return strata_fail(err, device->given_up.status, "%s", device->given_up.message);
-    compiling c = {.device = device,
-                   .name = what->name,
-                   .notice = device->compile_notice_seconds > 0 ? device->compile_notice_seconds : default_notice,
-                   .patience = {.most = strata_driver_compile_seconds(device, what->n_kernels),
-                                .is_interrupted = device->is_interrupted,
-                                .user = device->on_compile_user}};
+    patience p = {.most = strata_driver_compile_seconds(device, what->n_kernels),
+                  .is_interrupted = device->is_interrupted,
+                  .user = device->on_compile_user,
+                  .device = device,
+                  .name = what->name,
+                  .notice = device->compile_notice_seconds > 0 ? device->compile_notice_seconds : default_notice};
     const strata_driver_call call = {.what = {device->info.id, device->info.driver, STRATA_DRIVER_COMPILE},
                                      .run = what->run,
                                      .call = what->call,
                                      .bytes = what->call_bytes};
-    if (run_call(&call, is_given_up, &c)) return STRATA_OK;
-    return strata_fail(err, fail_abandoned(&c), "%s", device->given_up.message);
+    if (run_call(&call, &p)) return STRATA_OK;
+    return strata_fail(err, fail_abandoned(&p), "%s", device->given_up.message);
 }

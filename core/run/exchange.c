@@ -38,6 +38,19 @@ static int collect(job *j, bool all, int *out_n_results) {
     return n;
 }
 
+/* Divides a sum over all workers by the number of the operands of all of them, if the reduction is a mean. */
+static strata_status divide(const job *j, int64_t reduction, int n_operands, float *values, int64_t n, strata_error *err) {
+    const strata_workers *workers = j->context->workers;
+    float count = (float)n_operands;
+    if (reduction != STRATA_REDUCE_MEAN) return STRATA_OK;
+    if (j->common->dtype != STRATA_DTYPE_F32)
+        return strata_fail(err, STRATA_UNSUPPORTED, "a mean of %s over workers; f32 has one",
+                           strata_dtype_name(j->common->dtype));
+    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_F32, STRATA_DTYPE_F32, &count, &count, 1, err));
+    for (int64_t i = 0; i < n; i++) values[i] /= count;
+    return STRATA_OK;
+}
+
 /* ---- all_reduce, reduce_to ---- */
 
 /* Folds the values of the replicas of all workers and writes the sum to the results of this worker's replicas. If this worker
@@ -51,16 +64,10 @@ static strata_status fold_over_workers(job *j, const strata_all_reduce_attrs *at
     const bool in_place = n_results && c->reads_results;
     void *sum = in_place ? c->results[0] : c->scratch;
     const void *own = n_operands == 1 ? c->operands[0] : sum;
-    float *values = sum, count = (float)n_operands;
     if (n_operands != 1)
         STRATA_TRY(c->ops->reduce(c->plan, dtype, STRATA_REDUCE_SUM, c->operands, n_operands, elements, &sum, 1, err));
     STRATA_TRY(c->workers->sum(c->workers, dtype, wire, own, sum, elements, err));
-    if (attrs->reduction == STRATA_REDUCE_MEAN) {
-        if (dtype != STRATA_DTYPE_F32)
-            return strata_fail(err, STRATA_UNSUPPORTED, "a mean of %s over workers; f32 has one", strata_dtype_name(dtype));
-        STRATA_TRY(c->workers->sum(c->workers, STRATA_DTYPE_F32, STRATA_DTYPE_F32, &count, &count, 1, err));
-        for (int64_t i = 0; i < elements; i++) values[i] /= count;
-    }
+    STRATA_TRY(divide(j, attrs->reduction, n_operands, sum, elements, err));
     for (int r = in_place; r < n_results; r++) copy(c->results[r], sum, bytes_of(dtype, elements));
     return STRATA_OK;
 }
@@ -118,6 +125,15 @@ static strata_status send_and_receive(job *j, strata_error *err) {
     return m->takes ? workers->receive(workers, (int)attrs->worker, j->common->channel.id, m->result, bytes, err) : STRATA_OK;
 }
 
+/* Sets sizes[w] to `unit` times the lengths of the parts of worker w's replicas. */
+static void sum_parts(const strata_workers *workers, const strata_parts_attrs *attrs, size_t unit, size_t *sizes) {
+    for (int w = 0; w < workers->n; w++) {
+        sizes[w] = 0;
+        for (int r = workers->first_replicas[w]; r < workers->first_replicas[w + 1]; r++)
+            sizes[w] += (size_t)attrs->lengths[r] * unit;
+    }
+}
+
 /* ---- all_gather ---- */
 
 /* Concatenates parts along an axis: the result has `outer` rows, each of which consists of the rows of all parts. Sizes are in
@@ -154,11 +170,7 @@ static strata_status gather_over_workers(job *j, const strata_parts_attrs *attrs
     const strata_workers *workers = c->workers;
     size_t *bytes = c->scratch, own = 0, at = 0;
     char *mine = (char *)(bytes + workers->n);
-    for (int w = 0; w < workers->n; w++) {
-        bytes[w] = 0;
-        for (int r = workers->first_replicas[w]; r < workers->first_replicas[w + 1]; r++)
-            bytes[w] += (size_t)attrs->lengths[r] * l->inner * l->outer;
-    }
+    sum_parts(workers, attrs, l->inner * l->outer, bytes);
     own = bytes[workers->rank];
     for (int i = 0; i < j->n; i++) {
         const strata_parts_attrs *a = j->members[i].node->attrs;
@@ -213,12 +225,7 @@ static strata_status scatter_over_workers(job *j, const strata_parts_attrs *attr
     const int64_t row = row_of(attrs, &elements);
     size_t *counts = c->scratch;
     char *whole = (char *)(counts + workers->n), *part = whole + bytes_of(dtype, elements);
-    float count = (float)n_operands;
-    for (int w = 0; w < workers->n; w++) {
-        counts[w] = 0;
-        for (int r = workers->first_replicas[w]; r < workers->first_replicas[w + 1]; r++)
-            counts[w] += (size_t)(attrs->lengths[r] * row);
-    }
+    sum_parts(workers, attrs, (size_t)row, counts);
     const void *own = n_operands == 1 ? c->operands[0] : whole;
     void *sum = whole;
     if (n_operands != 1)
@@ -226,12 +233,7 @@ static strata_status scatter_over_workers(job *j, const strata_parts_attrs *attr
             strata_cross_device_host.reduce(NULL, dtype, STRATA_REDUCE_SUM, c->operands, n_operands, elements, &sum, 1, err));
     STRATA_TRY(
         workers->reduce_scatter(workers, dtype, attrs->gradients ? workers->wire : STRATA_DTYPE_F32, own, part, counts, err));
-    if (attrs->reduction == STRATA_REDUCE_MEAN) {
-        if (dtype != STRATA_DTYPE_F32)
-            return strata_fail(err, STRATA_UNSUPPORTED, "a mean of %s over workers; f32 has one", strata_dtype_name(dtype));
-        STRATA_TRY(workers->sum(workers, STRATA_DTYPE_F32, STRATA_DTYPE_F32, &count, &count, 1, err));
-        for (size_t i = 0; i < counts[workers->rank]; i++) ((float *)(void *)part)[i] /= count;
-    }
+    STRATA_TRY(divide(j, attrs->reduction, n_operands, (float *)(void *)part, (int64_t)counts[workers->rank], err));
     for (int i = 0; i < j->n; i++) {
         const strata_parts_attrs *a = j->members[i].node->attrs;
         const size_t bytes = bytes_of(dtype, attrs->lengths[a->own] * row);

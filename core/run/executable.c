@@ -2,11 +2,7 @@
  *
  * Executables: creating one runs the passes and the memory plan, allocates device memory, and compiles a program for each
  * segment (a single one if nothing is communicated). Running one uses a ring of slots. */
-
 #include "core/run/executable.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/compile/cost.h"
 #include "core/compile/passes.h"
@@ -105,19 +101,15 @@ static strata_status compile_segment(strata_executable *exe, int k, strata_arena
 }
 
 static strata_status compile(strata_executable *exe, strata_error *err) {
-    const size_t n = (size_t)exe->plan.n_segments, n_arenas = (size_t)exe->plan.n_arenas;
-    strata_arena *arenas = malloc(n_arenas * sizeof *arenas);
-    exe->programs = calloc(n, sizeof(*exe->programs));
-    exe->tickets = calloc(n * (size_t)exe->n_slots, sizeof *exe->tickets);
-    strata_status status = STRATA_OK;
-    if (arenas && exe->programs && exe->tickets) {
-        memcpy(arenas, exe->plan.arenas, n_arenas * sizeof *arenas);
-        for (int k = 0; k < exe->plan.n_segments && !status; k++) status = compile_segment(exe, k, arenas, err);
-    } else {
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "executable: no host memory for %zu programs", n);
-    }
-    free(arenas);
-    return status;
+    static const char no_memory[] = "executable: no host memory for %d programs";
+    const int n = exe->plan.n_segments;
+    STRATA_FREED strata_arena *arenas = NULL;
+    STRATA_TRY(STRATA_NEW(arenas, exe->plan.n_arenas, err, no_memory, n));
+    STRATA_TRY(STRATA_NEW(exe->programs, n, err, no_memory, n));
+    STRATA_TRY(STRATA_NEW(exe->tickets, n * exe->n_slots, err, no_memory, n));
+    memcpy(arenas, exe->plan.arenas, (size_t)exe->plan.n_arenas * sizeof *arenas);
+    for (int k = 0; k < n; k++) STRATA_TRY(compile_segment(exe, k, arenas, err));
+    return STRATA_OK;
 }
 
 /* Whether the host runs some node of the program for the device (strata_device_options.fallback_to_host). */
@@ -131,17 +123,26 @@ static bool needs_host(const strata_executable *exe) {
     return false;
 }
 
+/* What the caller wants: the values and updates of one device (`alone`), or of a replica, which may be a core of a system. */
+typedef struct request {
+    strata_tensor *const *outputs, *const *updates;
+    int n_outputs, n_updates;
+    strata_executable_options opts;
+    bool alone;
+    const strata_core_place *place;
+} request;
+
 /* The part of creating an executable that needs no device memory: passes and plan. outputs: with those
  * that print nodes show. */
-static strata_status plan(strata_executable *exe, strata_tensor *const *outputs, strata_tensor *const *updates, int n_updates,
-                          bool no_fusion, bool alone, const strata_core_place *place, strata_tensor **new_updates,
-                          strata_error *err) {
+static strata_status plan(strata_executable *exe, strata_tensor *const *outputs, const request *wanted,
+                          strata_tensor **new_updates, strata_error *err) {
+    const strata_core_place *place = wanted->place;
     strata_device_query query = strata_node_support_query(exe->device);
     strata_graph *decomposed = NULL;
-    const int n_outputs = exe->n_outputs + exe->prints.n;
-    query.no_fusion = no_fusion;
-    STRATA_TRY(
-        strata_passes_run(outputs, n_outputs, updates, n_updates, &query, alone, &exe->graph, exe->outputs, new_updates, err));
+    const int n_outputs = exe->n_outputs + exe->prints.n, n_updates = wanted->n_updates;
+    query.no_fusion = wanted->opts.no_fusion;
+    STRATA_TRY(strata_passes_run(outputs, n_outputs, wanted->updates, n_updates, &query, wanted->alone, &exe->graph,
+                                 exe->outputs, new_updates, err));
     /* Between the parts of such a program the host waits for the device, so the program must not wait for other cores. All
      * cores of a system are alike, so the host performs the exchanges of either all cores or none. */
     if (place && place->cores && needs_host(exe)) place = NULL;
@@ -186,38 +187,30 @@ static strata_status check_first(strata_executable *exe, strata_error *err) {
     return status;
 }
 
+static strata_status find_prints_and_plan(strata_executable *exe, const request *wanted, strata_error *err) {
+    STRATA_FREED strata_tensor **new_updates = NULL, **outputs = NULL;
+    STRATA_TRY(strata_prints_find(exe->device, wanted->outputs, wanted->n_outputs, wanted->updates, wanted->n_updates,
+                                  &exe->prints, err));
+    const int n_all = wanted->n_outputs + exe->prints.n;
+    STRATA_TRY(STRATA_NEW(new_updates, wanted->n_updates, err, "executable: no host memory"));
+    STRATA_TRY(STRATA_NEW(outputs, n_all, err, "executable: no host memory"));
+    STRATA_TRY(STRATA_NEW(exe->outputs, n_all, err, "executable: no host memory"));
+    STRATA_TRY(STRATA_NEW(exe->slots, exe->n_slots, err, "executable: no host memory"));
+    for (int i = 0; i < n_all; i++)
+        outputs[i] = i < wanted->n_outputs ? wanted->outputs[i] : exe->prints.nodes[i - wanted->n_outputs];
+    return plan(exe, outputs, wanted, new_updates, err);
+}
+
 /* Allocates an executable and runs passes and plan. is_referee: see the struct. */
-static strata_status create_planned(strata_device *device, strata_tensor *const *outputs, int n_outputs,
-                                    strata_tensor *const *updates, int n_updates, const strata_executable_options *opts,
-                                    bool alone, const strata_core_place *place, bool is_referee,
+static strata_status create_planned(strata_device *device, const request *wanted, bool is_referee,
                                     strata_executable **out_executable, strata_error *err) {
-    const int n_slots = opts && opts->n_slots ? opts->n_slots : DEFAULT_SLOTS;
-    strata_prints prints;
-    STRATA_TRY(strata_prints_find(device, outputs, n_outputs, updates, n_updates, &prints, err));
-    const size_t n_all = (size_t)n_outputs + (size_t)prints.n;
-    strata_executable *exe = calloc(1, sizeof *exe);
-    strata_tensor **new_updates = calloc((size_t)n_updates + 1, sizeof *new_updates);
-    strata_tensor **wanted = calloc(n_all + 1, sizeof *wanted);
-    if (exe) exe->outputs = calloc(n_all + 1, sizeof(*exe->outputs));
-    if (exe) exe->slots = calloc((size_t)n_slots, sizeof *exe->slots);
-    if (exe)
-        exe->prints = prints;
-    else
-        strata_prints_finish(&prints);
-    strata_status status;
-    if (exe && new_updates && wanted && exe->outputs && exe->slots) {
-        for (int i = 0; i < n_outputs; i++) wanted[i] = outputs[i];
-        for (int i = 0; i < prints.n; i++) wanted[n_outputs + i] = prints.nodes[i];
-        exe->device = device;
-        exe->is_referee = is_referee;
-        exe->n_outputs = n_outputs;
-        exe->n_slots = n_slots;
-        status = plan(exe, wanted, updates, n_updates, opts && opts->no_fusion, alone, place, new_updates, err);
-    } else {
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "executable: no host memory");
-    }
-    free(wanted);
-    free(new_updates);
+    strata_executable *exe;
+    STRATA_TRY(STRATA_NEW(exe, 1, err, "executable: no host memory"));
+    exe->device = device;
+    exe->is_referee = is_referee;
+    exe->n_outputs = wanted->n_outputs;
+    exe->n_slots = wanted->opts.n_slots ? wanted->opts.n_slots : DEFAULT_SLOTS;
+    const strata_status status = find_prints_and_plan(exe, wanted, err);
     if (status)
         strata_executable_destroy(exe);
     else
@@ -229,9 +222,10 @@ static strata_status create_planned(strata_device *device, strata_tensor *const 
 static strata_status create_alone(strata_device *device, strata_tensor *const *outputs, int n_outputs,
                                   strata_tensor *const *updates, int n_updates, strata_executable **out_executable,
                                   strata_error *err) {
+    const request wanted = {
+        .outputs = outputs, .updates = updates, .n_outputs = n_outputs, .n_updates = n_updates, .alone = true};
     STRATA_TRY(strata_device_enter(device, err));
-    const strata_status status =
-        create_planned(device, outputs, n_outputs, updates, n_updates, NULL, true, NULL, false, out_executable, err);
+    const strata_status status = create_planned(device, &wanted, false, out_executable, err);
     strata_device_leave(device);
     return status;
 }
@@ -281,7 +275,6 @@ static int find_peak(const strata_plan *plan) {
     return peak;
 }
 
-/* The largest tensor in the storage. */
 static const strata_tensor *owner_of(const strata_plan *plan, const strata_storage *storage) {
     const strata_tensor *owner = NULL;
     int64_t most = -1;
@@ -323,16 +316,15 @@ static bool has_collectives(const strata_executable *exe) {
 
 /* Builds the program a second time, on the device's referee, and compares the two. Passes and plan of the two differ, as the
  * devices support different nodes. */
-static strata_status check_by_referee(strata_executable *exe, strata_tensor *const *outputs, strata_tensor *const *updates,
-                                      int n_updates, const strata_executable_options *opts, bool alone, strata_error *err) {
+static strata_status check_by_referee(strata_executable *exe, const request *wanted, strata_error *err) {
     strata_device *device = exe->device;
     strata_executable *referee = NULL;
     strata_error why = {0};
     if (has_collectives(exe) || device->trace || !exe->plan.n_schedule) return STRATA_OK;
-    strata_executable_options own = opts ? *opts : (strata_executable_options){0};
-    own.n_slots = 1;
-    strata_status status =
-        create_planned(device->referee, outputs, exe->n_outputs, updates, n_updates, &own, alone, NULL, true, &referee, &why);
+    request own = *wanted;
+    own.opts.n_slots = 1;
+    own.place = NULL;
+    strata_status status = create_planned(device->referee, &own, true, &referee, &why);
     if (!status) status = build(referee, &why);
     if (status) {
         strata_executable_destroy(referee);
@@ -354,18 +346,16 @@ static strata_status check_by_referee(strata_executable *exe, strata_tensor *con
     return status ? strata_fail(err, status, "%s", why.message) : STRATA_OK;
 }
 
-static strata_status create_locked(strata_device *device, strata_tensor *const *outputs, int n_outputs,
-                                   strata_tensor *const *updates, int n_updates, const strata_executable_options *opts,
-                                   bool alone, const strata_core_place *place, strata_executable **out_executable,
+static strata_status create_locked(strata_device *device, const request *wanted, strata_executable **out_executable,
                                    strata_error *err) {
     for (double compared = 0;;) {
         strata_executable *exe = NULL;
         const int n_distrusted = device->n_distrusted;
-        STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, opts, alone, place, false, &exe, err));
+        STRATA_TRY(create_planned(device, wanted, false, &exe, err));
         strata_status status = build(exe, err);
         const double began = strata_trace_now();
         if (!status) status = check_first(exe, err);
-        if (!status && device->referee) status = check_by_referee(exe, outputs, updates, n_updates, opts, alone, err);
+        if (!status && device->referee) status = check_by_referee(exe, wanted, err);
         exe->compared_seconds = compared += strata_trace_now() - began;
         if (!status) *out_executable = exe;
         if (!status) return STRATA_OK;
@@ -376,14 +366,13 @@ static strata_status create_locked(strata_device *device, strata_tensor *const *
     }
 }
 
-static strata_status create(strata_device *device, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
-                            int n_updates, const strata_executable_options *opts, bool alone, const strata_core_place *place,
-                            strata_executable **out_executable, strata_error *err) {
-    if (opts && (opts->n_slots < 0 || opts->n_slots > STRATA_MAX_SLOTS))
-        return strata_fail(err, STRATA_INVALID, "executable: n_slots is %d; it must be 1..%d", opts->n_slots, STRATA_MAX_SLOTS);
+static strata_status create(strata_device *device, const request *wanted, strata_executable **out_executable,
+                            strata_error *err) {
+    const int n_slots = wanted->opts.n_slots;
+    if (n_slots < 0 || n_slots > STRATA_MAX_SLOTS)
+        return strata_fail(err, STRATA_INVALID, "executable: n_slots is %d; it must be 1..%d", n_slots, STRATA_MAX_SLOTS);
     STRATA_TRY(strata_device_enter(device, err));
-    const strata_status status =
-        create_locked(device, outputs, n_outputs, updates, n_updates, opts, alone, place, out_executable, err);
+    const strata_status status = create_locked(device, wanted, out_executable, err);
     strata_device_leave(device);
     return status;
 }
@@ -391,22 +380,23 @@ static strata_status create(strata_device *device, strata_tensor *const *outputs
 strata_status strata_executable_create(strata_device *device, strata_tensor *const *outputs, int n_outputs,
                                        strata_tensor *const *updates, int n_updates, const strata_executable_options *opts,
                                        strata_executable **out_executable, strata_error *err) {
-    return create(device, outputs, n_outputs, updates, n_updates, opts, true, NULL, out_executable, err);
+    const strata_executable_options none = {0};
+    return create(device, &(request){outputs, updates, n_outputs, n_updates, opts ? *opts : none, true, NULL}, out_executable,
+                  err);
 }
 
 strata_status strata_executable_create_replica(strata_device *device, strata_tensor *const *outputs, int n_outputs,
                                                strata_tensor *const *updates, int n_updates,
                                                const strata_executable_options *opts, const strata_core_place *place,
                                                strata_executable **out_executable, strata_error *err) {
-    return create(device, outputs, n_outputs, updates, n_updates, opts, false, place, out_executable, err);
+    const strata_executable_options none = {0};
+    return create(device, &(request){outputs, updates, n_outputs, n_updates, opts ? *opts : none, false, place}, out_executable,
+                  err);
 }
 
-/* Frees what the device has. */
 static void free_on_device(strata_executable *exe) {
-    for (int i = 0; i < exe->n_slots && exe->programs; i++) {
-        strata_status ignored = strata_executable_wait(exe, i, NULL); /* the wait fails if the device is lost */
-        (void)ignored;
-    }
+    for (int i = 0; i < exe->n_slots && exe->programs; i++)
+        (void)!strata_executable_wait(exe, i, NULL);    /* it fails if the device is lost */
     if (strata_device_enter(exe->device, NULL)) return; /* in a child of fork */
     for (int k = 0; k < exe->plan.n_segments && exe->programs; k++)
         if (exe->programs[k]) exe->device->api->program_destroy(exe->programs[k]);
@@ -433,10 +423,6 @@ void strata_executable_destroy(strata_executable *exe) {
 }
 
 /* ---- properties ---- */
-
-double strata_executable_compared_seconds(const strata_executable *exe) {
-    return exe->compared_seconds;
-}
 
 int strata_executable_n_slots(const strata_executable *exe) {
     return exe->n_slots;
@@ -550,14 +536,6 @@ strata_status strata_executable_recheck(strata_executable *exe, int slot, double
 
 /* ---- segments ---- */
 
-strata_device *strata_executable_device(const strata_executable *executable) {
-    return executable->device;
-}
-
-int strata_executable_n_segments(const strata_executable *exe) {
-    return exe->plan.n_segments;
-}
-
 strata_status strata_executable_submit_segment(strata_executable *exe, int first, int n, int segment, strata_error *err) {
     const strata_device_api *api = exe->device->api;
     strata_program *program = exe->programs[segment];
@@ -585,10 +563,6 @@ strata_status strata_executable_wait_segment(strata_executable *exe, int slot_in
     return wait_for(exe, exe->tickets[slot_index * exe->plan.n_segments + segment], err);
 }
 
-int strata_executable_n_communications(const strata_executable *exe) {
-    return exe->plan.n_communications;
-}
-
 strata_executable_communication strata_executable_get_communication(const strata_executable *exe, int index, int slot_index) {
     const strata_communication *c = &exe->plan.communications[index];
     return (strata_executable_communication){
@@ -597,10 +571,6 @@ strata_executable_communication strata_executable_get_communication(const strata
         .before = c->before,
         .operand = c->after < 0 ? NULL : strata_executable_memory(exe, slot_index, c->node->inputs[0], false),
         .result = c->before < 0 ? NULL : strata_executable_memory(exe, slot_index, c->node, true)};
-}
-
-int strata_executable_n_nodes(const strata_executable *exe) {
-    return exe->plan.n_schedule;
 }
 
 strata_executable_node strata_executable_get_node(const strata_executable *exe, int index) {

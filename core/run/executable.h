@@ -11,7 +11,6 @@
 #include "core/run/print.h"
 #include "strata/executable.h"
 
-/* The state of one slot. */
 typedef struct strata_slot {
     /* Of the last submitted program. */
     uint64_t ticket;
@@ -47,9 +46,6 @@ struct strata_executable {
     /* The program on the device's referee, with which this one is compared now and then. NULL: it is not compared. */
     strata_executable *referee;
 };
-
-/* The struct's field. */
-double strata_executable_compared_seconds(const strata_executable *executable);
 
 /* The host memory, in a slot, of a tensor that the host writes or reads. */
 char *strata_executable_memory(const strata_executable *executable, int slot, const strata_tensor *tensor, bool written);
@@ -110,8 +106,6 @@ STRATA_MUST_USE strata_status strata_executable_create_replica(strata_device *de
                                                                const strata_executable_options *opts,
                                                                const strata_core_place *place,
                                                                strata_executable **out_executable, strata_error *err);
-strata_device *strata_executable_device(const strata_executable *executable); /* borrowed */
-int strata_executable_n_segments(const strata_executable *executable);
 /* Submits a segment for n acquired slots, first, first + 1, ... (modulo the slots), in one call of the device. n is 1, or at
  * most strata_executable_most_runs, which is more than 1 only where there is one segment. */
 STRATA_MUST_USE strata_status strata_executable_submit_segment(strata_executable *executable, int first, int n, int segment,
@@ -135,7 +129,6 @@ typedef struct strata_executable_communication {
     /* The host memory of the result; NULL if it has 0 bytes, or the replica receives none. */
     void *result;
 } strata_executable_communication;
-int strata_executable_n_communications(const strata_executable *executable);
 strata_executable_communication strata_executable_get_communication(const strata_executable *executable, int index, int slot);
 
 /* The nodes of the executable, in order, for reports. */
@@ -144,7 +137,6 @@ typedef struct strata_executable_node {
     const strata_tensor *node;
     int segment;
 } strata_executable_node;
-int strata_executable_n_nodes(const strata_executable *executable);
 strata_executable_node strata_executable_get_node(const strata_executable *executable, int index);
 /* Measures this node alone, in microseconds, with separate memory of the same layout (core/run/bench.h); 0: the node computes
  * nothing. Fails: OUT_OF_MEMORY; UNSUPPORTED if it cannot run alone; DEVICE_LOST. */

@@ -7,8 +7,6 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/graph/graph.h"
 #include "core/op/ops.h"
@@ -53,7 +51,6 @@ typedef struct member {
     int n_before_fold;
 } member;
 
-/* One exchange of a step. */
 typedef struct exchange {
     /* The first replica that takes part. */
     int first;
@@ -104,6 +101,10 @@ struct strata_group {
     uint64_t steps;
 };
 
+static strata_device *device_of(const strata_group *group, int replica) {
+    return group->members[replica].executable->device;
+}
+
 strata_executable_communication strata_group_communication(const strata_group *group, int replica, int index, int slot) {
     const member *m = &group->members[replica];
     if (m->own[index] >= 0) return strata_executable_get_communication(m->executable, m->own[index], slot);
@@ -116,8 +117,12 @@ static const strata_tensor *node_of(const strata_group *group, int index) {
 
 /* ---- create: matching communication nodes to exchanges ---- */
 
+static const strata_communication_attrs *attrs_of(const strata_tensor *node) {
+    return node->attrs;
+}
+
 static strata_channel channel_of(const strata_tensor *node) {
-    return ((const strata_communication_attrs *)node->attrs)->channel;
+    return attrs_of(node)->channel;
 }
 
 static bool is_member(const strata_group *group, strata_channel channel, int replica) {
@@ -128,7 +133,7 @@ static bool is_member(const strata_group *group, strata_channel channel, int rep
 /* The replica's first communication node that is not part of an exchange yet; NULL: all are. at: how many are. */
 static const strata_tensor *front(const strata_group *group, int replica, const int *at) {
     strata_executable *executable = group->members[replica].executable;
-    if (at[replica] == strata_executable_n_communications(executable)) return NULL;
+    if (at[replica] == executable->plan.n_communications) return NULL;
     return strata_executable_get_communication(executable, at[replica], 0).node;
 }
 
@@ -194,25 +199,20 @@ static strata_status add_exchange(strata_group *group, int *at, strata_error *er
 }
 
 static strata_status match(strata_group *group, strata_error *err) {
-    int *at = calloc((size_t)group->n_replicas, sizeof *at), total = 0;
-    strata_status status = at ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a group");
-    for (int r = 0; r < group->n_replicas; r++) total += strata_executable_n_communications(group->members[r].executable);
-    group->exchanges = calloc((size_t)total + 1, sizeof *group->exchanges);
-    if (!group->exchanges) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d communications", total);
-    for (int r = 0; r < group->n_replicas && !status; r++) {
-        group->members[r].own = calloc((size_t)total + 1, sizeof *group->members[r].own);
-        if (!group->members[r].own)
-            status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d communications", total);
-    }
-    while (!status) {
+    static const char no_memory[] = "no host memory for %d communications";
+    STRATA_FREED int *at = NULL;
+    int total = 0;
+    STRATA_TRY(STRATA_NEW(at, group->n_replicas, err, "no host memory for a group"));
+    for (int r = 0; r < group->n_replicas; r++) total += group->members[r].executable->plan.n_communications;
+    STRATA_TRY(STRATA_NEW(group->exchanges, total, err, no_memory, total));
+    for (int r = 0; r < group->n_replicas; r++) STRATA_TRY(STRATA_NEW(group->members[r].own, total, err, no_memory, total));
+    for (;;) {
         int left = 0;
         for (int r = 0; r < group->n_replicas; r++) left += front(group, r, at) != NULL;
-        if (!left) break;
-        status = add_exchange(group, at, err);
-        if (!status) status = check_same(group, group->n_exchanges - 1, err);
+        if (!left) return STRATA_OK;
+        STRATA_TRY(add_exchange(group, at, err));
+        STRATA_TRY(check_same(group, group->n_exchanges - 1, err));
     }
-    free(at);
-    return status;
 }
 
 /* ---- create: the workers of each exchange ---- */
@@ -255,8 +255,8 @@ static strata_status find_workers(strata_group *group, int index, int *ranks, st
     if (is_message(node)) return STRATA_OK;
     if (!strata_exchange_spans_workers(node, all))
         return check_parts(group, index, n_members ? (int)n_members : group->n_replicas, err);
-    int *firsts = e->workers.first_replicas = calloc((size_t)all->n + 1, sizeof *firsts);
-    if (!firsts) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d workers", all->n);
+    STRATA_TRY(STRATA_NEW(e->workers.first_replicas, all->n + 1, err, "no host memory for %d workers", all->n));
+    int *firsts = e->workers.first_replicas;
     const int n = count_members(all, channel_of(node), e, ranks);
     if (channel_of(node).n_members && firsts[n] != channel_of(node).n_members)
         return strata_fail(
@@ -280,29 +280,27 @@ static strata_status find_workers(strata_group *group, int index, int *ranks, st
 }
 
 static strata_status find_all_workers(strata_group *group, strata_error *err) {
-    int *ranks = calloc(group->workers ? (size_t)group->workers->n : 1, sizeof *ranks);
-    strata_status status = ranks ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for workers");
-    for (int e = 0; e < group->n_exchanges && !status; e++) status = find_workers(group, e, ranks, err);
-    free(ranks);
-    return status;
+    STRATA_FREED int *ranks = NULL;
+    STRATA_TRY(STRATA_NEW(ranks, group->workers ? group->workers->n : 1, err, "no host memory for workers"));
+    for (int e = 0; e < group->n_exchanges; e++) STRATA_TRY(find_workers(group, e, ranks, err));
+    return STRATA_OK;
 }
 
 static strata_status find_limits(strata_group *group, strata_error *err) {
     const int n = group->n_exchanges;
     for (int r = 0; r < group->n_replicas; r++) {
-        int *limit = group->members[r].limit = calloc((size_t)n + 1, sizeof *limit);
-        int *next = group->members[r].next_exchange = calloc((size_t)n + 1, sizeof *next);
-        if (!limit || !next) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d communications", n);
-        limit[n] = group->members[r].n_segments = strata_executable_n_segments(group->members[r].executable);
-        const size_t runs = (size_t)limit[n] * (size_t)strata_executable_n_slots(group->members[r].executable);
-        group->members[r].submissions = calloc(runs, sizeof *group->members[r].submissions);
-        if (!group->members[r].submissions)
-            return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d segments", limit[n]);
-        next[n] = n;
+        member *m = &group->members[r];
+        m->n_segments = m->executable->plan.n_segments;
+        STRATA_TRY(STRATA_NEW(m->limit, n + 1, err, "no host memory for %d communications", n));
+        STRATA_TRY(STRATA_NEW(m->next_exchange, n + 1, err, "no host memory for %d communications", n));
+        STRATA_TRY(STRATA_NEW(m->submissions, m->n_segments * m->executable->n_slots, err, "no host memory for %d segments",
+                              m->n_segments));
+        m->limit[n] = m->n_segments;
+        m->next_exchange[n] = n;
         for (int c = n - 1; c >= 0; c--) {
-            next[c] = group->members[r].own[c] >= 0 ? c : next[c + 1];
+            m->next_exchange[c] = m->own[c] >= 0 ? c : m->next_exchange[c + 1];
             const int before = strata_group_communication(group, r, c, 0).before;
-            limit[c] = before >= 0 && before < limit[c + 1] ? before : limit[c + 1];
+            m->limit[c] = before >= 0 && before < m->limit[c + 1] ? before : m->limit[c + 1];
         }
     }
     return STRATA_OK;
@@ -313,28 +311,11 @@ static strata_status find_limits(strata_group *group, strata_error *err) {
 /* Collective number `index` of the replica, with its segment; its node is NULL where there are fewer. */
 static strata_executable_node collective_of(const strata_group *group, int replica, int index) {
     const strata_executable *exe = group->members[replica].executable;
-    for (int i = 0; i < strata_executable_n_nodes(exe); i++) {
+    for (int i = 0; i < exe->plan.n_schedule; i++) {
         const strata_executable_node node = strata_executable_get_node(exe, i);
         if (strata_is_collective(node.node) && !index--) return node;
     }
     return (strata_executable_node){0};
-}
-
-/* Checks that all replicas have the same collectives in the same order. */
-static strata_status check_collective(const strata_group *group, int index, bool *out_any, strata_error *err) {
-    const strata_executable_node first = collective_of(group, 0, index);
-    *out_any = first.node != NULL;
-    for (int r = 1; r < group->n_replicas; r++) {
-        const strata_executable_node own = collective_of(group, r, index);
-        const strata_tensor *a = first.node, *b = own.node;
-        if (!a && !b) continue;
-        if (!a || !b)
-            return strata_fail(err, STRATA_INVALID, "replicas 0 and %d: one has a collective %s more than the other", r,
-                               strata_tensor_name(a ? a : b));
-        const strata_status status = strata_exchange_check(a, b, err);
-        if (status) return strata_fail_in(err, status, "collective %d of replicas 0 and %d", index, r);
-    }
-    return STRATA_OK;
 }
 
 /* Checks that whenever the host waits for a segment, all collectives up to this segment have been
@@ -357,22 +338,24 @@ static strata_status check_order(const strata_group *group, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Counts bytes as exchange.c does: each member of a sum gives a whole value and gets a whole one. */
-static void count_collective(strata_group *group, int index) {
-    for (int r = 0; r < group->n_replicas; r++) {
-        const strata_tensor *node = collective_of(group, r, index).node;
-        if (!node) continue;
-        group->inside_read += (uint64_t)strata_shape_elements(node->inputs[0]->shape) * strata_dtype_bytes(node->dtype);
-        group->inside_written += (uint64_t)strata_shape_elements(node->shape) * strata_dtype_bytes(node->dtype);
-    }
-}
-
+/* Checks that all replicas have the same collectives in the same order, and counts their bytes as exchange.c does: each member
+ * of a sum gives a whole value and gets a whole one. */
 static strata_status check_collectives(strata_group *group, strata_error *err) {
-    bool any = true;
-    for (int i = 0; any; i++) {
-        STRATA_TRY(check_collective(group, i, &any, err));
+    for (int i = 0, any = true; any; i++) {
+        const strata_tensor *first = collective_of(group, 0, i).node;
+        any = first != NULL;
+        for (int r = 0; r < group->n_replicas; r++) {
+            const strata_tensor *own = collective_of(group, r, i).node;
+            if (!own != !first)
+                return strata_fail(err, STRATA_INVALID, "replicas 0 and %d: one has a collective %s more than the other", r,
+                                   strata_tensor_name(own ? own : first));
+            if (!own) continue;
+            const strata_status status = r ? strata_exchange_check(first, own, err) : STRATA_OK;
+            if (status) return strata_fail_in(err, status, "collective %d of replicas 0 and %d", i, r);
+            group->inside_read += (uint64_t)strata_shape_elements(own->inputs[0]->shape) * strata_dtype_bytes(own->dtype);
+            group->inside_written += (uint64_t)strata_shape_elements(own->shape) * strata_dtype_bytes(own->dtype);
+        }
         group->exchanges_inside |= any;
-        count_collective(group, i);
     }
     return group->exchanges_inside ? check_order(group, err) : STRATA_OK;
 }
@@ -388,9 +371,8 @@ static strata_status prepare_ops(strata_group *group, const strata_cross_device_
         for (int r = 0; r < group->n_replicas; r++) n_givers += strata_group_communication(group, r, e, 0).after >= 0;
         /* A mean over workers is divided after the sum over all workers. */
         if (strata_exchange_spans_workers(node, group->workers)) reduction = STRATA_REDUCE_SUM;
-        STRATA_TRY(group->ops->prepare(strata_executable_device(group->members[group->exchanges[e].first].executable),
-                                       ((const strata_communication_attrs *)node->attrs)->dtype, reduction, n_givers, elements,
-                                       &group->exchanges[e].plan, err));
+        STRATA_TRY(group->ops->prepare(device_of(group, group->exchanges[e].first), attrs_of(node)->dtype, reduction, n_givers,
+                                       elements, &group->exchanges[e].plan, err));
     }
     return STRATA_OK;
 }
@@ -411,18 +393,19 @@ static strata_status make_lanes(strata_group *group, int64_t scratch_bytes, stra
                                        .user = group,
                                        .in_order = group->exchanges_inside};
     STRATA_TRY(strata_lanes_create(&opts, &group->order, err));
-    const size_t n = (size_t)group->n_replicas, n_lanes = (size_t)strata_lanes_n(group->order);
-    bool room = (group->lanes = calloc(n_lanes, sizeof *group->lanes)) != NULL;
-    for (size_t k = 0; k < n_lanes && room; k++) {
+    static const char no_memory[] = "no host memory for sums over workers";
+    const int n = group->n_replicas, n_lanes = strata_lanes_n(group->order);
+    STRATA_TRY(STRATA_NEW(group->lanes, n_lanes, err, no_memory));
+    for (int k = 0; k < n_lanes; k++) {
         lane *l = &group->lanes[k];
-        l->parts = calloc(n, sizeof *l->parts);
-        l->operands = calloc(n, sizeof(*l->operands));
-        l->results = calloc(n, sizeof(*l->results));
-        l->scratch = malloc((size_t)scratch_bytes);
         l->track = STRATA_TRACE_HOST;
-        room = l->parts && l->operands && l->results && l->scratch;
+        STRATA_TRY(STRATA_NEW(l->parts, n, err, no_memory));
+        STRATA_TRY(STRATA_NEW(l->operands, n, err, no_memory));
+        STRATA_TRY(STRATA_NEW(l->results, n, err, no_memory));
+        l->scratch = malloc((size_t)scratch_bytes);
+        if (!l->scratch) return strata_fail(err, STRATA_OUT_OF_MEMORY, no_memory);
     }
-    return room ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for sums over workers");
+    return STRATA_OK;
 }
 
 static strata_status make_room(strata_group *group, strata_error *err) {
@@ -436,24 +419,26 @@ static strata_status make_room(strata_group *group, strata_error *err) {
     }
     group->reads_results = true;
     for (int r = 0; r < group->n_replicas; r++)
-        group->reads_results &= strata_device_get_info(strata_executable_device(group->members[r].executable))->unified_memory;
+        group->reads_results &= strata_device_get_info(device_of(group, r))->unified_memory;
     return make_lanes(group, most, err);
 }
 
 strata_status strata_group_create(strata_executable *const *replicas, int n_replicas, const strata_workers *workers,
                                   const strata_cross_device_ops *ops, strata_group **out_group, strata_error *err) {
-    strata_group *group = calloc(1, sizeof *group);
-    if (group && n_replicas > 0) group->members = calloc((size_t)n_replicas, sizeof *group->members);
-    if (!group || !group->members) {
+    static const char no_memory[] = "no host memory for a group of %d replicas";
+    if (n_replicas < 1) return strata_fail(err, STRATA_INVALID, "a group of %d replicas; it needs one", n_replicas);
+    strata_group *group = NULL;
+    strata_status status = STRATA_NEW(group, 1, err, no_memory, n_replicas);
+    if (!status) status = STRATA_NEW(group->members, n_replicas, err, no_memory, n_replicas);
+    if (status) {
         for (int r = 0; r < n_replicas; r++) strata_executable_destroy(replicas[r]);
         strata_group_destroy(group);
-        if (n_replicas < 1) return strata_fail(err, STRATA_INVALID, "a group of %d replicas; it needs one", n_replicas);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a group of %d replicas", n_replicas);
+        return status;
     }
     group->n_replicas = n_replicas;
     for (int r = 0; r < n_replicas; r++) group->members[r].executable = replicas[r];
     if (workers && workers->n > 1) group->workers = workers;
-    strata_status status = match(group, err);
+    status = match(group, err);
     if (!status) status = find_all_workers(group, err);
     if (!status) status = find_limits(group, err);
     if (!status) status = check_collectives(group, err);
@@ -500,7 +485,17 @@ int strata_group_n_exchanges(const strata_group *group) {
 }
 
 int strata_group_n_slots(const strata_group *group) {
-    return strata_executable_n_slots(group->members[0].executable);
+    return group->members[0].executable->n_slots;
+}
+
+/* Adds all but the number of steps. */
+static void add_counters(strata_group_counters *sum, const strata_group_counters *own) {
+    sum->bytes_read += own->bytes_read;
+    sum->bytes_written += own->bytes_written;
+    sum->bytes_sent += own->bytes_sent;
+    sum->fold_seconds += own->fold_seconds;
+    sum->hidden_seconds += own->hidden_seconds;
+    sum->wait_seconds += own->wait_seconds;
 }
 
 strata_group_counters strata_group_get_counters(const strata_group *group) {
@@ -508,15 +503,7 @@ strata_group_counters strata_group_get_counters(const strata_group *group) {
                                  .bytes_read = group->steps * group->inside_read,
                                  .bytes_written = group->steps * group->inside_written,
                                  .fold_seconds = group->inside_seconds};
-    for (int k = 0; k < strata_lanes_n(group->order); k++) {
-        const strata_group_counters *own = &group->lanes[k].counters;
-        sum.bytes_read += own->bytes_read;
-        sum.bytes_written += own->bytes_written;
-        sum.bytes_sent += own->bytes_sent;
-        sum.fold_seconds += own->fold_seconds;
-        sum.hidden_seconds += own->hidden_seconds;
-        sum.wait_seconds += own->wait_seconds;
-    }
+    for (int k = 0; k < strata_lanes_n(group->order); k++) add_counters(&sum, &group->lanes[k].counters);
     return sum;
 }
 
@@ -529,11 +516,7 @@ void strata_group_add(const strata_group *group, int n_replicas, bool updates, s
     const strata_group_counters c = strata_group_get_counters(group);
     double slowest = 0, sum = 0;
     if (updates) totals->sum.steps += c.steps;
-    totals->sum.bytes_read += c.bytes_read;
-    totals->sum.bytes_written += c.bytes_written;
-    totals->sum.bytes_sent += c.bytes_sent;
-    totals->sum.fold_seconds += c.fold_seconds;
-    totals->sum.hidden_seconds += c.hidden_seconds;
+    add_counters(&totals->sum, &c);
     if (!n_replicas || c.steps <= totals->most_steps) return;
     totals->most_steps = c.steps;
     for (int r = 0; r < n_replicas; r++) {
@@ -561,7 +544,7 @@ static int find_straggler(const strata_group *group, uint64_t *out_reached, uint
     int straggler = -1;
     uint64_t least = UINT64_MAX, next = UINT64_MAX;
     for (int r = 0; r < group->n_replicas && group->exchanges_inside; r++) {
-        strata_device *device = strata_executable_device(group->members[r].executable);
+        strata_device *device = device_of(group, r);
         const strata_device_collectives *c = strata_device_get_collectives(device);
         if (!c || !c->reached) return -1;
         const uint64_t reached = c->reached(device);
@@ -583,7 +566,7 @@ static void abandon_cores(const strata_group *group, strata_status status, const
     const strata_error unknown = {.status = status, .message = "another core of its system was lost"};
     if (!group->exchanges_inside || (status != STRATA_TIMEOUT && status != STRATA_DEVICE_LOST)) return;
     for (int r = 0; r < group->n_replicas; r++) {
-        strata_device *device = strata_executable_device(group->members[r].executable);
+        strata_device *device = device_of(group, r);
         if (device->api->abandon) device->api->abandon(device, err ? err : &unknown);
     }
 }
@@ -598,8 +581,7 @@ static strata_status fail(strata_group *group, int replica, strata_status status
         return strata_fail_in(err, status,
                               "replica %d waits for replica %d, %s, which has come to %llu collectives where all others have "
                               "come to %llu or more",
-                              replica, straggler,
-                              strata_device_get_info(strata_executable_device(group->members[straggler].executable))->id,
+                              replica, straggler, strata_device_get_info(device_of(group, straggler))->id,
                               (unsigned long long)reached, (unsigned long long)next);
     return strata_fail_in(err, status, "replica %d", replica);
 }
@@ -627,7 +609,7 @@ strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_er
 /* Submits the replica's next segment for the steps in n slots from `first` on, the first of which is the current step. */
 static strata_status submit(strata_group *group, const lane *l, int replica, int first, int n, strata_error *err) {
     member *m = &group->members[replica];
-    const int n_slots = strata_executable_n_slots(m->executable);
+    const int n_slots = m->executable->n_slots;
     const double began = group->trace ? strata_trace_now() : 0;
     for (int i = 0; i < n; i++) {
         submission *s = &m->submissions[(first + i) % n_slots * m->n_segments + m->next];
@@ -635,7 +617,7 @@ static strata_status submit(strata_group *group, const lane *l, int replica, int
         s->at = began;
         s->step = group->step + i;
     }
-    if (group->trace) strata_executable_device(m->executable)->trace_step = group->step;
+    if (group->trace) m->executable->device->trace_step = group->step;
     const strata_status status = strata_executable_submit_segment(m->executable, first, n, m->next, err);
     if (group->trace) strata_trace_add_named(group->trace, l->track, "submit", group->step, began, strata_trace_now());
     if (status) return fail(group, replica, status, err);
@@ -648,7 +630,7 @@ static const strata_trace_label *segment_label(const strata_group *group, int re
     const strata_executable *executable = group->members[replica].executable;
     const char *first = "nothing", *last = NULL;
     char name[96];
-    for (int i = 0; i < strata_executable_n_nodes(executable); i++) {
+    for (int i = 0; i < executable->plan.n_schedule; i++) {
         const strata_executable_node node = strata_executable_get_node(executable, i);
         if (node.segment != segment) continue;
         if (!last) first = node.node->op->name;
@@ -658,7 +640,8 @@ static const strata_trace_label *segment_label(const strata_group *group, int re
     return strata_trace_add_label(group->trace, name, "", 0, 0);
 }
 
-/* Waits for the end of a segment of the replica, and so of all segments before it. *out_waited: how many seconds it waited. */
+/* Waits for the end of a segment of the replica, and so of all segments before it. *out_waited: how many seconds it waited;
+ * NULL: not needed. */
 static strata_status wait_for_segment(strata_group *group, const lane *l, int replica, int slot, int segment,
                                       double *out_waited, strata_error *err) {
     member *m = &group->members[replica];
@@ -666,7 +649,7 @@ static strata_status wait_for_segment(strata_group *group, const lane *l, int re
     strata_status status = strata_executable_wait_segment(m->executable, slot, segment, err);
     if (status) return fail(group, replica, status, err);
     const double ended = strata_trace_now();
-    const bool seen = group->trace && !strata_executable_device(m->executable)->trace;
+    const bool seen = group->trace && !m->executable->device->trace;
     for (int k = 0; k <= segment; k++) {
         submission *was = &m->submissions[slot * m->n_segments + k];
         if (seen && was->runs) {
@@ -676,7 +659,7 @@ static strata_status wait_for_segment(strata_group *group, const lane *l, int re
         was->runs = false;
     }
     if (group->trace) strata_trace_add_named(group->trace, l->track, "wait for device", group->step, began, ended);
-    *out_waited = ended - began;
+    if (out_waited) *out_waited = ended - began;
     return STRATA_OK;
 }
 
@@ -694,7 +677,7 @@ void strata_group_set_trace(strata_group *group, strata_trace *trace, const int 
  * program has ended, segments that do not need the exchange would delay it, so they are submitted later. */
 static int end_before(const strata_group *group, int replica, int index) {
     const member *m = &group->members[replica];
-    const bool runs_at_once = strata_executable_device(m->executable)->api->buffer_memory != NULL;
+    const bool runs_at_once = m->executable->device->api->buffer_memory != NULL;
     if (index == group->n_exchanges || !runs_at_once || node_of(group, index)->op != &strata_op_send) return m->limit[index];
     const int after = strata_group_communication(group, replica, index, 0).after;
     return after >= 0 && after + 1 < m->limit[index] ? after + 1 : m->limit[index];
@@ -726,7 +709,7 @@ static bool is_check_due(const strata_group *group, strata_device *device, int64
 static strata_status check_devices(strata_group *group, int slot, int64_t step, int n, strata_error *err) {
     for (int r = 0; r < group->n_replicas; r++) {
         strata_executable *exe = group->members[r].executable;
-        strata_device *device = strata_executable_device(exe);
+        strata_device *device = exe->device;
         double seconds;
         if (!is_check_due(group, device, step, n, &seconds)) continue;
         const double began = strata_trace_now();
@@ -743,7 +726,7 @@ static strata_status check_devices(strata_group *group, int slot, int64_t step, 
  * Programs that wait for each other must be in the same order on all cores, so no other thread may submit programs to them
  * meanwhile: every group of these cores takes the lock of the first one. */
 static strata_status advance(strata_group *group, const lane *l, int index, int slot, int n, strata_error *err) {
-    strata_device *first = strata_executable_device(group->members[0].executable);
+    strata_device *first = device_of(group, 0);
     strata_status status = STRATA_OK;
     if (group->exchanges_inside) STRATA_TRY(strata_device_enter(first, err));
     for (int r = 0; r < group->n_replicas; r++) {
@@ -811,15 +794,10 @@ strata_status strata_group_measure(strata_group *group, int slot, strata_error *
     const int r = (int)(group->steps % (uint64_t)group->n_replicas);
     member *m = &group->members[r];
     STRATA_TRY(check_alive(group, err));
-    double waited;
-    STRATA_TRY(wait_for_segment(group, &group->lanes[0], r, slot, m->next - 1, &waited, err));
+    STRATA_TRY(wait_for_segment(group, &group->lanes[0], r, slot, m->next - 1, NULL, err));
     m->seconds_to_exchange += strata_trace_now() - group->started;
     m->n_timed++;
     return STRATA_OK;
-}
-
-static const strata_communication_attrs *attrs_of(const strata_tensor *node) {
-    return node->attrs;
 }
 
 /* "exchange 0: all_reduce (101770)" */
@@ -903,13 +881,12 @@ strata_status strata_group_finish(strata_group *group, int slot, const bool *con
 strata_status strata_group_wait(strata_group *group, int slot, strata_error *err) {
     for (int r = 0; r < group->n_replicas; r++) {
         const member *m = &group->members[r];
-        double waited;
         if (m->submissions[(slot + 1) * m->n_segments - 1].runs)
-            STRATA_TRY(wait_for_segment(group, &group->lanes[0], r, slot, m->n_segments - 1, &waited, err));
+            STRATA_TRY(wait_for_segment(group, &group->lanes[0], r, slot, m->n_segments - 1, NULL, err));
         strata_status status = strata_executable_wait(m->executable, slot, err);
         if (status) return fail(group, r, status, err);
     }
-    strata_device *first = strata_executable_device(group->members[0].executable);
+    strata_device *first = device_of(group, 0);
     const strata_device_collectives *c = group->exchanges_inside ? strata_device_get_collectives(first) : NULL;
     if (!c || !c->take_seconds) return STRATA_OK;
     STRATA_TRY(strata_device_enter(first, err));

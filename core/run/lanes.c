@@ -5,9 +5,9 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
+
+#include "core/base/alloc.h"
 
 typedef struct exchange {
     /* How many of its members have an exchange before it, and how many of these were not performed yet in this step. */
@@ -86,21 +86,20 @@ static void find_order(strata_lanes *lanes) {
 }
 
 strata_status strata_lanes_create(const strata_lanes_options *opts, strata_lanes **out_lanes, strata_error *err) {
-    strata_lanes *lanes = calloc(1, sizeof *lanes);
-    if (lanes) {
-        lanes->opts = *opts;
-        lanes->n_lanes = count_lanes(opts);
-    }
-    if (lanes && lanes->n_lanes > 1) {
-        lanes->exchanges = calloc((size_t)opts->n_exchanges, sizeof *lanes->exchanges);
-        lanes->following = calloc((size_t)opts->n_exchanges * (size_t)opts->n_members, sizeof *lanes->following);
-        lanes->helpers = calloc((size_t)lanes->n_lanes, sizeof *lanes->helpers);
-    }
-    if (!lanes || (lanes->n_lanes > 1 && (!lanes->exchanges || !lanes->following || !lanes->helpers))) {
+    static const char no_memory[] = "no host memory for %d communications";
+    const int n = opts->n_exchanges;
+    strata_lanes *lanes;
+    STRATA_TRY(STRATA_NEW(lanes, 1, err, no_memory, n));
+    lanes->opts = *opts;
+    lanes->n_lanes = count_lanes(opts);
+    strata_status status = STRATA_NEW(lanes->exchanges, n, err, no_memory, n);
+    if (!status) status = STRATA_NEW(lanes->following, n * opts->n_members, err, no_memory, n);
+    if (!status) status = STRATA_NEW(lanes->helpers, lanes->n_lanes, err, no_memory, n);
+    if (status) {
         strata_lanes_destroy(lanes);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d communications", opts->n_exchanges);
+        return status;
     }
-    if (lanes->n_lanes > 1) find_order(lanes);
+    find_order(lanes);
     *out_lanes = lanes;
     return STRATA_OK;
 }

@@ -5,7 +5,6 @@
 #include "core/run/node_support.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static strata_support ask(void *device, const strata_tensor *node) {
     const char *reason = NULL;

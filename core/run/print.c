@@ -2,7 +2,6 @@
 #include "core/run/print.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "core/base/text.h"
 #include "core/compile/walk.h"
@@ -22,17 +21,12 @@ strata_status strata_prints_find(const strata_device *device, strata_tensor *con
     int n = 0;
     for (int id = 0; id < graph->n_nodes; id++) n += graph->nodes[id]->op == &strata_op_print;
     if (!n) return STRATA_OK;
-    bool *live = calloc((size_t)graph->n_nodes, sizeof *live);
-    out_prints->nodes = calloc((size_t)n, sizeof(*out_prints->nodes));
-    if (!live || !out_prints->nodes) {
-        free(live);
-        strata_prints_finish(out_prints);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "executable: no host memory for %d values to show", n);
-    }
+    STRATA_FREED bool *live = NULL;
+    STRATA_TRY(STRATA_NEW(live, graph->n_nodes, err, "executable: no host memory for %d values to show", n));
+    STRATA_TRY(STRATA_NEW(out_prints->nodes, n, err, "executable: no host memory for %d values to show", n));
     strata_mark_live(graph, outputs, n_outputs, updates, n_updates, live, NULL);
     for (int id = 0; id < graph->n_nodes; id++)
         if (live[id] && graph->nodes[id]->op == &strata_op_print) out_prints->nodes[out_prints->n++] = graph->nodes[id];
-    free(live);
     return STRATA_OK;
 }
 
@@ -74,7 +68,7 @@ static void write_text(const strata_printed *p, int64_t first, strata_text *text
 
 void strata_print_show(const strata_device *device, const strata_tensor *node, uint64_t run, const void *data) {
     const strata_print_attrs *attrs = node->attrs;
-    strata_text text = {0};
+    STRATA_FINISHED(strata_text) text = {0};
     if (run % (uint64_t)attrs->every || (!data && strata_shape_elements(node->shape))) return;
     strata_printed printed = {.name = attrs->label,
                               .device = device->info.id,
@@ -87,5 +81,4 @@ void strata_print_show(const strata_device *device, const strata_tensor *node, u
     write_text(&printed, attrs->first, &text);
     printed.text = text.bytes ? text.bytes : "";
     device->on_print(&printed, device->on_compile_user);
-    strata_text_finish(&text);
 }

@@ -11,8 +11,6 @@
  * A new program is tried on generated inputs. While a program is in use, the first trial takes the inputs of a step. */
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/compile/cost.h"
 #include "core/compile/segments.h"
@@ -43,7 +41,7 @@ typedef struct value {
     strata_dtype dtype;
     int64_t n;
     bool is_variable;
-    /* Before the run, and before that of the referee with changed values. */
+    /* Before the run, where the memory of all five begins, and before that of the referee with changed values. */
     void *before, *moved_before;
     /* After the device's run, the referee's run, and that with changed values. */
     void *got, *want, *moved;
@@ -125,9 +123,13 @@ static strata_status list_values(trial *t, strata_error *err) {
     for (int i = 0; i < plan->n_arenas; i++) add_variable(t, i);
     for (int i = 0; i < t->n_values; i++) {
         value *v = &t->values[i];
-        void **all[] = {&v->before, &v->moved_before, &v->got, &v->want, &v->moved};
-        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-            if (!(*all[k] = calloc(1, bytes_of(v) + 1))) return no_memory(t, err);
+        const size_t bytes = bytes_of(v);
+        char *memory = v->before = strata_zeroed(5, bytes ? bytes : 1);
+        if (!memory) return no_memory(t, err);
+        v->moved_before = memory + bytes;
+        v->got = memory + 2 * bytes;
+        v->want = memory + 3 * bytes;
+        v->moved = memory + 4 * bytes;
     }
     t->inputs = calloc((size_t)plan->n_inputs + 1, sizeof *t->inputs);
     for (int i = 0; t->inputs && i < plan->n_inputs; i++)
@@ -371,10 +373,7 @@ strata_status strata_referee_compare(strata_executable *exe, strata_executable *
     const strata_device_counters before = device->counters;
     const strata_status status = judge(&t, err);
     device->counters = before;
-    for (int i = 0; i < t.n_values; i++) {
-        void *all[] = {t.values[i].before, t.values[i].moved_before, t.values[i].got, t.values[i].want, t.values[i].moved};
-        for (size_t k = 0; k < sizeof all / sizeof *all; k++) free(all[k]);
-    }
+    for (int i = 0; i < t.n_values; i++) free(t.values[i].before);
     for (int i = 0; t.inputs && i < exe->plan.n_inputs; i++) free(t.inputs[i]);
     free(t.inputs);
     free(t.values);

@@ -4,7 +4,7 @@
  * weights to their measured speeds. */
 #include "core/run/strategy.h"
 
-#include <stdlib.h>
+#include <stdarg.h>
 
 #include "core/run/device.h"
 
@@ -67,12 +67,50 @@ void strata_strategy_worker_share(const strata_strategy *strategy, int64_t globa
 
 strata_status strata_workers_gather(const strata_workers *workers, const void *own, void *out_all, size_t bytes,
                                     strata_error *err) {
-    size_t *each = calloc((size_t)workers->n, sizeof *each);
-    if (!each) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d workers", workers->n);
+    STRATA_FREED size_t *each = NULL;
+    STRATA_TRY(STRATA_NEW(each, workers->n, err, "no host memory for %d workers", workers->n));
     for (int w = 0; w < workers->n; w++) each[w] = bytes;
-    strata_status status = workers->all_gather(workers, own, out_all, each, err);
-    free(each);
+    return workers->all_gather(workers, own, out_all, each, err);
+}
+
+strata_status strata_workers_gather_parts(const strata_workers *workers, const void *own, size_t bytes, void *out_all,
+                                          int64_t *sizes, strata_error *err) {
+    const int64_t mine = (int64_t)bytes;
+    STRATA_FREED size_t *each = NULL;
+    STRATA_FREED char *all = NULL;
+    size_t total = 0;
+    STRATA_TRY(STRATA_NEW(each, workers->n, err, "no host memory for %d workers", workers->n));
+    STRATA_TRY(strata_workers_gather(workers, &mine, sizes, sizeof mine, err));
+    for (int w = 0; w < workers->n; w++) total += each[w] = (size_t)sizes[w];
+    STRATA_TRY(STRATA_NEW(all, total, err, "no host memory for %zu bytes of %d workers", total, workers->n));
+    if (total) STRATA_TRY(workers->all_gather(workers, own, all, each, err));
+    *(char **)out_all = all;
+    all = NULL;
+    return STRATA_OK;
+}
+
+strata_status strata_workers_share_status(const strata_workers *workers, strata_status status, strata_error *err,
+                                          const char *format, ...) {
+    int32_t of_rank_0 = (int32_t)status;
+    strata_error lost = {0}; /* `err` may contain rank 0's error */
+    va_list arguments;
+    if (workers->n <= 1) return status;
+    const strata_status sent = workers->broadcast(workers, STRATA_DTYPE_I32, &of_rank_0, 1, &lost);
+    if (status || (!sent && !of_rank_0)) return status;
+    if (sent) return strata_fail(err, sent, "%s", lost.message);
+    va_start(arguments, format);
+    status = strata_fail_v(err, (strata_status)of_rank_0, format, arguments);
+    va_end(arguments);
     return status;
+}
+
+strata_status strata_workers_share_double(const strata_workers *workers, double *value, strata_error *err) {
+    int64_t bits;
+    if (workers->n <= 1) return STRATA_OK;
+    memcpy(&bits, value, sizeof bits);
+    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, &bits, 1, err));
+    memcpy(value, &bits, sizeof bits);
+    return STRATA_OK;
 }
 
 strata_status strata_workers_compare_clocks(const strata_workers *workers, double (*now)(void), double *out_ahead,
@@ -109,7 +147,8 @@ bool strata_strategy_balance(strata_strategy *strategy, int64_t global_batch, co
     const double patience = 1.1;
     const int n = strategy->n_replicas;
     double sum = 0, slowest = 0, speeds = 0;
-    if (!strategy->auto_split) return false;
+    STRATA_FREED int64_t *measured = strategy->auto_split ? calloc((size_t)n, sizeof *measured) : NULL;
+    if (!measured) return false;
     for (int r = 0; r < n; r++) {
         int64_t own = share(strategy, global_batch, r);
         if (seconds[r] <= 0 || own < 1) return false;
@@ -120,12 +159,12 @@ bool strata_strategy_balance(strata_strategy *strategy, int64_t global_batch, co
     if (slowest * n < patience * sum) return false;
     bool changed = false;
     for (int r = 0; r < n; r++) { /* all shares are read before any weight is set */
-        strategy->measured[r] = (int64_t)(WHOLE * (double)share(strategy, global_batch, r) / seconds[r] / speeds + 0.5);
-        if (strategy->measured[r] < 1) strategy->measured[r] = 1;
+        measured[r] = (int64_t)(WHOLE * (double)share(strategy, global_batch, r) / seconds[r] / speeds + 0.5);
+        if (measured[r] < 1) measured[r] = 1;
     }
     for (int r = 0; r < n; r++) {
-        changed |= strategy->weights[r] != strategy->measured[r];
-        strategy->weights[r] = strategy->measured[r];
+        changed |= strategy->weights[r] != measured[r];
+        strategy->weights[r] = measured[r];
     }
     return changed;
 }

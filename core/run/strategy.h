@@ -125,8 +125,6 @@ struct strata_strategy {
     int64_t *weights;
     /* The weights are adapted to the replicas' speeds. */
     bool auto_split;
-    /* [n_replicas] Memory for new weights, in the same allocation as `weights`. */
-    int64_t *measured;
     /* The placement of parameters, states, slots and sums. NULL: copies, which are equal since each step adds up gradients.
      * Else each replica trains with its own, without exchanges, and after each `every` updates this function makes parameters
      * and states equal, or more alike. */
@@ -190,6 +188,14 @@ void strata_strategy_local_share(const strata_strategy *strategy, int64_t batch,
 /* Like all_gather, with the same number of bytes from each worker. */
 STRATA_MUST_USE strata_status strata_workers_gather(const strata_workers *workers, const void *own, void *out_all, size_t bytes,
                                                     strata_error *err);
+/* The same for parts of any size. *out_all, a pointer that the caller frees: all parts, in rank order. sizes: [n] bytes. */
+STRATA_MUST_USE strata_status strata_workers_gather_parts(const strata_workers *workers, const void *own, size_t bytes,
+                                                          void *out_all, int64_t *sizes, strata_error *err);
+/* Sends rank 0's status to all workers. Returns this worker's own failure; else rank 0's, with this message. */
+STRATA_MUST_USE strata_status strata_workers_share_status(const strata_workers *workers, strata_status status,
+                                                          strata_error *err, const char *format, ...) STRATA_PRINTF(4, 5);
+/* Replaces the value by that of rank 0. */
+STRATA_MUST_USE strata_status strata_workers_share_double(const strata_workers *workers, double *value, strata_error *err);
 /* How many seconds this worker's clock `now` is ahead of rank 0's; 0 on rank 0. Several messages are sent to rank 0 and back;
  * the one with the shortest round trip determines the offset, to within half of its time (as in NTP, RFC 5905, section 8). All
  * workers call it. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/alloc.h"
 #include "core/base/text.h"
 #include "core/compile/cost.h"
 #include "core/graph/graph.h"
@@ -16,7 +17,7 @@ static void add_plain(strata_text *text, const char *string) {
 }
 
 const strata_trace_label *strata_trace_node(strata_trace *trace, const strata_tensor *node, const char *kernel, int parts) {
-    strata_text details = {0};
+    STRATA_FINISHED(strata_text) details = {0};
     char name[256];
     snprintf(name, sizeof name, "%s%s %s", node->op->flags & STRATA_OP_COMMUNICATION ? "exchange " : "", node->op->name,
              strata_shape_text(node->shape).text);
@@ -29,10 +30,7 @@ const strata_trace_label *strata_trace_node(strata_trace *trace, const strata_te
                         strata_shape_text(node->inputs[i]->shape).text);
     strata_text_add(&details, "\"");
     if (kernel) strata_text_add(&details, ",\"kernel\":\"%s\"", kernel);
-    const strata_trace_label *label =
-        details.failed ? NULL
-                       : strata_trace_add_label(trace, name, details.bytes, parts == 1 ? strata_node_flops(node) : 0,
-                                                parts == 1 ? strata_node_moved_bytes(node) : 0);
-    strata_text_finish(&details);
-    return label;
+    if (details.failed) return NULL;
+    return strata_trace_add_label(trace, name, details.bytes, parts == 1 ? strata_node_flops(node) : 0,
+                                  parts == 1 ? strata_node_moved_bytes(node) : 0);
 }

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Variables: device memory that outlives a run. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/run/device.h"
 
 strata_status strata_variable_create(strata_device *device, const char *name, strata_dtype dtype, strata_shape shape,
@@ -12,17 +9,12 @@ strata_status strata_variable_create(strata_device *device, const char *name, st
     if (!name || !*name) return strata_fail(err, STRATA_INVALID, "variable: it needs a name");
     if (!strata_dtype_bytes(dtype))
         return strata_fail(err, STRATA_INVALID, "variable %s: dtype %d is unknown", name, (int)dtype);
-    strata_variable *variable = calloc(1, sizeof *variable);
-    if (variable) variable->name = strdup(name);
-    if (!variable || !variable->name) {
-        free(variable);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "variable %s: no host memory", name);
-    }
-    variable->device = device;
-    variable->dtype = dtype;
-    variable->shape = shape;
+    strata_variable *variable;
+    STRATA_TRY(STRATA_NEW(variable, 1, err, "variable %s: no host memory", name));
+    *variable = (strata_variable){.device = device, .name = strdup(name), .dtype = dtype, .shape = shape};
     int64_t bytes = strata_shape_elements(shape) * (int64_t)strata_dtype_bytes(dtype);
-    strata_status status = strata_device_enter(device, err);
+    strata_status status =
+        variable->name ? strata_device_enter(device, err) : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory");
     if (!status) {
         status = device->api->buffer_create(device, bytes > 0 ? bytes : 4, &variable->buffer, err);
         strata_device_leave(device);
@@ -64,27 +56,26 @@ static strata_status check_range(const strata_variable *variable, int64_t offset
     return STRATA_OK;
 }
 
-strata_status strata_variable_set_range(strata_variable *variable, int64_t offset, const strata_array *value,
-                                        strata_error *err) {
-    STRATA_TRY(check_range(variable, offset, value, err));
-    int64_t bytes = (int64_t)strata_array_bytes(value);
-    if (!bytes) return STRATA_OK;
+/* Copies the value to the variable, or from it (get). */
+static strata_status copy(strata_variable *variable, int64_t offset, const strata_array *value, bool get, strata_error *err) {
     strata_device *device = variable->device;
+    STRATA_TRY(check_range(variable, offset, value, err));
+    const int64_t bytes = (int64_t)strata_array_bytes(value);
+    if (!bytes) return STRATA_OK;
     STRATA_TRY(strata_device_enter(device, err));
-    const strata_status status = device->api->upload(device, variable->buffer, offset, value->data, bytes, err);
+    const strata_status status = get ? device->api->download(device, variable->buffer, offset, value->data, bytes, err)
+                                     : device->api->upload(device, variable->buffer, offset, value->data, bytes, err);
     strata_device_leave(device);
     return status;
 }
 
+strata_status strata_variable_set_range(strata_variable *variable, int64_t offset, const strata_array *value,
+                                        strata_error *err) {
+    return copy(variable, offset, value, false, err);
+}
+
 strata_status strata_variable_get_range(strata_variable *variable, int64_t offset, strata_array *value, strata_error *err) {
-    STRATA_TRY(check_range(variable, offset, value, err));
-    int64_t bytes = (int64_t)strata_array_bytes(value);
-    if (!bytes) return STRATA_OK;
-    strata_device *device = variable->device;
-    STRATA_TRY(strata_device_enter(device, err));
-    const strata_status status = device->api->download(device, variable->buffer, offset, value->data, bytes, err);
-    strata_device_leave(device);
-    return status;
+    return copy(variable, offset, value, true, err);
 }
 
 strata_status strata_variable_set(strata_variable *variable, const strata_array *value, strata_error *err) {

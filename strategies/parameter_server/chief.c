@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "core/base/locale.h"
-#include "core/model/validation.h"
+#include "core/model/loop.h"
 
 /* A chief may begin 2^SERIAL_BITS epochs. A server knows only the first serial number of the last chief. */
 enum { SERIAL_BITS = 32 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Pictures as PNG, read as the standard describes the file: chunks with their lengths and checksums, the header, the rows. */
-#include "core/events/png.h"
+#include "core/events/events.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

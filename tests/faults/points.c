@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "core/model/validation.h"
+#include "core/model/loop.h"
 #include "strata/executable.h"
 #include "tests/faults/faults.h"
 #include "tests/faults/wire.h"

@@ -67,12 +67,9 @@ static void write_two_files(void) {
 
 static strata_status load(float *w, float *b, strata_error *err) {
     strata_manifest m;
-    strata_manifest_reader reader;
-    STRATA_TRY(strata_manifest_read(folder, &m, err));
-    strata_status status = strata_manifest_open(&m, folder, &reader, err);
-    if (!status) status = strata_manifest_copy(&reader, "w", STRATA_DTYPE_F32, STRATA_SHAPE(3, 4), w, err);
-    if (!status) status = strata_manifest_copy(&reader, "b", STRATA_DTYPE_F32, STRATA_SHAPE(2), b, err);
-    if (!status) strata_manifest_close(&reader);
+    STRATA_TRY(strata_manifest_open(folder, &m, err));
+    strata_status status = strata_manifest_copy(&m, "w", STRATA_DTYPE_F32, STRATA_SHAPE(3, 4), w, err);
+    if (!status) status = strata_manifest_copy(&m, "b", STRATA_DTYPE_F32, STRATA_SHAPE(2), b, err);
     strata_manifest_finish(&m);
     return status;
 }

@@ -95,7 +95,7 @@ Test(group, values_cross_segments) {
     enum { N = 3 };
     strata_executable *replicas[N];
     for (int r = 0; r < N; r++) replicas[r] = crossing(r);
-    cr_assert_geq(strata_executable_n_segments(replicas[0]), 3);
+    cr_assert_geq(replicas[0]->plan.n_segments, 3);
     strata_group *group = make_group(replicas, N);
     for (int step = 0; step < 5; step++) { /* more than there are slots */
         int slot = acquire(group);
@@ -316,8 +316,8 @@ Test(group, with_one_replica_communication_goes) {
     strata_executable *exe = NULL;
     strata_error err = {0};
     cr_assert_eq(strata_executable_create(devices[0], &y, 1, NULL, 0, NULL, &exe, &err), STRATA_OK, "%s", err.message);
-    cr_assert_eq(strata_executable_n_communications(exe), 0);
-    cr_assert_eq(strata_executable_n_segments(exe), 1);
+    cr_assert_eq(exe->plan.n_communications, 0);
+    cr_assert_eq(exe->plan.n_segments, 1);
     float in[3] = {0, 0, 0}, out[3];
     strata_array from = strata_array_view(f32, STRATA_SHAPE(3), in), to = strata_array_view(f32, STRATA_SHAPE(3), out);
     cr_assert_eq(strata_executable_run(exe, (const char *[]){"x"}, &from, 1, &to, 1, &err), STRATA_OK, "%s", err.message);

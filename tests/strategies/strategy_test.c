@@ -122,7 +122,7 @@ Test(strategy, shares_by_weights_cover_the_batch_and_follow_them) {
 
 Test(strategy, an_automatic_split_follows_the_measured_speeds) {
     int64_t weights[4] = {1, 1};
-    strata_strategy strategy = {.n_replicas = 2, .weights = weights, .measured = weights + 2, .auto_split = true};
+    strata_strategy strategy = {.n_replicas = 2, .weights = weights, .auto_split = true};
     int64_t first, share;
     cr_assert_not(strata_strategy_balance(&strategy, 40, (double[]){1.0, 1.05}), "a twentieth is no reason");
     cr_assert_not(strata_strategy_balance(&strategy, 40, (double[]){1.0, 0}), "one is not known");

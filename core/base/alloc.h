@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Host memory: allocations that fail with a message, lists that grow, and memory that a function frees wherever it returns.
+ * Files that include it, also by another header, have the functions of stdlib.h and string.h. */
+#ifndef STRATA_BASE_ALLOC_H
+#define STRATA_BASE_ALLOC_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "strata/status.h"
+
+/* Allocates n zeroed elements, or one byte if n is 0. NULL: there is no memory. */
+static inline void *strata_zeroed(size_t n, size_t bytes) {
+    return n ? calloc(n, bytes) : calloc(1, 1);
+}
+
+/* Sets the pointer to n new zeroed elements; a status. The rest is the message of OUT_OF_MEMORY. */
+#define STRATA_NEW(pointer, n, err, ...)                                     \
+    (((pointer) = strata_zeroed((size_t)(n), sizeof *(pointer))) ? STRATA_OK \
+                                                                 : strata_fail(err, STRATA_OUT_OF_MEMORY, __VA_ARGS__))
+
+static inline void strata_free_at(void *pointer) {
+    void *memory;
+    memcpy(&memory, pointer, sizeof memory);
+    free(memory);
+}
+
+/* Before the declaration of a pointer, which must have a value: its memory is freed at the end of the block. */
+#define STRATA_FREED __attribute__((cleanup(strata_free_at)))
+
+/* Declares a variable that is finished at the end of the block: STRATA_FINISHED(strata_text) text = {0}; */
+#define STRATA_FINISHED(type) __attribute__((cleanup(type##_finish))) type
+
+/* Makes room for one more element of a list of n, and returns it, filled with 0; NULL: there is no memory, and the list is not
+ * changed. The memory is doubled when n is a power of two. list: the address of the pointer to the list. */
+static inline void *strata_grow(void *list, int n, size_t element_bytes) {
+    void *memory;
+    memcpy(&memory, list, sizeof memory);
+    if (!(n & (n - 1))) {
+        memory = realloc(memory, (size_t)(n ? 2 * n : 1) * element_bytes);
+        if (!memory) return NULL;
+        memcpy(list, &memory, sizeof memory);
+    }
+    return memset((char *)memory + (size_t)n * element_bytes, 0, element_bytes);
+}
+
+#endif
