@@ -50,7 +50,8 @@ typedef struct strata_transport {
                               strata_receive *receives, int n_receives, strata_error *err);
 } strata_transport;
 
-extern const strata_transport strata_transport_inproc, strata_transport_shm, strata_transport_tcp, strata_transport_mpi;
+#define TRANSPORT(name, chosen) extern const strata_transport strata_transport_##name;
+#include "cluster/transport/transports.def"
 
 /* Returns NULL if no row has this name. */
 const strata_transport *strata_transport_find(const char *name);

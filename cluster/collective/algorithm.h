@@ -13,10 +13,8 @@ typedef struct strata_algorithm {
     strata_status (*all_reduce)(const strata_operation *op, strata_error *err);
 } strata_algorithm;
 
-strata_status strata_one_shot(const strata_operation *op, strata_error *err);
-strata_status strata_two_shot(const strata_operation *op, strata_error *err);
-strata_status strata_ring(const strata_operation *op, strata_error *err);
-strata_status strata_halving_doubling(const strata_operation *op, strata_error *err);
+#define ALGORITHM(name) strata_status strata_##name(const strata_operation *op, strata_error *err);
+#include "cluster/collective/algorithms.def"
 
 extern const strata_algorithm strata_algorithms[]; /* in the order of strata_algorithm_names */
 extern const uint32_t strata_n_algorithms;

@@ -8,13 +8,19 @@
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/table.h"
 
-const strata_algorithm strata_algorithms[] = {{"one_shot", strata_one_shot},
-                                              {"two_shot", strata_two_shot},
-                                              {"ring", strata_ring},
-                                              {"halving_doubling", strata_halving_doubling}};
+const strata_algorithm strata_algorithms[] = {
+#define ALGORITHM(name) {#name, strata_##name},
+#include "cluster/collective/algorithms.def"
+};
 const uint32_t strata_n_algorithms = sizeof strata_algorithms / sizeof *strata_algorithms;
-const char *const strata_algorithm_names[] = {"one_shot", "two_shot", "ring", "halving_doubling", NULL};
-enum { ONE_SHOT, TWO_SHOT, RING, HALVING_DOUBLING };
+const char *const strata_algorithm_names[] = {
+#define ALGORITHM(name) #name,
+#include "cluster/collective/algorithms.def"
+    NULL};
+enum {
+#define ALGORITHM(name) ROW_##name,
+#include "cluster/collective/algorithms.def"
+};
 
 /* The first row that fits is used. A slice is a rank's share of the sum, and the content of a message of two_shot. Rows for
  * several hosts come from the cost model, in which each rank has its own cores: above 4 KiB per slice, transferring the bytes
@@ -29,15 +35,15 @@ static const struct {
     size_t most_bytes, most_slice;
     int algorithm;
 } choices[] = {
-    {false, true, 2, 16 << 10, SIZE_MAX, ONE_SHOT},
-    {false, true, 8, 8 << 10, SIZE_MAX, ONE_SHOT},
-    {true, false, INT32_MAX, SIZE_MAX, 4 << 10, HALVING_DOUBLING},
-    {true, false, INT32_MAX, SIZE_MAX, SIZE_MAX, TWO_SHOT},
-    {false, false, 8, 16 << 10, SIZE_MAX, ONE_SHOT},
-    {false, false, 16, 2 << 10, SIZE_MAX, ONE_SHOT},
-    {false, false, 16, SIZE_MAX, SIZE_MAX, TWO_SHOT},
-    {false, false, INT32_MAX, 256 << 10, SIZE_MAX, HALVING_DOUBLING},
-    {false, false, INT32_MAX, SIZE_MAX, SIZE_MAX, RING},
+    {false, true, 2, 16 << 10, SIZE_MAX, ROW_one_shot},
+    {false, true, 8, 8 << 10, SIZE_MAX, ROW_one_shot},
+    {true, false, INT32_MAX, SIZE_MAX, 4 << 10, ROW_halving_doubling},
+    {true, false, INT32_MAX, SIZE_MAX, SIZE_MAX, ROW_two_shot},
+    {false, false, 8, 16 << 10, SIZE_MAX, ROW_one_shot},
+    {false, false, 16, 2 << 10, SIZE_MAX, ROW_one_shot},
+    {false, false, 16, SIZE_MAX, SIZE_MAX, ROW_two_shot},
+    {false, false, INT32_MAX, 256 << 10, SIZE_MAX, ROW_halving_doubling},
+    {false, false, INT32_MAX, SIZE_MAX, SIZE_MAX, ROW_ring},
 };
 
 strata_status strata_algorithm_find(const char *name, int *out_row, strata_error *err) {
@@ -45,8 +51,10 @@ strata_status strata_algorithm_find(const char *name, int *out_row, strata_error
     for (int i = 0; name && strata_algorithm_names[i]; i++)
         if (!strcmp(strata_algorithm_names[i], name)) *out_row = i;
     if (!name || *out_row >= 0) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "\"%s\" is no algorithm; there are one_shot, two_shot, ring and halving_doubling",
-                       name);
+#define ALGORITHM(name) " " #name
+    return strata_fail(err, STRATA_INVALID, "\"%s\" is no algorithm; there are:%s", name,
+#include "cluster/collective/algorithms.def"
+    );
 }
 
 int strata_algorithm_choose(const strata_communicator *comm, size_t n_bytes) {

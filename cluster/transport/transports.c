@@ -5,10 +5,17 @@
 
 #include "cluster/transport.h"
 
-static const strata_transport *const transports[] = {&strata_transport_inproc, &strata_transport_shm, &strata_transport_tcp,
-                                                     &strata_transport_mpi};
+static const strata_transport *const transports[] = {
+#define TRANSPORT(name, chosen) &strata_transport_##name,
+#include "cluster/transport/transports.def"
+};
 
-const char *const strata_transport_names[] = {"auto", "shm", "tcp", NULL};
+#define CHOSEN_0(name)
+#define CHOSEN_1(name) #name,
+const char *const strata_transport_names[] = {"auto",
+#define TRANSPORT(name, chosen) CHOSEN_##chosen(name)
+#include "cluster/transport/transports.def"
+                                              NULL};
 
 const strata_transport *strata_transport_find(const char *name) {
     for (size_t i = 0; i < sizeof transports / sizeof *transports; i++)
