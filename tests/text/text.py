@@ -39,8 +39,9 @@ def commands(source):
 
 
 def exists(source, folder, name, files):
+    """build/ is there when the reader has built."""
     places = [folder, source, source / "include"]
-    if any((place / name).exists() for place in places):
+    if name == "build/" or any((place / name).exists() for place in places):
         return True
     inside = "" if folder == source else str(folder.relative_to(source)) + "/"
     return "/" not in name and any(f.startswith(inside) and f.endswith("/" + name) for f in files)
