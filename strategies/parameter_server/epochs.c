@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "core/base/locale.h"
-#include "core/model/metrics.h"
 #include "core/model/loop.h"
+#include "core/model/metrics.h"
 #include "strategies/parameter_server/chief.h"
 
 /* Continues the training if it was paused because the callback saved the model. */

@@ -2,7 +2,7 @@
  *
  * fit with several workers. They must end in the same step with the same parameters, also with a sharded optimizer.
  * Differences between their settings must be reported. */
-#include "strategies/kinds.h"
+#include "tests/cluster/workers.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -13,7 +13,7 @@
 #include "core/data/dataset.h"
 #include "core/data/stage/stage.h"
 #include "core/model/model.h"
-#include "tests/cluster/workers.h"
+#include "strategies/kinds.h"
 #include "tests/support/folder.h"
 
 /* ---- fit ---- */

@@ -9,8 +9,8 @@
 #include <png.h>
 #endif
 
-#include "strata/formats.h"
 #include "strata/dataset.h"
+#include "strata/formats.h"
 #include "tests/support/folder.h"
 
 TestSuite(image_folder, .init = test_folder_make, .fini = test_folder_remove);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Pictures of all formats against what Pillow reads from them (tests/data/pictures/make.py), and folders of pictures. */
-#include "strata/formats.h"
-
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -13,6 +11,7 @@
 
 #include "core/data/format/picture_folder.h"
 #include "strata/dataset.h"
+#include "strata/formats.h"
 #include "strata/preprocessing.h"
 #include "tests/support/folder.h"
 

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "strata/formats.h"
 #include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
 #include "core/data/stage/stage.h"
+#include "strata/formats.h"
 #include "strata/tokenizer.h"
 #include "tests/support/folder.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Pictures as PNG, read as the standard describes the file: chunks with their lengths and checksums, the header, the rows. */
-#include "core/events/events.h"
-
 #include <criterion/criterion.h>
 #include <string.h>
 #include <zlib.h>
+
+#include "core/events/events.h"
 
 static uint32_t big_endian(const unsigned char *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
