@@ -144,10 +144,10 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
 
 static strata_status lower(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
                            strata_lowering *lowering, strata_error *err) {
+    if (candidate->values[0] == LIBRARY) return lower_to_library(limits, node, lowering, err); /* it has no tiles */
     const node_product p = product_of(NULL, node);
     const int64_t tiles = strata_tiles_count(&p.product, candidate->values);
     strata_launch launch = {.kernel = "conv2d_filter_grad_tiles"};
-    if (candidate->values[0] == LIBRARY) return lower_to_library(limits, node, lowering, err);
     if (node->op == &strata_op_conv2d_filter_grad) {
         strata_tiles_launch(candidate, &launch);
         return strata_conv2d_filter_grad_lower_parts(node, p.part, &launch, launch.global[0] * tiles / p.parts, lowering, err);

@@ -105,8 +105,8 @@ def choices():
         return limits[text] if text in limits else int(value) << int(shift)
 
     with open(ALGORITHMS_C) as f:
-        rows = re.findall(r'\{(true|false), (true|false), (\w+), ([^,{}]+), ([^,{}]+), (\w+)\}', f.read())
-    return [(h == "true", b == "true", number(p), number(s), number(n), a.lower()) for h, b, p, s, n, a in rows]
+        rows = re.findall(r'\{(true|false), (true|false), (\w+), ([^,{}]+), ([^,{}]+), ROW_(\w+)\}', f.read())
+    return [(h == "true", b == "true", number(p), number(s), number(n), a) for h, b, p, s, n, a in rows]
 
 
 def choose(p, s, transport="tcp", several_hosts=False, table=choices()):
