@@ -84,7 +84,8 @@ fi
 # --limit bounds the whole check, also if every case hangs.
 for call in run start; do
     before=$(date +%s)
-    STRATA_FAULTY=hangs:$call "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --quick --limit 6 >"$work/report" 2>&1
+    STRATA_FAULTY=hangs:$call "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --quick --limit 6 \
+        >"$work/report" 2>&1
     [ $? = 4 ] && grep -q '^  HANG .*not answered for 1 s' "$work/report" ||
         fail "plugin-check does not see that $call hangs"
     [ $(($(date +%s) - before)) -le 12 ] || fail "plugin-check --limit 6 of a plugin whose $call hangs took longer"
