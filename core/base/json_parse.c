@@ -183,11 +183,12 @@ static int by_key(const void *a, const void *b) {
 
 /* Removes the keys of an object from the stack, after checking that they differ. */
 static strata_status close_object(scan *s, int64_t first) {
-    const struct key *keys = s->keys + first, *repeated = NULL; /* the first key in the text that repeats another one */
+    const struct key *repeated = NULL; /* the first key in the text that repeats another one */
     const int64_t n = s->n_keys - first;
     s->n_keys = first;
     if (n < 2) return STRATA_OK;
-    qsort(s->keys + first, (size_t)n, sizeof *keys, by_key);
+    struct key *keys = s->keys + first;
+    qsort(keys, (size_t)n, sizeof *keys, by_key);
     for (int64_t i = 1; i < n; i++)
         if (!strcmp(keys[i - 1].text, keys[i].text) && (!repeated || keys[i].offset < repeated->offset)) repeated = &keys[i];
     return repeated ? fail_at(s, repeated->offset, "key \"%.200s\" is given twice in one object", repeated->text) : STRATA_OK;
