@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "backends/kernel/lowering.h"
-#include "core/base/memory.h"
+#include "core/base/alloc.h"
 
 static bool overlaps(const strata_kernel_range *ranges, int n, const strata_kernel_range *range) {
     if (range->begin >= range->end) return false;

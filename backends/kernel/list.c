@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "backends/kernel/lowering.h"
-#include "core/base/memory.h"
+#include "core/base/alloc.h"
 #include "core/run/trace_node.h"
 
 enum {

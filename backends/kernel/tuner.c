@@ -17,8 +17,8 @@
 #include <time.h>
 
 #include "backends/kernel/lowering.h"
+#include "core/base/alloc.h"
 #include "core/base/locale.h"
-#include "core/base/memory.h"
 #include "core/compile/cost.h"
 #include "core/run/bench.h"
 #include "core/run/compare.h"

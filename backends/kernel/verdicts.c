@@ -10,8 +10,8 @@
 #include <time.h>
 
 #include "backends/kernel/check.h"
+#include "core/base/alloc.h"
 #include "core/base/locale.h"
-#include "core/base/memory.h"
 #include "strata/version.h"
 
 /* A verdict of one start is tried again at the next, and so is one of several starts after this time. */

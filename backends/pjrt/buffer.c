@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "backends/pjrt/pjrt.h"
-#include "core/base/memory.h"
+#include "core/base/alloc.h"
 
 /* ---- transfers ---- */
 

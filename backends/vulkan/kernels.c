@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "backends/vulkan/vulkan.h"
-#include "core/base/memory.h"
+#include "core/base/alloc.h"
 #include "shaders/specialize.h"
 
 struct vulkan_pipeline {

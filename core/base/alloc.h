@@ -5,6 +5,8 @@
 #ifndef STRATA_BASE_ALLOC_H
 #define STRATA_BASE_ALLOC_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,8 +34,8 @@ static inline void strata_free_at(void *pointer) {
 /* Declares a variable that is finished at the end of the block: STRATA_FINISHED(strata_text) text = {0}; */
 #define STRATA_FINISHED(type) __attribute__((cleanup(type##_finish))) type
 
-/* Makes room for one more element of a list of n, and returns it, filled with 0; NULL: there is no memory, and the list is not
- * changed. The memory is doubled when n is a power of two. list: the address of the pointer to the list. */
+/* Makes room for one more element of a list of n that only grows, and returns it, filled with 0; NULL: there is no memory, and
+ * the list is not changed. The memory is doubled when n is a power of two. list: the address of the pointer to the list. */
 static inline void *strata_grow(void *list, int n, size_t element_bytes) {
     void *memory;
     memcpy(&memory, list, sizeof memory);
@@ -43,6 +45,20 @@ static inline void *strata_grow(void *list, int n, size_t element_bytes) {
         memcpy(list, &memory, sizeof memory);
     }
     return memset((char *)memory + (size_t)n * element_bytes, 0, element_bytes);
+}
+
+/* The same for a list that may also become shorter, which remembers its capacity. Returns false if there is no memory; the list
+ * is then not changed. list: the address of the pointer to it. */
+static inline bool strata_make_room(void *list, int64_t n, int64_t *capacity, size_t bytes) {
+    void *memory;
+    if (n < *capacity) return true;
+    const int64_t wanted = *capacity ? 2 * *capacity : 8;
+    memcpy(&memory, list, sizeof memory);
+    memory = realloc(memory, (size_t)wanted * bytes);
+    if (!memory) return false;
+    memcpy(list, &memory, sizeof memory);
+    *capacity = wanted;
+    return true;
 }
 
 #endif

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/alloc.h"
 #include "core/base/file.h"
 #include "core/base/json.h"
 #include "core/base/locale.h"
-#include "core/base/memory.h"
 
 enum { LONGEST_NUMBER = 60 };
 

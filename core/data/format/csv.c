@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/alloc.h"
 #include "core/base/file.h"
-#include "core/base/memory.h"
 #include "core/base/text.h"
 #include "core/data/format/stream.h"
 #include "core/data/prepare/cell.h"

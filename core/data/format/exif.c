@@ -6,7 +6,7 @@
  * TIFF picture has the same directory itself. */
 #include <string.h>
 
-#include "core/base/memory.h"
+#include "core/base/bytes.h"
 #include "core/data/format/picture_formats.h"
 
 /* The bytes whose numbers are read. */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/bytes.h"
 #include "core/base/file.h"
-#include "core/base/memory.h"
 #include "core/data/format/stream.h"
 
 enum { LARGEST_RANK = 4 };

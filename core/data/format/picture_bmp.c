@@ -4,7 +4,7 @@
  * lengths of runs (RLE4, RLE8). Transparency is ignored. */
 #include <string.h>
 
-#include "core/base/memory.h"
+#include "core/base/bytes.h"
 #include "core/data/format/picture_formats.h"
 
 enum { FILE_HEADER = 14, CORE_HEADER = 12, INFO_HEADER = 40 };

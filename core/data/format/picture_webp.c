@@ -6,7 +6,7 @@
 #include <webp/decode.h>
 #endif
 
-#include "core/base/memory.h"
+#include "core/base/bytes.h"
 #include "core/data/format/picture_formats.h"
 
 #if STRATA_WITH_WEBP

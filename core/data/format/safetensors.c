@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/bytes.h"
 #include "core/base/file.h"
-#include "core/base/memory.h"
 #include "core/data/format/kind.h"
 #include "strata/sha256.h"
 

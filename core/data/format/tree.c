@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/base/alloc.h"
 #include "core/base/file.h"
-#include "core/base/memory.h"
 #include "core/data/format/stream.h"
 
 enum { LONGEST_PATH = 4096, TAR_BLOCK = 512 };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/memory.h"
+#include "core/base/alloc.h"
 #include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/format/picture_folder.h"

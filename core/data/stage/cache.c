@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "core/base/memory.h"
+#include "core/base/alloc.h"
 #include "core/data/stage/stage.h"
 
 typedef struct store {

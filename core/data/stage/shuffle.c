@@ -5,7 +5,7 @@
  * from it at random and replaced by the parent's next element. */
 #include <stdlib.h>
 
-#include "core/base/memory.h"
+#include "core/base/alloc.h"
 #include "core/data/stage/stage.h"
 #include "strata/philox.h"
 

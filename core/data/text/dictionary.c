@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/memory.h"
+#include "core/base/alloc.h"
 
 static uint32_t hash_of(const void *key, size_t length) {
     const unsigned char *bytes = key;

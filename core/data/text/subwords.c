@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/memory.h"
+#include "core/base/alloc.h"
 #include "core/base/text.h"
 #include "core/data/text/tokenizer.h"
 #include "core/data/text/words.h"
