@@ -7,10 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -46,35 +43,23 @@ static strata_status read_all(int fd, const char *path, size_t max_bytes, unsign
     if (fstat(fd, &info) != 0) return strata_file_fail(err, errno, path, "read");
     size_t expected = S_ISREG(info.st_mode) ? (size_t)info.st_size : 4096;
     if (S_ISREG(info.st_mode) && expected > max_bytes) return too_long(err, path, max_bytes);
-    unsigned char *bytes = NULL;
+    STRATA_FREED unsigned char *bytes = NULL;
     size_t n_bytes = 0, capacity = 0;
-    strata_status status = STRATA_OK;
-    for (;;) {
+    for (ssize_t n = 1; n != 0;) {
         if (n_bytes + 2 > capacity) { /* room for the NUL, and for one more byte, to notice the end */
             capacity = capacity ? capacity * 2 : expected + 2;
             unsigned char *larger = realloc(bytes, capacity);
-            if (!larger) {
-                status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for its %zu bytes", path, capacity);
-                break;
-            }
+            if (!larger) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for its %zu bytes", path, capacity);
             bytes = larger;
         }
-        ssize_t n = read(fd, bytes + n_bytes, capacity - 1 - n_bytes);
+        n = read(fd, bytes + n_bytes, capacity - 1 - n_bytes);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) status = strata_file_fail(err, errno, path, "read");
-        if (n <= 0) break;
+        if (n < 0) return strata_file_fail(err, errno, path, "read");
         n_bytes += (size_t)n;
-        if (n_bytes > max_bytes) {
-            status = too_long(err, path, max_bytes);
-            break;
-        }
-    }
-    if (status) {
-        free(bytes);
-        return status;
+        if (n_bytes > max_bytes) return too_long(err, path, max_bytes);
     }
     bytes[n_bytes] = '\0';
-    *out_bytes = bytes;
+    *out_bytes = strata_released(&bytes);
     *out_n_bytes = n_bytes;
     return STRATA_OK;
 }
@@ -112,22 +97,18 @@ static bool split_path(const char *path, char **out_folder, const char **out_nam
  * name. A name that a killed process has left is skipped. */
 static strata_status open_temporary(strata_file_writer *writer, const char *name, mode_t mode, strata_error *err) {
     size_t size = strlen(writer->folder) + NAME_MAX + 2;
-    char *temporary = malloc(size);
-    if (!temporary) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory to write it", writer->path);
+    STRATA_FREED char *temporary = NULL;
+    STRATA_TRY(STRATA_NEW(temporary, size, err, "%s: no host memory to write it", writer->path));
     for (int attempt = 0; attempt < 1000 && writer->fd < 0; attempt++) {
         snprintf(temporary, size, "%s/.%.200s.tmp-%ld-%d", writer->folder, name, (long)getpid(), attempt);
         writer->fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (writer->fd < 0 && errno != EEXIST && errno != EINTR) break;
     }
-    if (writer->fd < 0) {
-        int error_number = errno;
-        free(temporary);
-        if (error_number == ENOENT)
-            return strata_fail(err, STRATA_UNAVAILABLE, "%s: cannot write: there is no folder %s; make it first", writer->path,
-                               writer->folder);
-        return strata_file_fail(err, error_number, writer->path, "write in its folder");
-    }
-    writer->temporary = temporary;
+    if (writer->fd < 0 && errno == ENOENT)
+        return strata_fail(err, STRATA_UNAVAILABLE, "%s: cannot write: there is no folder %s; make it first", writer->path,
+                           writer->folder);
+    if (writer->fd < 0) return strata_file_fail(err, errno, writer->path, "write in its folder");
+    writer->temporary = strata_released(&temporary);
     return STRATA_OK;
 }
 
@@ -141,27 +122,15 @@ strata_status strata_file_writer_create(const char *path, strata_file_writer **o
     char resolved[PATH_MAX];
     if (exists && realpath(path, resolved)) path = resolved;
     const char *name;
-    strata_file_writer *writer = calloc(1, sizeof *writer);
-    if (writer) {
-        writer->fd = -1;
-        writer->path = strdup(path);
-    }
-    if (!writer || !writer->path || !split_path(path, &writer->folder, &name)) {
-        strata_file_writer_destroy(writer);
+    STRATA_OWNED(strata_file_writer) *writer = NULL;
+    STRATA_TRY(STRATA_NEW(writer, 1, err, "%s: no host memory to write it", path));
+    writer->fd = -1;
+    if (!(writer->path = strdup(path)) || !split_path(path, &writer->folder, &name))
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory to write it", path);
-    }
-    strata_status status;
-    if (name[0] == '\0') {
-        status = strata_fail(err, STRATA_INVALID, "\"%s\" ends without the name of a file", path);
-    } else {
-        status = open_temporary(writer, name, 0666, err);
-    }
-    if (status) {
-        strata_file_writer_destroy(writer);
-        return status;
-    }
+    if (name[0] == '\0') return strata_fail(err, STRATA_INVALID, "\"%s\" ends without the name of a file", path);
+    STRATA_TRY(open_temporary(writer, name, 0666, err));
     if (exists) (void)!fchmod(writer->fd, info.st_mode & 0777); /* best effort: a foreign file system may have no modes */
-    *out_writer = writer;
+    *out_writer = strata_released(&writer);
     return STRATA_OK;
 }
 
@@ -235,10 +204,8 @@ strata_status strata_file_write(const char *path, const void *bytes, size_t n_by
 
 strata_status strata_file_write_checked(const char *path, const void *bytes, size_t n_bytes, const strata_file_check *check,
                                         strata_error *err) {
-    strata_file_writer *writer;
+    STRATA_OWNED(strata_file_writer) *writer = NULL;
     STRATA_TRY(strata_file_writer_create(path, &writer, err));
-    strata_status status = strata_file_writer_add(writer, bytes, n_bytes, err);
-    if (!status) status = strata_file_writer_commit(writer, check, err);
-    strata_file_writer_destroy(writer);
-    return status;
+    STRATA_TRY(strata_file_writer_add(writer, bytes, n_bytes, err));
+    return strata_file_writer_commit(writer, check, err);
 }

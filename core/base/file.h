@@ -5,6 +5,7 @@
 #ifndef STRATA_CORE_FILE_H
 #define STRATA_CORE_FILE_H
 
+#include "core/base/alloc.h"
 #include "strata/file.h"
 
 /* One file being written. The bytes go to a temporary file in the same folder; commit syncs it, renames it over `path` and
@@ -29,6 +30,7 @@ typedef struct strata_file_check {
 STRATA_MUST_USE strata_status strata_file_writer_commit(strata_file_writer *writer, const strata_file_check *check,
                                                         strata_error *err);
 void strata_file_writer_destroy(strata_file_writer *writer);
+STRATA_OWNER(strata_file_writer)
 
 /* All of the above in one call, as strata_file_write. */
 STRATA_MUST_USE strata_status strata_file_write_checked(const char *path, const void *bytes, size_t n_bytes,

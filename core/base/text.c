@@ -4,6 +4,7 @@
 #include "core/base/text.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,23 +156,27 @@ const char *strata_nearest_name(const char *word, const char *const *names, size
     return nearest;
 }
 
+strata_hint strata_nearest_hint(const char *word, char *const *names, int n_names) {
+    const char *nearest = strata_nearest_name(word, (const char *const *)names, (size_t)n_names);
+    strata_hint hint = {""};
+    if (nearest) snprintf(hint.text, sizeof hint.text, "; the nearest is \"%s\"", nearest);
+    return hint;
+}
+
 /* ---- lists of strings ---- */
 
-void strata_names_free(char **names, int n_names) {
-    for (int i = 0; names && i < n_names; i++) free(names[i]);
-    free(names);
+int strata_by_bytes(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 strata_status strata_names_copy(const char *const *names, int n_names, char ***out_names, strata_error *err) {
+    size_t n_bytes = 0;
     *out_names = NULL;
     if (n_names < 1) return STRATA_OK;
-    char **copy = calloc((size_t)n_names, sizeof *copy);
-    for (int i = 0; copy && i < n_names; i++)
-        if (!(copy[i] = strdup(names[i]))) {
-            strata_names_free(copy, i);
-            copy = NULL;
-        }
-    if (!copy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a list of %d names", n_names);
-    *out_names = copy;
+    for (int i = 0; i < n_names; i++) n_bytes += sizeof *names + strlen(names[i]) + 1;
+    if (!(*out_names = malloc(n_bytes)))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a list of %d names", n_names);
+    char *at = (char *)(*out_names + n_names);
+    for (int i = 0; i < n_names; i++) at = stpcpy((*out_names)[i] = at, names[i]) + 1;
     return STRATA_OK;
 }

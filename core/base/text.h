@@ -17,8 +17,15 @@ size_t strata_utf8_length(const void *at, size_t n_bytes);
 size_t strata_utf8_encode(uint32_t code, char *out);
 bool strata_utf8_valid(const char *string);
 
-/* Copies a list of strings, for strata_names_free; NULL for none. */
+/* Copies a list of strings to one block of memory, which the caller frees; NULL for none. */
 STRATA_MUST_USE strata_status strata_names_copy(const char *const *names, int n_names, char ***out_names, strata_error *err);
-void strata_names_free(char **names, int n_names); /* NULL is fine */
+/* Compares two elements of a list of strings, for qsort. */
+int strata_by_bytes(const void *a, const void *b);
+
+/* The end of a message about a word that is none of the names: "; the nearest is \"x\"", or nothing if none is similar. */
+typedef struct strata_hint {
+    char text[128];
+} strata_hint;
+strata_hint strata_nearest_hint(const char *word, char *const *names, int n_names);
 
 #endif

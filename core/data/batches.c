@@ -3,11 +3,10 @@
  * Reads batches. Those of arrays are read in an order (strata_order), those of pipelines by an iterator. */
 #include "core/data/batches.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/data/dataset.h"
 #include "core/data/stage/stage.h"
+
+STRATA_OWNER(strata_batches)
 
 struct strata_batches {
     strata_batches_options opts;
@@ -23,23 +22,19 @@ struct strata_batches {
 
 strata_status strata_batches_create(const strata_dataset *dataset, const strata_batches_options *opts,
                                     strata_batches **out_batches, strata_error *err) {
-    strata_batches *b = calloc(1, sizeof *b);
-    if (!b) return strata_fail(err, STRATA_OUT_OF_MEMORY, "batches: no host memory");
+    STRATA_OWNED(strata_batches) *b = NULL;
+    STRATA_TRY(STRATA_NEW(b, 1, err, "batches: no host memory"));
     *b = (strata_batches){.opts = *opts, .dataset = dataset, .first = opts->skip + opts->first * opts->batch};
-    strata_status status = STRATA_OK;
     if (dataset->stage == &strata_stage_table) {
-        status = strata_order_create(dataset->n, opts->shuffle, opts->seed, opts->epoch, &b->order, err);
+        STRATA_TRY(strata_order_create(dataset->n, opts->shuffle, opts->seed, opts->epoch, &b->order, err));
     } else {
         b->batched = strata_dataset_retain((strata_dataset *)dataset); /* only its reference count changes */
-        if (opts->skip) status = strata_dataset_skip(&b->batched, opts->skip, err);
-        if (!status && !dataset->spec.is_batch) status = strata_dataset_batch(&b->batched, opts->batch, false, err);
-        if (!status) status = strata_iterator_create(b->batched, opts->seed, opts->epoch, opts->first, &b->iterator, err);
+        if (opts->skip) STRATA_TRY(strata_dataset_skip(&b->batched, opts->skip, err));
+        if (!dataset->spec.is_batch) STRATA_TRY(strata_dataset_batch(&b->batched, opts->batch, false, err));
+        STRATA_TRY(strata_iterator_create(b->batched, opts->seed, opts->epoch, opts->first, &b->iterator, err));
     }
-    if (status)
-        strata_batches_destroy(b);
-    else
-        *out_batches = b;
-    return status;
+    *out_batches = strata_released(&b);
+    return STRATA_OK;
 }
 
 float strata_batches_byte_scale(const strata_batches *batches) {

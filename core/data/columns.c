@@ -9,6 +9,7 @@
 
 #include "core/base/text.h"
 #include "core/data/dataset.h"
+#include "core/data/format/csv.h"
 #include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
 
@@ -20,28 +21,33 @@ static bool is_among(int index, const int *indices, int n) {
     return false;
 }
 
-strata_status strata_columns_find(const strata_csv *csv, const strata_column_names *names, int *labels, int *out_weight,
-                                  int *out_features, int *out_n_features, strata_error *err) {
-    int index = -1;
-    *out_weight = -1;
-    *out_n_features = 0;
-    for (int i = 0; i < names->n_labels && names->labels; i++) {
-        STRATA_TRY(strata_csv_find(csv, names->labels[i], &labels[i], err));
-        if (is_among(labels[i], labels, i))
+strata_status strata_columns_find(strata_columns *columns, const strata_csv *csv, const strata_column_names *names,
+                                  strata_error *err) {
+    const int n = names->n_features ? names->n_features : strata_csv_n_columns(csv), n_labels = names->n_labels;
+    strata_columns *c = columns;
+    *c = (strata_columns){.label = -1, .weight = -1, .n_labels = n_labels};
+    STRATA_TRY(STRATA_NEW(c->features, n + n_labels + 1, err, "csv: no host memory for %d columns", n));
+    c->labels = c->features + n;
+    for (int i = 0; i < n_labels; i++) {
+        STRATA_TRY(strata_csv_find(csv, names->labels[i], &c->labels[i], err));
+        if (is_among(c->labels[i], c->labels, i))
             return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is named twice as a label", names->labels[i]);
     }
-    if (names->weight) STRATA_TRY(strata_csv_find(csv, names->weight, out_weight, err));
-    if (names->weight && is_among(*out_weight, labels, names->n_labels))
+    if (names->weight) STRATA_TRY(strata_csv_find(csv, names->weight, &c->weight, err));
+    if (names->weight && is_among(c->weight, c->labels, n_labels))
         return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both the weight and the label", names->weight);
-    for (int i = 0; i < names->n_features; i++) {
-        STRATA_TRY(strata_csv_find(csv, names->features[i], &index, err));
-        if (index == *out_weight || is_among(index, labels, names->n_labels))
+    for (int i = 0, index = 0; i < n; i++) {
+        if (names->n_features) STRATA_TRY(strata_csv_find(csv, names->features[i], &index, err));
+        if (!names->n_features) index = i;
+        const bool used = index == c->weight || is_among(index, c->labels, n_labels);
+        if (used && names->n_features)
             return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both a feature and the %s", names->features[i],
-                               index == *out_weight ? "weight" : "label");
-        out_features[(*out_n_features)++] = index;
+                               index == c->weight ? "weight" : "label");
+        if (!used) c->features[c->n_features++] = index;
     }
-    for (int i = 0; i < strata_csv_n_columns(csv) && !names->n_features; i++)
-        if (i != *out_weight && !is_among(i, labels, names->n_labels)) out_features[(*out_n_features)++] = i;
+    c->labels = memmove(c->features + c->n_features, c->labels, (size_t)n_labels * sizeof *c->labels);
+    c->n_all = c->n_features + n_labels;
+    if (names->weight) c->features[c->n_all++] = c->weight;
     return STRATA_OK;
 }
 
@@ -54,18 +60,12 @@ strata_status strata_columns_choose(strata_columns *columns, const strata_csv *c
                                        .features = opts->features,
                                        .n_features = opts->features ? opts->n_features : 0};
     const int n = opts->features ? opts->n_features : strata_csv_n_columns(csv);
-    *columns = (strata_columns){.label = -1, .weight = -1};
     if (n < 1) return strata_fail(err, STRATA_INVALID, "csv: n_features is %d; name at least one column", n);
     if (several && (opts->label || opts->n_classes))
         return strata_fail(err, STRATA_INVALID, "csv: %d labels, which are numbers, and %s too; give one of them",
                            opts->n_labels, opts->label ? "a label" : "classes");
-    columns->features = calloc((size_t)n, sizeof *columns->features);
-    columns->labels = calloc((size_t)names.n_labels + 1, sizeof *columns->labels);
-    if (!columns->features || !columns->labels)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "csv: no host memory for %d columns", n);
-    STRATA_TRY(
-        strata_columns_find(csv, &names, columns->labels, &columns->weight, columns->features, &columns->n_features, err));
-    if (several) columns->n_labels = opts->n_labels;
+    STRATA_TRY(strata_columns_find(columns, csv, &names, err));
+    if (!several) columns->n_labels = 0;
     if (opts->label) columns->label = columns->labels[0];
     if (opts->label && opts->n_classes > 0) {
         STRATA_TRY(strata_names_copy(opts->classes, opts->n_classes, &columns->classes, err));
@@ -80,37 +80,28 @@ strata_status strata_columns_choose(strata_columns *columns, const strata_csv *c
 
 void strata_columns_finish(strata_columns *columns) {
     free(columns->features);
-    free(columns->labels);
-    strata_names_free(columns->classes, columns->n_classes);
+    free(columns->classes);
     *columns = (strata_columns){0};
 }
 
 /* ---- classes ---- */
-
-static int by_bytes(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
 
 strata_status strata_columns_find_classes(strata_columns *columns, const strata_csv *csv, strata_error *err) {
     enum { MOST_CLASSES = 65536 };
     int64_t n = strata_csv_n_rows(csv), distinct = 0;
     if (columns->n_classes) return STRATA_OK;
     if (n == 0) return strata_fail(err, STRATA_DATA, "%s: has no rows", strata_csv_name(csv));
-    const char **words = malloc((size_t)n * sizeof *words);
-    if (!words) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", strata_csv_name(csv));
+    STRATA_FREED const char **words = NULL;
+    STRATA_TRY(STRATA_NEW(words, n, err, "%s: no host memory", strata_csv_name(csv)));
     for (int64_t i = 0; i < n; i++) words[i] = strata_csv_cell(csv, i, columns->label);
-    qsort(words, (size_t)n, sizeof *words, by_bytes);
+    qsort(words, (size_t)n, sizeof *words, strata_by_bytes);
     for (int64_t i = 0; i < n; i++)
         if (i == 0 || strcmp(words[i], words[distinct - 1])) words[distinct++] = words[i];
-    strata_status status;
     if (distinct > MOST_CLASSES)
-        status = strata_fail(err, STRATA_DATA, "%s: column \"%s\" has %lld different words, too many for classes",
-                             strata_csv_name(csv), strata_csv_column(csv, columns->label), (long long)distinct);
-    else
-        status = strata_names_copy(words, (int)distinct, &columns->classes, err);
-    if (!status) columns->n_classes = (int)distinct;
-    free(words);
-    return status;
+        return strata_fail(err, STRATA_DATA, "%s: column \"%s\" has %lld different words, too many for classes",
+                           strata_csv_name(csv), strata_csv_column(csv, columns->label), (long long)distinct);
+    columns->n_classes = (int)distinct;
+    return strata_names_copy(words, (int)distinct, &columns->classes, err);
 }
 
 strata_status strata_columns_class(const strata_columns *columns, const strata_csv *csv, int64_t row, int *out_class,
@@ -121,10 +112,9 @@ strata_status strata_columns_class(const strata_columns *columns, const strata_c
             *out_class = i;
             return STRATA_OK;
         }
-    const char *nearest = strata_nearest_name(word, (const char *const *)columns->classes, (size_t)columns->n_classes);
-    return strata_fail(err, STRATA_DATA, "%s:%lld: the label \"%.64s\" in column \"%s\" is not one of the %d classes%s%s%s",
+    return strata_fail(err, STRATA_DATA, "%s:%lld: the label \"%.64s\" in column \"%s\" is not one of the %d classes%s",
                        strata_csv_name(csv), (long long)strata_csv_line(csv, row), word, strata_csv_column(csv, columns->label),
-                       columns->n_classes, nearest ? "; the nearest is \"" : "", nearest ? nearest : "", nearest ? "\"" : "");
+                       columns->n_classes, strata_nearest_hint(word, columns->classes, columns->n_classes).text);
 }
 
 /* ---- numbers ---- */
@@ -187,62 +177,32 @@ static strata_status fill_labels(strata_columns *columns, const strata_csv *csv,
     return STRATA_OK;
 }
 
-/* Finds how the numbers of all these columns are written. */
-static strata_status find_reading(const strata_columns *columns, const strata_csv *csv, strata_table_reading *out,
-                                  strata_error *err) {
-    int n = 0, *all = calloc((size_t)(columns->n_features + columns->n_labels + 2), sizeof *all);
-    if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", strata_csv_name(csv));
-    for (int i = 0; i < columns->n_features; i++) all[n++] = columns->features[i];
-    for (int i = 0; i < columns->n_labels; i++) all[n++] = columns->labels[i];
-    if (columns->label >= 0) all[n++] = columns->label;
-    if (columns->weight >= 0) all[n++] = columns->weight;
-    strata_status status = strata_reading_find(csv, all, n, out, NULL, err);
-    free(all);
-    return status;
-}
-
-static strata_status to_dataset(strata_columns *columns, const strata_csv *csv, strata_dataset **out_dataset,
-                                strata_error *err) {
-    strata_array features = {0}, labels = {0}, weights = {0};
-    strata_dataset *dataset = NULL;
-    strata_status status = STRATA_OK;
-    int64_t n = strata_csv_n_rows(csv);
-    const bool labelled = columns->label >= 0 || columns->n_labels;
-    strata_table_reading reading;
-    if (n == 0) return strata_fail(err, STRATA_DATA, "%s: has a header and no rows", strata_csv_name(csv));
-    STRATA_TRY(find_reading(columns, csv, &reading, err));
-    STRATA_TRY_GOTO(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, columns->n_features), &features, err));
-    STRATA_TRY_GOTO(fill_numbers(csv, reading.numbers, columns->features, columns->n_features, features.data, err));
-    if (labelled) STRATA_TRY_GOTO(fill_labels(columns, csv, reading.numbers, &labels, err));
-    STRATA_TRY_GOTO(strata_dataset_take_arrays(&features, labelled ? &labels : NULL, 0, &dataset, err));
-    if (columns->weight >= 0) {
-        STRATA_TRY_GOTO(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n), &weights, err));
-        STRATA_TRY_GOTO(fill_numbers(csv, reading.numbers, &columns->weight, 1, weights.data, err));
-        STRATA_TRY_GOTO(strata_dataset_set_weights(dataset, &weights, err));
-    }
-    STRATA_TRY_GOTO(strata_dataset_set_source(dataset, strata_csv_name(csv), err));
-    STRATA_TRY_GOTO(strata_dataset_set_class_names(dataset, (const char *const *)columns->classes, columns->n_classes, err));
-cleanup:
-    strata_array_finish(&features);
-    strata_array_finish(&labels);
-    strata_array_finish(&weights);
-    return strata_dataset_give(status, dataset, out_dataset);
-}
-
 strata_status strata_dataset_from_csv(const strata_csv *csv, const strata_csv_options *opts, strata_dataset **out_dataset,
                                       strata_error *err) {
-    strata_columns columns = {0};
-    strata_status status = strata_columns_choose(&columns, csv, opts ? opts : &(strata_csv_options){0}, err);
-    if (!status) status = to_dataset(&columns, csv, out_dataset, err);
-    strata_columns_finish(&columns);
-    return status;
+    STRATA_FINISHED(strata_columns) columns = {0};
+    STRATA_FINISHED(strata_array) features = {0}, labels = {0}, weights = {0};
+    strata_table_reading reading;
+    const int64_t n = strata_csv_n_rows(csv);
+    STRATA_TRY(strata_columns_choose(&columns, csv, opts ? opts : &(strata_csv_options){0}, err));
+    if (n == 0) return strata_fail(err, STRATA_DATA, "%s: has a header and no rows", strata_csv_name(csv));
+    STRATA_TRY(strata_reading_find(csv, columns.features, columns.n_all, &reading, NULL, err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, columns.n_features), &features, err));
+    STRATA_TRY(fill_numbers(csv, reading.numbers, columns.features, columns.n_features, features.data, err));
+    if (columns.label >= 0 || columns.n_labels) STRATA_TRY(fill_labels(&columns, csv, reading.numbers, &labels, err));
+    if (columns.weight >= 0) {
+        STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n), &weights, err));
+        STRATA_TRY(fill_numbers(csv, reading.numbers, &columns.weight, 1, weights.data, err));
+    }
+    const strata_dataset_facts facts = {.weights = weights.data ? &weights : NULL,
+                                        .source = strata_csv_name(csv),
+                                        .class_names = (const char *const *)columns.classes,
+                                        .n_class_names = columns.n_classes};
+    return strata_dataset_take_known(&features, &labels, &facts, out_dataset, err);
 }
 
 strata_status strata_dataset_csv(const char *path, const strata_csv_options *opts, strata_dataset **out_dataset,
                                  strata_error *err) {
-    strata_csv *csv = NULL;
+    STRATA_OWNED(strata_csv) *csv = NULL;
     STRATA_TRY(strata_csv_read_table(path, opts ? &opts->dialect : NULL, NULL, &csv, err));
-    strata_status status = strata_dataset_from_csv(csv, opts, out_dataset, err);
-    strata_csv_destroy(csv);
-    return status;
+    return strata_dataset_from_csv(csv, opts, out_dataset, err);
 }

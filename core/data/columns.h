@@ -8,7 +8,6 @@
 
 /* The names of columns that a caller chose. */
 typedef struct strata_column_names {
-    /* NULL: the indices of the labels are known. */
     const char *const *labels;
     int n_labels;
     /* NULL: there is none. */
@@ -17,22 +16,24 @@ typedef struct strata_column_names {
     const char *const *features;
     int n_features;
 } strata_column_names;
-/* Finds their indices. *out_weight -1: there is none. Fails: DATA if no column has a name, INVALID if one is named twice. */
-STRATA_MUST_USE strata_status strata_columns_find(const strata_csv *csv, const strata_column_names *names, int *labels,
-                                                  int *out_weight, int *out_features, int *out_n_features, strata_error *err);
 
 /* Zero-initialize it, and call strata_columns_finish at the end. */
 typedef struct strata_columns {
-    int *features, n_features;
-    /* The indices of the columns; -1: there is none. */
-    int label, weight;
-    /* [n_labels] The indices of several label columns. Their labels are numbers, and `label` is then -1. */
-    int *labels;
-    int n_labels;
+    /* [n_all] The indices of all columns that are used: n_features features, the labels, which begin at `labels`, the weight. */
+    int *features, n_features, n_all;
+    int *labels, n_labels;
+    /* -1: there is none. */
+    int weight;
+    /* Of strata_columns_choose: the only label, whose words may be classes; -1: there is none, or there are several, which are
+     * numbers. n_labels is 0 unless there are several. */
+    int label;
     char **classes;
     int n_classes;
 } strata_columns;
 
+/* Finds the indices of these columns. Fails: DATA if no column has a name, INVALID if one is named twice. */
+STRATA_MUST_USE strata_status strata_columns_find(strata_columns *columns, const strata_csv *csv,
+                                                  const strata_column_names *names, strata_error *err);
 /* Finds the columns that `opts` names. If `opts` contains classes, they are copied. */
 STRATA_MUST_USE strata_status strata_columns_choose(strata_columns *columns, const strata_csv *csv,
                                                     const strata_csv_options *opts, strata_error *err);

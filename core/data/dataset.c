@@ -26,9 +26,14 @@ static bool is_index(strata_dtype dtype) {
     return dtype == STRATA_DTYPE_I32 || dtype == STRATA_DTYPE_I64;
 }
 
+/* Whether features and labels may have this type. */
+static bool is_taken(strata_dtype dtype) {
+    return dtype == STRATA_DTYPE_U8 || dtype == STRATA_DTYPE_F32 || is_index(dtype);
+}
+
 static strata_status check_arrays(const strata_array *features, const strata_array *labels, double scale, strata_error *err) {
     const strata_dtype dtype = features->dtype;
-    if (features->shape.rank < 1 || (dtype != STRATA_DTYPE_U8 && dtype != STRATA_DTYPE_F32 && !is_index(dtype)))
+    if (features->shape.rank < 1 || !is_taken(dtype))
         return strata_fail(err, STRATA_INVALID, "dataset: features are %s %s; they must be u8, f32, i32 or i64 (n, ...)",
                            strata_dtype_name(dtype), strata_shape_text(features->shape).text);
     if (is_index(dtype) && strata_number_is_given(scale) && scale != 1)
@@ -43,11 +48,9 @@ static strata_status check_arrays(const strata_array *features, const strata_arr
     if (labels->shape.rank < 1 || labels->shape.dims[0] != features->shape.dims[0])
         return strata_fail(err, STRATA_INVALID, "dataset: features are %s, labels %s; there must be one label an element",
                            strata_shape_text(features->shape).text, strata_shape_text(labels->shape).text);
-    if (labels->dtype != STRATA_DTYPE_U8 && labels->dtype != STRATA_DTYPE_I32 && labels->dtype != STRATA_DTYPE_I64 &&
-        labels->dtype != STRATA_DTYPE_F32)
-        return strata_fail(err, STRATA_INVALID, "dataset: labels are %s; they must be u8, i32, i64 or f32",
-                           strata_dtype_name(labels->dtype));
-    return STRATA_OK;
+    if (is_taken(labels->dtype)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "dataset: labels are %s; they must be u8, i32, i64 or f32",
+                       strata_dtype_name(labels->dtype));
 }
 
 /* Computes the largest integer label plus one. Fails with DATA for a label that is negative or does not fit an i32. */
@@ -101,40 +104,49 @@ strata_status strata_dataset_check_tokens(const strata_dataset *dataset, int64_t
     return name_token(dataset, 0, n_tokens - 1, "those the model knows", err);
 }
 
+static strata_shape without_first_axis(strata_shape shape) {
+    strata_shape element = {.rank = shape.rank - 1};
+    memcpy(element.dims, shape.dims + 1, (size_t)element.rank * sizeof *shape.dims);
+    return element;
+}
+
 strata_status strata_dataset_take_arrays(strata_array *features, strata_array *labels, double scale,
                                          strata_dataset **out_dataset, strata_error *err) {
-    strata_status status = check_arrays(features, labels, scale, err);
-    strata_dataset *dataset = status ? NULL : calloc(1, sizeof *dataset);
-    if (!status && !dataset) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "dataset: no host memory");
-    if (status) {
-        strata_array_finish(features);
-        strata_array_finish(labels);
-        return status;
-    }
+    STRATA_FINISHED(strata_array) x = *features, y = labels ? *labels : (strata_array){0};
+    STRATA_OWNED(strata_dataset) *dataset = NULL;
+    *features = (strata_array){0};
+    if (labels) *labels = (strata_array){0};
+    STRATA_TRY(check_arrays(&x, labels ? &y : NULL, scale, err));
+    STRATA_TRY(STRATA_NEW(dataset, 1, err, "dataset: no host memory"));
     atomic_init(&dataset->references, 1);
     dataset->stage = &strata_stage_table;
-    dataset->features = *features;
-    *features = (strata_array){0};
     dataset->has_labels = labels != NULL;
-    if (labels) {
-        dataset->labels = *labels;
-        *labels = (strata_array){0};
-        dataset->label.rank = dataset->labels.shape.rank - 1;
-        memcpy(dataset->label.dims, dataset->labels.shape.dims + 1, (size_t)dataset->label.rank * sizeof(int64_t));
-    }
-    dataset->label_size = strata_shape_elements(dataset->label);
-    dataset->n = dataset->features.shape.dims[0];
-    dataset->element.rank = dataset->features.shape.rank - 1;
-    memcpy(dataset->element.dims, dataset->features.shape.dims + 1, (size_t)dataset->element.rank * sizeof(int64_t));
+    dataset->features = x;
+    dataset->labels = y;
+    x.owned = y.owned = NULL;
+    dataset->n = x.shape.dims[0];
+    dataset->element = without_first_axis(x.shape);
     dataset->element_size = strata_shape_elements(dataset->element);
+    if (labels) dataset->label = without_first_axis(y.shape);
+    dataset->label_size = strata_shape_elements(dataset->label);
     dataset->scale = (float)strata_number_or(scale, 1);
     dataset->spec = (strata_element_spec){
         .n_parts = labels ? 2 : 1,
         .parts = {{is_index(dataset->features.dtype) ? STRATA_DTYPE_I32 : STRATA_DTYPE_F32, dataset->element},
                   {dataset->labels.dtype == STRATA_DTYPE_F32 ? STRATA_DTYPE_F32 : STRATA_DTYPE_I32, dataset->label}}};
-    status = count_classes(dataset, err);
-    if (!status) status = find_token_range(dataset, err);
-    return strata_dataset_give(status, dataset, out_dataset);
+    STRATA_TRY(count_classes(dataset, err));
+    STRATA_TRY(find_token_range(dataset, err));
+    *out_dataset = strata_released(&dataset);
+    return STRATA_OK;
+}
+
+strata_status strata_dataset_take_known(strata_array *features, strata_array *labels, const strata_dataset_facts *facts,
+                                        strata_dataset **out_dataset, strata_error *err) {
+    STRATA_OWNED(strata_dataset) *dataset = NULL;
+    STRATA_TRY(strata_dataset_take_arrays(features, labels->data ? labels : NULL, facts->scale, &dataset, err));
+    STRATA_TRY(strata_dataset_set_facts(dataset, facts, err));
+    *out_dataset = strata_released(&dataset);
+    return STRATA_OK;
 }
 
 strata_status strata_dataset_from_arrays(const strata_array *features, const strata_array *labels, double scale,
@@ -157,8 +169,8 @@ strata_status strata_dataset_keep_bytes(strata_dataset *dataset, strata_error *e
 strata_status strata_dataset_mnist(const char *folder, const char *split, uint64_t seed, strata_dataset **out_dataset,
                                    strata_error *err) {
     bool train;
-    STRATA_TRY(strata_split_check(split, &train, err));
     strata_image_set set = {0};
+    STRATA_TRY(strata_split_check(split, &train, err));
     if (folder)
         STRATA_TRY(strata_mnist_load(folder, train ? STRATA_MNIST_TRAIN : STRATA_MNIST_TEST, &set, err));
     else
@@ -166,8 +178,7 @@ strata_status strata_dataset_mnist(const char *folder, const char *split, uint64
     return strata_dataset_take_arrays(&set.images, &set.labels, 1.0 / 255, out_dataset, err);
 }
 
-/* Sets *out_shape to (n, element...) if the array has n elements of that shape: stored with that shape, or as rows of numbers.
- * */
+/* Sets *out_shape to (n, element...) if the array has n elements of that shape: stored so, or as rows of numbers. */
 static bool as_elements(strata_shape given, strata_shape element, strata_shape *out_shape) {
     int64_t size = strata_shape_elements(element), all = strata_shape_elements(given);
     if (element.rank == 3 && element.dims[2] == 1) { /* pictures (H, W) count as pictures (H, W, 1) */
@@ -194,24 +205,19 @@ static strata_status read_array(const char *path, strata_array *out_array, strat
 
 strata_status strata_dataset_from_file(const char *path, strata_shape element, strata_dataset **out_dataset,
                                        strata_error *err) {
-    strata_array array = {0};
+    STRATA_FINISHED(strata_array) array = {0};
     strata_shape shape;
     STRATA_TRY(strata_shape_check(element, err));
     if (element.rank == STRATA_MAX_RANK || strata_shape_elements(element) < 1)
         return strata_fail(err, STRATA_INVALID, "dataset: elements of %s; they need at least one number and at most %d axes",
                            strata_shape_text(element).text, STRATA_MAX_RANK - 1);
     STRATA_TRY(read_array(path, &array, err));
-    strata_status status = STRATA_OK;
-    if (array.dtype != STRATA_DTYPE_U8 && array.dtype != STRATA_DTYPE_F32 && !is_index(array.dtype))
-        status = strata_fail(err, STRATA_DATA, "%s: elements are %s; u8 pixels, f32, or i32 or i64 tokens are taken", path,
-                             strata_dtype_name(array.dtype));
-    else if (!as_elements(array.shape, element, &shape))
-        status = strata_fail(err, STRATA_DATA, "%s: its shape is %s; the model takes %s, or (n, ...) of them", path,
-                             strata_shape_text(array.shape).text, strata_shape_text(element).text);
-    if (status) {
-        strata_array_finish(&array);
-        return status;
-    }
+    if (!is_taken(array.dtype))
+        return strata_fail(err, STRATA_DATA, "%s: elements are %s; u8 pixels, f32, or i32 or i64 tokens are taken", path,
+                           strata_dtype_name(array.dtype));
+    if (!as_elements(array.shape, element, &shape))
+        return strata_fail(err, STRATA_DATA, "%s: its shape is %s; the model takes %s, or (n, ...) of them", path,
+                           strata_shape_text(array.shape).text, strata_shape_text(element).text);
     array.shape = shape;
     return strata_dataset_take_arrays(&array, NULL, array.dtype == STRATA_DTYPE_U8 ? 1.0 / 255 : 1, out_dataset, err);
 }
@@ -328,39 +334,38 @@ strata_status strata_dataset_set_source(strata_dataset *dataset, const char *sou
     return STRATA_OK;
 }
 
-strata_status strata_dataset_set_element_names(strata_dataset *dataset, const char *const *names, strata_error *err) {
+/* Replaces a list of n names, or of none, by a copy. */
+static strata_status set_names(char ***list, const char *const *names, int64_t n, strata_error *err) {
     char **copy = NULL;
-    if (dataset->n > INT32_MAX)
-        return strata_fail(err, STRATA_UNSUPPORTED, "dataset: %lld elements are too many for names", (long long)dataset->n);
-    STRATA_TRY(strata_names_copy(names, (int)dataset->n, &copy, err));
-    strata_names_free(dataset->element_names, (int)dataset->n);
-    dataset->element_names = copy;
+    if (n > INT32_MAX)
+        return strata_fail(err, STRATA_UNSUPPORTED, "dataset: %lld elements are too many for names", (long long)n);
+    STRATA_TRY(strata_names_copy(names, (int)n, &copy, err));
+    free(*list);
+    *list = copy;
+    return STRATA_OK;
+}
+
+strata_status strata_dataset_set_facts(strata_dataset *dataset, const strata_dataset_facts *facts, strata_error *err) {
+    int64_t *ends = NULL;
+    if (facts->weights) STRATA_TRY(strata_dataset_set_weights(dataset, facts->weights, err));
+    if (facts->source) STRATA_TRY(strata_dataset_set_source(dataset, facts->source, err));
+    if (facts->element_names) STRATA_TRY(set_names(&dataset->element_names, facts->element_names, dataset->n, err));
+    if (facts->n_class_names) {
+        STRATA_TRY(set_names(&dataset->class_names, facts->class_names, facts->n_class_names, err));
+        dataset->n_class_names = facts->n_class_names;
+        if (dataset->n_classes < facts->n_class_names) dataset->n_classes = facts->n_class_names;
+    }
+    if (!facts->n_files) return STRATA_OK;
+    STRATA_TRY(STRATA_NEW(ends, facts->n_files, err, "dataset: no host memory for %lld files", (long long)facts->n_files));
+    memcpy(ends, facts->file_ends, (size_t)facts->n_files * sizeof *ends);
+    free(dataset->file_ends);
+    dataset->file_ends = ends;
+    dataset->n_files = facts->n_files;
     return STRATA_OK;
 }
 
 const char *strata_dataset_element_name(const strata_dataset *dataset, int64_t index) {
     return dataset->element_names && index >= 0 && index < dataset->n ? dataset->element_names[index] : NULL;
-}
-
-strata_status strata_dataset_set_class_names(strata_dataset *dataset, const char *const *names, int n_names,
-                                             strata_error *err) {
-    char **copy = NULL;
-    STRATA_TRY(strata_names_copy(names, n_names, &copy, err));
-    strata_names_free(dataset->class_names, dataset->n_class_names);
-    dataset->class_names = copy;
-    dataset->n_class_names = n_names;
-    if (dataset->n_classes < n_names) dataset->n_classes = n_names;
-    return STRATA_OK;
-}
-
-strata_status strata_dataset_set_files(strata_dataset *dataset, const int64_t *ends, int64_t n_files, strata_error *err) {
-    int64_t *copy = malloc((size_t)n_files * sizeof *copy);
-    if (!copy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "dataset: no host memory for %lld files", (long long)n_files);
-    memcpy(copy, ends, (size_t)n_files * sizeof *copy);
-    free(dataset->file_ends);
-    dataset->file_ends = copy;
-    dataset->n_files = n_files;
-    return STRATA_OK;
 }
 
 /* ---- order ---- */
@@ -431,14 +436,6 @@ void strata_bytes_to_f32(const uint8_t *source, float scale, int64_t n, float *o
     convert_u8(source, scale, n, out);
 }
 
-static void gather_f32(const float *source, float scale, int64_t n, float *out) {
-    for (int64_t i = 0; i < n; i++) out[i] = source[i] * scale;
-}
-
-static void gather_i64(const int64_t *source, int64_t n, int32_t *out) {
-    for (int64_t i = 0; i < n; i++) out[i] = (int32_t)source[i];
-}
-
 /* Shuffled elements are far apart in memory. Prefetching them a few elements ahead halves the time to copy a batch. */
 enum { PREFETCH_AHEAD = 4, PREFETCH_BYTES = 1024, CACHE_LINE = 64 };
 
@@ -465,14 +462,15 @@ static void fetch_features(const strata_dataset *dataset, int64_t element, int64
     const strata_dtype from = dataset->features.dtype;
     const size_t bytes = (size_t)size * strata_dtype_bytes(from);
     const void *features = (const char *)dataset->features.data + (size_t)element * bytes;
+    float *const floats = (float *)out + i * size;
     if (stored || from == STRATA_DTYPE_I32) {
         if (bytes) memcpy((char *)out + (size_t)i * bytes, features, bytes);
     } else if (from == STRATA_DTYPE_U8) {
-        strata_bytes_to_f32(features, dataset->scale, size, (float *)out + i * size);
+        strata_bytes_to_f32(features, dataset->scale, size, floats);
     } else if (from == STRATA_DTYPE_F32) {
-        gather_f32(features, dataset->scale, size, (float *)out + i * size);
+        for (int64_t k = 0; k < size; k++) floats[k] = ((const float *)features)[k] * dataset->scale;
     } else {
-        gather_i64(features, size, (int32_t *)out + i * size);
+        for (int64_t k = 0; k < size; k++) ((int32_t *)out)[i * size + k] = (int32_t)((const int64_t *)features)[k];
     }
 }
 
@@ -530,19 +528,6 @@ strata_status strata_dataset_check_part_tokens(const strata_dataset *dataset, in
     return more || part == 0 ? strata_dataset_check_tokens(more ? more : dataset, n, err) : STRATA_OK;
 }
 
-/* Converts an array to a target. Targets of classes must be integers, so u8 becomes i32; the u8 of an input would be
- * pixels. */
-static strata_status as_target(const strata_array *array, strata_array *out, strata_error *err) {
-    if (array->dtype != STRATA_DTYPE_U8) {
-        *out = strata_array_view(array->dtype, array->shape, array->data);
-        return STRATA_OK;
-    }
-    STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, array->shape, out, err));
-    for (int64_t i = 0, n = strata_shape_elements(array->shape); i < n; i++)
-        ((int32_t *)out->data)[i] = ((const uint8_t *)array->data)[i];
-    return STRATA_OK;
-}
-
 static strata_status check_column(const strata_dataset *dataset, const strata_data_column *column, const char *what,
                                   strata_error *err) {
     const strata_element_spec *spec = &dataset->spec;
@@ -582,24 +567,25 @@ strata_status strata_dataset_take_input(strata_dataset *dataset, const char *fir
 
 /* Appends a column that is not the first input or the first target. */
 static strata_status add_column(strata_dataset *dataset, const strata_data_column *column, bool target, strata_error *err) {
-    strata_array array = {0};
-    strata_dataset *more = NULL;
+    const strata_array *given = column->array;
     STRATA_TRY(check_column(dataset, column, target ? "target" : "input", err));
-    if (target) STRATA_TRY(as_target(column->array, &array, err));
-    if (!target) array = strata_array_view(column->array->dtype, column->array->shape, column->array->data);
+    strata_array array = strata_array_view(given->dtype, given->shape, given->data);
+    STRATA_OWNED(strata_dataset) *more = NULL;
+    if (target && given->dtype == STRATA_DTYPE_U8) { /* classes must be integers; the u8 of an input would be pixels */
+        STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, given->shape, &array, err));
+        for (int64_t i = 0, n = strata_shape_elements(given->shape); i < n; i++)
+            ((int32_t *)array.data)[i] = ((const uint8_t *)given->data)[i];
+    }
     strata_status status = strata_dataset_take_arrays(&array, NULL, column->scale, &more, err);
     if (!status && target && more->least_token < 0) status = name_token(more, 0, INT32_MAX, "classes", err);
-    if (status) {
-        strata_dataset_destroy(more);
-        return strata_fail_in(err, status, "column \"%s\"", column->name);
-    }
-    append_part(dataset, more, target, column->name);
+    if (status) return strata_fail_in(err, status, "column \"%s\"", column->name);
+    append_part(dataset, strata_released(&more), target, column->name);
     return STRATA_OK;
 }
 
 strata_status strata_dataset_from_columns(const strata_data_column *inputs, int n_inputs, const strata_data_column *targets,
                                           int n_targets, strata_dataset **out_dataset, strata_error *err) {
-    strata_dataset *dataset = NULL;
+    STRATA_OWNED(strata_dataset) *dataset = NULL;
     if (n_inputs < 1 || n_targets < 0 || !inputs[0].array)
         return strata_fail(err, STRATA_INVALID, "dataset: there are %d inputs; there must be one at least, with its array",
                            n_inputs);
@@ -607,16 +593,16 @@ strata_status strata_dataset_from_columns(const strata_data_column *inputs, int 
     if (n_targets && !first) return strata_fail(err, STRATA_INVALID, "dataset: target \"%s\" has no array", targets[0].name);
     STRATA_TRY(strata_dataset_from_arrays(inputs[0].array, first, inputs[0].scale, &dataset, err));
     const int n_parts = dataset->spec.n_parts;
-    strata_status status = STRATA_OK;
     dataset->spec.n_parts = 0; /* a name must differ only from the names before it */
-    for (int i = 0; i < n_parts && !status; i++) {
+    for (int i = 0; i < n_parts; i++) {
         const strata_data_column *column = i ? &targets[0] : &inputs[0];
-        status = check_column(dataset, column, i ? "target" : "input", err);
-        if (!status) strcpy(dataset->spec.names[dataset->spec.n_parts++], column->name);
+        STRATA_TRY(check_column(dataset, column, i ? "target" : "input", err));
+        strcpy(dataset->spec.names[dataset->spec.n_parts++], column->name);
     }
-    for (int i = 1; i < n_inputs && !status; i++) status = add_column(dataset, &inputs[i], false, err);
-    for (int i = 1; i < n_targets && !status; i++) status = add_column(dataset, &targets[i], true, err);
-    return strata_dataset_give(status, dataset, out_dataset);
+    for (int i = 1; i < n_inputs; i++) STRATA_TRY(add_column(dataset, &inputs[i], false, err));
+    for (int i = 1; i < n_targets; i++) STRATA_TRY(add_column(dataset, &targets[i], true, err));
+    *out_dataset = strata_released(&dataset);
+    return STRATA_OK;
 }
 
 /* ---- as the source of a pipeline ---- */
@@ -624,25 +610,22 @@ strata_status strata_dataset_from_columns(const strata_data_column *inputs, int 
 static strata_status table_at(const strata_dataset *dataset, uint64_t seed, uint64_t epoch, int64_t index,
                               strata_element *out_element, strata_error *err) {
     const strata_order in_order = {.n = dataset->n};
-    *out_element = (strata_element){.key = {seed, epoch, index}, .n_parts = dataset->spec.n_parts};
-    for (int i = 0; i < dataset->spec.n_parts; i++) {
-        strata_status status =
-            strata_array_create(dataset->spec.parts[i].dtype, dataset->spec.parts[i].shape, &out_element->parts[i], err);
-        if (!status) continue;
-        strata_element_finish(out_element);
-        return status;
+    STRATA_FINISHED(strata_element) made = {.key = {seed, epoch, index}, .n_parts = dataset->spec.n_parts};
+    for (int i = 0; i < made.n_parts; i++) {
+        const strata_dtype dtype = dataset->spec.parts[i].dtype;
+        STRATA_TRY(strata_array_create(dtype, dataset->spec.parts[i].shape, &made.parts[i], err));
+        strata_dataset_fetch_part(dataset, &in_order, index, 1, i, dtype == STRATA_DTYPE_U8, made.parts[i].data);
     }
-    for (int i = 0; i < dataset->spec.n_parts; i++)
-        strata_dataset_fetch_part(dataset, &in_order, index, 1, i, dataset->spec.parts[i].dtype == STRATA_DTYPE_U8,
-                                  out_element->parts[i].data);
+    *out_element = strata_element_released(&made);
     return STRATA_OK;
 }
 
 strata_status strata_table_part(const strata_dataset *whole, int64_t n, strata_rows_function take, const void *user,
                                 strata_dataset **out_part, strata_error *err) {
-    strata_dataset *part = calloc(1, sizeof *part);
-    strata_status status = STRATA_OK;
-    if (!part) return strata_fail(err, STRATA_OUT_OF_MEMORY, "dataset: no host memory");
+    const strata_dataset_facts facts = {
+        .source = whole->source, .class_names = (const char *const *)whole->class_names, .n_class_names = whole->n_class_names};
+    STRATA_OWNED(strata_dataset) *part = NULL;
+    STRATA_TRY(STRATA_NEW(part, 1, err, "dataset: no host memory"));
     *part = (strata_dataset){.stage = whole->stage,
                              .spec = whole->spec,
                              .n = n,
@@ -656,15 +639,14 @@ strata_status strata_table_part(const strata_dataset *whole, int64_t n, strata_r
                              .label_size = whole->label_size,
                              .scale = whole->scale};
     atomic_init(&part->references, 1);
-    if (whole->source) STRATA_TRY_GOTO(strata_dataset_set_source(part, whole->source, err));
-    STRATA_TRY_GOTO(strata_dataset_set_class_names(part, (const char *const *)whole->class_names, whole->n_class_names, err));
-    STRATA_TRY_GOTO(take(&whole->features, user, &part->features, err));
-    if (whole->has_labels) STRATA_TRY_GOTO(take(&whole->labels, user, &part->labels, err));
-    if (whole->weights.data) STRATA_TRY_GOTO(take(&whole->weights, user, &part->weights, err));
+    STRATA_TRY(strata_dataset_set_facts(part, &facts, err));
+    STRATA_TRY(take(&whole->features, user, &part->features, err));
+    if (whole->has_labels) STRATA_TRY(take(&whole->labels, user, &part->labels, err));
+    if (whole->weights.data) STRATA_TRY(take(&whole->weights, user, &part->weights, err));
     for (; part->n_more < whole->n_more; part->n_more++)
-        STRATA_TRY_GOTO(strata_table_part(whole->more[part->n_more], n, take, user, &part->more[part->n_more], err));
-cleanup:
-    return strata_dataset_give(status, part, out_part);
+        STRATA_TRY(strata_table_part(whole->more[part->n_more], n, take, user, &part->more[part->n_more], err));
+    *out_part = strata_released(&part);
+    return STRATA_OK;
 }
 
 /* The files index, index + n, ... of a dataset. */

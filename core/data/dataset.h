@@ -4,25 +4,35 @@
 #ifndef STRATA_CORE_DATA_DATASET_H
 #define STRATA_CORE_DATA_DATASET_H
 
+#include "core/base/alloc.h"
 #include "strata/dataset.h"
 
-/* The end of a function that makes a dataset: gives it to the caller, or destroys it if status is a failure. Returns status. */
-static inline strata_status strata_dataset_give(strata_status status, strata_dataset *dataset, strata_dataset **out_dataset) {
-    if (status)
-        strata_dataset_destroy(dataset);
-    else
-        *out_dataset = dataset;
-    return status;
-}
-/* Sets the names of the classes; copied. The dataset then has at least n_names classes. */
-STRATA_MUST_USE strata_status strata_dataset_set_class_names(strata_dataset *dataset, const char *const *names, int n_names,
-                                                             strata_error *err);
-/* Sets a name for each element, for example its file; [n], copied. For at most 2^31 - 1 elements. */
-STRATA_MUST_USE strata_status strata_dataset_set_element_names(strata_dataset *dataset, const char *const *names,
-                                                               strata_error *err);
-/* Sets which elements are from which file: file f has the elements ends[f - 1] .. ends[f] - 1, where ends[-1] is 0. Copied. */
-STRATA_MUST_USE strata_status strata_dataset_set_files(strata_dataset *dataset, const int64_t *ends, int64_t n_files,
+STRATA_OWNER(strata_dataset)
+
+/* What a reader knows of the elements that it read. Zeros: nothing. */
+typedef struct strata_dataset_facts {
+    /* See strata_dataset_take_arrays. */
+    double scale;
+    /* See strata_dataset_set_weights. */
+    const strata_array *weights;
+    /* See strata_dataset_set_source. */
+    const char *source;
+    /* The names of the classes. The dataset then has at least n_class_names classes. */
+    const char *const *class_names;
+    int n_class_names;
+    /* [n] A name for each element, for example its file. For at most 2^31 - 1 elements. */
+    const char *const *element_names;
+    /* File f has the elements file_ends[f - 1] .. file_ends[f] - 1, where file_ends[-1] is 0. */
+    const int64_t *file_ends;
+    int64_t n_files;
+} strata_dataset_facts;
+/* Sets the facts that are known, except for the scale; copied. */
+STRATA_MUST_USE strata_status strata_dataset_set_facts(strata_dataset *dataset, const strata_dataset_facts *facts,
                                                        strata_error *err);
+/* Makes a dataset with these facts, as strata_dataset_take_arrays. Labels without memory: there are none. */
+STRATA_MUST_USE strata_status strata_dataset_take_known(strata_array *features, strata_array *labels,
+                                                        const strata_dataset_facts *facts, strata_dataset **out_dataset,
+                                                        strata_error *err);
 /* Adds an input called `name` to a dataset of arrays with one input, which is then called `first`. The dataset takes the array
  * (n, ...), of a type that strata_dataset_take_arrays takes, and leaves it zeroed. Fails: INVALID for an array of another
  * length, which stays the caller's, or a name that is too long. */

@@ -48,18 +48,6 @@ static void divide(share *shares, int32_t n_classes, double fraction, int64_t n_
     qsort(shares, (size_t)n_classes, sizeof *shares, by_class);
 }
 
-static strata_status share_out(const int32_t *classes, int64_t n, double fraction, int64_t n_last, share **out_shares,
-                               strata_error *err) {
-    int32_t n_classes = 1;
-    for (int64_t i = 0; i < n && classes; i++)
-        if (classes[i] >= n_classes) n_classes = classes[i] + 1;
-    *out_shares = calloc((size_t)n_classes, sizeof **out_shares);
-    if (!*out_shares) return strata_fail(err, STRATA_OUT_OF_MEMORY, "split: no host memory for %d classes", n_classes);
-    for (int64_t i = 0; i < n; i++) (*out_shares)[classes ? classes[i] : 0].n++;
-    divide(*out_shares, n_classes, fraction, n_last);
-    return STRATA_OK;
-}
-
 static strata_status check_parts(int64_t n, double fraction, int64_t first, strata_error *err) {
     if (first >= 1 && first < n) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID,
@@ -70,15 +58,20 @@ static strata_status check_parts(int64_t n, double fraction, int64_t first, stra
 
 strata_status strata_split_order(const int32_t *classes, int64_t n, double fraction, uint64_t seed, int64_t *order,
                                  int64_t *out_first, strata_error *err) {
-    strata_order *shuffled = NULL;
-    share *shares = NULL;
+    STRATA_OWNED(strata_order) *shuffled = NULL;
+    STRATA_FREED share *shares = NULL;
     const int64_t n_last = llround((double)n * fraction);
+    int32_t n_classes = 1;
     *out_first = n - n_last;
     if (fraction != 0) STRATA_TRY(check_parts(n, fraction, *out_first, err));
     STRATA_TRY(strata_order_create(n, true, seed, UINT64_C(0x5b117), &shuffled, err));
-    strata_status status = share_out(classes, n, fraction, n_last, &shares, err);
+    for (int64_t i = 0; i < n && classes; i++)
+        if (classes[i] >= n_classes) n_classes = classes[i] + 1;
+    STRATA_TRY(STRATA_NEW(shares, n_classes, err, "split: no host memory for %d classes", n_classes));
+    for (int64_t i = 0; i < n; i++) shares[classes ? classes[i] : 0].n++;
+    divide(shares, n_classes, fraction, n_last);
     int64_t first = 0, last = *out_first;
-    for (int64_t i = 0; i < n && !status; i++) {
+    for (int64_t i = 0; i < n; i++) {
         const int64_t element = strata_order_index(shuffled, i);
         share *own = &shares[classes ? classes[element] : 0];
         if (own->last > 0)
@@ -86,9 +79,7 @@ strata_status strata_split_order(const int32_t *classes, int64_t n, double fract
         else
             order[first++] = element;
     }
-    free(shares);
-    strata_order_destroy(shuffled);
-    return status;
+    return STRATA_OK;
 }
 
 /* ---- parts ---- */
@@ -115,80 +106,41 @@ static strata_status select_rows(const strata_array *array, const void *user, st
     return STRATA_OK;
 }
 
-/* The ends of files for the elements [first, first + n). */
-static strata_status name_files(const strata_dataset *whole, int64_t first, int64_t n, strata_dataset *part,
-                                strata_error *err) {
-    int64_t before = 0, end = 0;
-    while (before < whole->n_files && whole->file_ends[before] <= first) before++;
-    for (end = before; end < whole->n_files && whole->file_ends[end] < first + n;) end++;
-    if (before == whole->n_files) return STRATA_OK;
-    STRATA_TRY(strata_dataset_set_files(part, whole->file_ends + before, end + 1 - before, err));
-    for (int64_t f = 0; f < part->n_files; f++) {
-        part->file_ends[f] -= first;
-        if (part->file_ends[f] > n) part->file_ends[f] = n;
+/* Sets the files of a part: those of consecutive elements of the whole; or, if each element of the whole is a file, each of the
+ * part's is one, too. */
+static strata_status name_files(const strata_dataset *whole, selection s, strata_dataset *part, strata_error *err) {
+    STRATA_FREED int64_t *ends = NULL;
+    int64_t n = 0;
+    if (s.order && whole->n_files != whole->n) return STRATA_OK;
+    STRATA_TRY(STRATA_NEW(ends, s.order ? s.n : whole->n_files, err, "split: no host memory for the ends of its files"));
+    if (s.order)
+        for (; n < s.n; n++) ends[n] = n + 1;
+    for (int64_t f = 0; f < whole->n_files && !s.order && (!n || ends[n - 1] < s.n); f++) {
+        const int64_t end = whole->file_ends[f] - s.first;
+        if (end > 0) ends[n++] = end < s.n ? end : s.n;
     }
-    return STRATA_OK;
-}
-
-/* If each element of the whole is a file, each element of a part is one, too. */
-static strata_status name_single_files(const strata_dataset *whole, strata_dataset *part, strata_error *err) {
-    if (whole->n_files != whole->n || !whole->n_files) return STRATA_OK;
-    int64_t *ends = malloc((size_t)part->n * sizeof *ends);
-    if (!ends) return strata_fail(err, STRATA_OUT_OF_MEMORY, "split: no host memory for %lld files", (long long)part->n);
-    for (int64_t i = 0; i < part->n; i++) ends[i] = i + 1;
-    strata_status status = strata_dataset_set_files(part, ends, part->n, err);
-    free(ends);
-    return status;
+    return strata_dataset_set_facts(part, &(strata_dataset_facts){.file_ends = ends, .n_files = n}, err);
 }
 
 /* Makes a part of consecutive elements, whose arrays are views of those of the whole, or of copies of those in an order. */
 static strata_status make_part(strata_dataset *whole, selection s, strata_dataset **out_part, strata_error *err) {
-    strata_dataset *part = NULL;
+    STRATA_OWNED(strata_dataset) *part = NULL;
     STRATA_TRY(strata_table_part(whole, s.n, select_rows, &s, &part, err));
     if (!s.order) part->whole = strata_dataset_retain(whole);
-    strata_status status = s.order ? name_single_files(whole, part, err) : name_files(whole, s.first, s.n, part, err);
-    return strata_dataset_give(status, part, out_part);
+    if (whole->n_files) STRATA_TRY(name_files(whole, s, part, err));
+    *out_part = strata_released(&part);
+    return STRATA_OK;
 }
 
 /* Reads the labels if they are one class for each element. Otherwise *out is NULL. */
 static strata_status read_classes(const strata_dataset *dataset, int32_t **out, strata_error *err) {
     enum { MOST_CLASSES = 1 << 20 };
-    *out = NULL;
     if (!dataset->has_labels || dataset->labels.dtype == STRATA_DTYPE_F32 || dataset->label_size != 1) return STRATA_OK;
     if (dataset->n_classes > MOST_CLASSES) return STRATA_OK;
-    *out = malloc((size_t)dataset->n * sizeof **out);
-    if (!*out) return strata_fail(err, STRATA_OUT_OF_MEMORY, "split: no host memory for %lld labels", (long long)dataset->n);
+    STRATA_TRY(STRATA_NEW(*out, dataset->n, err, "split: no host memory for %lld labels", (long long)dataset->n));
     for (int64_t i = 0; i < dataset->n; i++)
         (*out)[i] = (int32_t)strata_element_get(dataset->labels.dtype, dataset->labels.data, i);
     return STRATA_OK;
-}
-
-static strata_status split_at_random(strata_dataset *dataset, double fraction, uint64_t seed, strata_dataset **out_first,
-                                     strata_dataset **out_last, strata_error *err) {
-    int32_t *classes = NULL;
-    strata_dataset *part = NULL;
-    int64_t first = 0;
-    strata_status status = STRATA_OK;
-    int64_t *order = malloc(((size_t)dataset->n + 1) * sizeof *order);
-    if (!order) return strata_fail(err, STRATA_OUT_OF_MEMORY, "split: no host memory for %lld elements", (long long)dataset->n);
-    STRATA_TRY_GOTO(read_classes(dataset, &classes, err));
-    STRATA_TRY_GOTO(strata_split_order(classes, dataset->n, fraction, seed, order, &first, err));
-    STRATA_TRY_GOTO(make_part(dataset, (selection){order, 0, first}, &part, err));
-    STRATA_TRY_GOTO(make_part(dataset, (selection){order + first, 0, dataset->n - first}, out_last, err));
-cleanup:
-    free(classes);
-    free(order);
-    return strata_dataset_give(status, part, out_first);
-}
-
-static strata_status split_as_it_lies(strata_dataset *dataset, double fraction, strata_dataset **out_first,
-                                      strata_dataset **out_last, strata_error *err) {
-    strata_dataset *before = NULL;
-    const int64_t n = dataset->n, first = (int64_t)floor((double)n * (1 - fraction));
-    STRATA_TRY(check_parts(n, fraction, first, err));
-    STRATA_TRY(make_part(dataset, (selection){NULL, 0, first}, &before, err));
-    strata_status status = make_part(dataset, (selection){NULL, first, n - first}, out_last, err);
-    return strata_dataset_give(status, before, out_first);
 }
 
 strata_status strata_dataset_split(strata_dataset *dataset, double fraction, const strata_split_options *opts,
@@ -201,6 +153,20 @@ strata_status strata_dataset_split(strata_dataset *dataset, double fraction, con
             dataset->stage->name);
     if (!(fraction > 0 && fraction < 1))
         return strata_fail(err, STRATA_INVALID, "split: the fraction is %g; it must be between 0 and 1", fraction);
-    if (opts && opts->in_order) return split_as_it_lies(dataset, fraction, out_first, out_last, err);
-    return split_at_random(dataset, fraction, opts ? opts->seed : 0, out_first, out_last, err);
+    STRATA_FREED int32_t *classes = NULL;
+    STRATA_FREED int64_t *order = NULL;
+    STRATA_OWNED(strata_dataset) *part = NULL;
+    int64_t first = (int64_t)floor((double)dataset->n * (1 - fraction));
+    if (opts && opts->in_order) {
+        STRATA_TRY(check_parts(dataset->n, fraction, first, err));
+    } else {
+        STRATA_TRY(STRATA_NEW(order, dataset->n, err, "split: no host memory for %lld elements", (long long)dataset->n));
+        STRATA_TRY(read_classes(dataset, &classes, err));
+        STRATA_TRY(strata_split_order(classes, dataset->n, fraction, opts ? opts->seed : 0, order, &first, err));
+    }
+    const int64_t begin = order ? 0 : first; /* of the last part, in its order or in the whole */
+    STRATA_TRY(make_part(dataset, (selection){order, 0, first}, &part, err));
+    STRATA_TRY(make_part(dataset, (selection){order ? order + first : NULL, begin, dataset->n - first}, out_last, err));
+    *out_first = strata_released(&part);
+    return STRATA_OK;
 }

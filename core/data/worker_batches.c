@@ -5,8 +5,6 @@
  * with OFF, where all workers read the same data, they compute different rows in the same step. */
 #include "core/data/worker_batches.h"
 
-#include <stdlib.h>
-
 #include "core/data/stage/stage.h"
 
 struct strata_worker_batches {
@@ -16,41 +14,35 @@ struct strata_worker_batches {
     bool own; /* this worker reads separate batches; the fields below are for this case */
     strata_worker_step step;
     int64_t batch_size;
-    int turn;             /* how many steps have used the current batch */
-    bool ended;           /* there are no more batches */
-    int64_t (*counts)[2]; /* [workers] For each worker: its number of examples in the step, and whether it has more */
+    int turn;            /* how many steps have used the current batch */
+    bool ended;          /* there are no more batches */
+    int64_t counts[][2]; /* [workers] For each worker: its number of examples in the step, and whether it has more */
 };
+
+STRATA_OWNER(strata_worker_batches)
 
 strata_status strata_worker_batches_create(const strata_strategy *strategy, const strata_dataset *dataset,
                                            strata_auto_shard policy, const strata_batches_options *opts,
                                            strata_worker_batches **out_batches, strata_error *err) {
     const bool workers = strata_strategy_has_workers(strategy);
     const int n = workers ? strategy->workers.n : 1, rank = workers ? strategy->workers.rank : 0;
-    strata_worker_batches *b = calloc(1, sizeof *b);
-    if (b) b->counts = calloc((size_t)n, sizeof *b->counts);
-    if (!b || !b->counts) {
-        free(b);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "batches: no host memory");
-    }
+    STRATA_OWNED(strata_worker_batches) *b = calloc(1, sizeof *b + (size_t)n * sizeof *b->counts);
+    if (!b) return strata_fail(err, STRATA_OUT_OF_MEMORY, "batches: no host memory");
     b->strategy = strategy;
     b->own = workers && strata_auto_shard_resolve(dataset, policy) != STRATA_SHARD_DATA;
     b->step.batch = opts->first - 1;
     b->turn = n - 1;
     b->batch_size = opts->batch;
-    strata_status status = strata_dataset_auto_shard(dataset, policy, n, rank, &b->dataset, err);
-    if (!status) status = strata_batches_create(b->dataset, opts, &b->batches, err);
-    if (status)
-        strata_worker_batches_destroy(b);
-    else
-        *out_batches = b;
-    return status;
+    STRATA_TRY(strata_dataset_auto_shard(dataset, policy, n, rank, &b->dataset, err));
+    STRATA_TRY(strata_batches_create(b->dataset, opts, &b->batches, err));
+    *out_batches = strata_released(&b);
+    return STRATA_OK;
 }
 
 void strata_worker_batches_destroy(strata_worker_batches *batches) {
     if (!batches) return;
     strata_batches_destroy(batches->batches);
     strata_dataset_destroy(batches->dataset);
-    free(batches->counts);
     free(batches);
 }
 

@@ -112,7 +112,8 @@ Test(auto_shard, files_of_arrays_take_their_labels_and_weights_along) {
     }
     cr_assert_eq(strata_dataset_take_arrays(&x, &y, 0, &dataset, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(strata_dataset_set_weights(dataset, &weights, &err), STRATA_OK, "%s", err.message);
-    cr_assert_eq(strata_dataset_set_files(dataset, ends, 3, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_dataset_set_facts(dataset, &(strata_dataset_facts){.file_ends = ends, .n_files = 3}, &err), STRATA_OK,
+                 "%s", err.message);
     for (int w = 0; w < 2; w++) {
         strata_iterator *it = NULL;
         strata_element element;

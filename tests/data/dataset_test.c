@@ -391,8 +391,11 @@ static strata_dataset *ten(void) {
     }
     OK(strata_dataset_take_arrays(&x, &y, 2, &data, &err));
     OK(strata_dataset_set_weights(data, &weights, &err));
-    OK(strata_dataset_set_class_names(data, (const char *const[]){"none", "one", "two", "never"}, 4, &err));
-    OK(strata_dataset_set_files(data, (int64_t[]){8, 10}, 2, &err));
+    const strata_dataset_facts facts = {.class_names = (const char *const[]){"none", "one", "two", "never"},
+                                        .n_class_names = 4,
+                                        .file_ends = (int64_t[]){8, 10},
+                                        .n_files = 2};
+    OK(strata_dataset_set_facts(data, &facts, &err));
     strata_array_finish(&weights);
     return data;
 }

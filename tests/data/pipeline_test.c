@@ -677,7 +677,8 @@ Test(stages, each_keeps_classes_source_and_labels) {
         for (int i = 0; i < 6; i++) ((int32_t *)y.data)[i] = i % 3;
         memset(x.data, 7, 12);
         OK(strata_dataset_take_arrays(&x, &y, 0.5, &data, &err));
-        OK(strata_dataset_set_class_names(data, (const char *const[]){"ant", "bee", "cow"}, 3, &err));
+        const char *const names[] = {"ant", "bee", "cow"};
+        OK(strata_dataset_set_facts(data, &(strata_dataset_facts){.class_names = names, .n_class_names = 3}, &err));
         data->source = strdup("animals.csv");
         OK(strata_dataset_keep_bytes(data, &err));
         OK(stage == SHUFFLE    ? strata_dataset_shuffle(&data, &(strata_shuffle_options){.buffer = 3}, &err)

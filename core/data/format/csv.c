@@ -17,7 +17,7 @@
 enum { MOST_COLUMNS = 16384 };
 
 struct strata_csv {
-    char *name;
+    const char *name;
     /* The contents of the file. */
     char *bytes;
     /* [n_records][n_columns] Pointers into bytes, or for a header that the caller gave, into names. The header is record 0. */
@@ -165,7 +165,6 @@ static strata_status add_header(parser *p, const char *const *columns, int n) {
     if (n < 1 || n > MOST_COLUMNS)
         return strata_fail(p->err, STRATA_INVALID, "csv: %d columns; there must be 1 to %d", n, MOST_COLUMNS);
     STRATA_TRY(strata_names_copy(columns, n, &p->csv->names, p->err));
-    p->csv->n_columns = n; /* strata_csv_destroy frees this many names, also if add_cell fails */
     for (int i = 0; i < n; i++) STRATA_TRY(add_cell(p, p->csv->names[i]));
     return add_record(p, 0, n);
 }
@@ -237,7 +236,7 @@ strata_status strata_csv_set_dialect(strata_csv *csv, const strata_csv_dialect *
     static const char *const none[] = {""}; /* no words: only empty cells are missing */
     const int n = dialect->na && dialect->n_na < 1 ? 1 : dialect->n_na;
     if (dialect->na) STRATA_TRY(strata_names_copy(dialect->n_na < 1 ? none : dialect->na, n, &na, err));
-    strata_names_free(csv->na, csv->dialect.n_na);
+    free(csv->na);
     csv->na = na;
     csv->dialect = *dialect;
     csv->dialect.n_na = na ? n : 0;
@@ -265,8 +264,8 @@ bool strata_csv_is_missing(const strata_csv *csv, int64_t row, int column) {
 static strata_status number_columns(parser *p) {
     parser ahead = *p;
     int n = 0;
-    char(*texts)[24] = NULL;
-    const char **names = NULL;
+    STRATA_FREED char(*texts)[24] = NULL;
+    STRATA_FREED const char **names = NULL;
     for (bool more = true; more && n < MOST_COLUMNS; n++) {
         bool quoted = false;
         for (; ahead.at < ahead.end && (quoted || !at_end_of_cell(&ahead)); ahead.at++)
@@ -274,17 +273,24 @@ static strata_status number_columns(parser *p) {
         more = ahead.at < ahead.end && *ahead.at == p->separator;
         ahead.at += more;
     }
-    texts = calloc((size_t)n, sizeof *texts);
-    names = calloc((size_t)n, sizeof *names);
-    strata_status status = texts && names ? STRATA_OK : no_memory(p->csv, p->err);
-    for (int i = 0; i < n && !status; i++) {
+    STRATA_TRY(STRATA_NEW(texts, n, p->err, "%s: no host memory for its table", p->csv->name));
+    STRATA_TRY(STRATA_NEW(names, n, p->err, "%s: no host memory for its table", p->csv->name));
+    for (int i = 0; i < n; i++) {
         snprintf(texts[i], sizeof texts[i], "column %d", i + 1);
         names[i] = texts[i];
     }
-    if (!status) status = add_header(p, names, n);
-    free(names);
-    free(texts);
-    return status;
+    return add_header(p, names, n);
+}
+
+/* Makes a table without cells. Takes the bytes, even on failure. */
+static strata_status create(const char *name, void *bytes, strata_csv **out_csv, strata_error *err) {
+    STRATA_FREED void *taken = bytes;
+    strata_csv *csv = calloc(1, sizeof *csv + strlen(name) + 1);
+    if (!csv) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
+    csv->name = strcpy((char *)(csv + 1), name);
+    csv->bytes = strata_released(&taken);
+    *out_csv = csv;
+    return STRATA_OK;
 }
 
 /* Parses the bytes, which a NUL follows, and owns them from then on. columns: the header, or NULL if the first record is
@@ -293,14 +299,9 @@ static strata_status parse_any(const char *name, unsigned char *bytes, size_t n_
                                const char *const *columns, int n_columns, bool check_names, strata_csv **out_csv,
                                strata_error *err) {
     static const strata_csv_dialect usual = {0};
-    strata_csv *csv = calloc(1, sizeof *csv);
-    if (!csv || !(csv->name = strdup(name))) {
-        free(csv);
-        free(bytes);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
-    }
-    csv->bytes = (char *)bytes;
-    strata_status status = strata_csv_set_dialect(csv, dialect ? dialect : &usual, err);
+    STRATA_OWNED(strata_csv) *csv = NULL;
+    STRATA_TRY(create(name, bytes, &csv, err));
+    STRATA_TRY(strata_csv_set_dialect(csv, dialect ? dialect : &usual, err));
     strata_csv_dialect *d = &csv->dialect;
     if (!d->separator) d->separator = ',';
     if (!d->quote) d->quote = '"';
@@ -314,26 +315,22 @@ static strata_status parse_any(const char *name, unsigned char *bytes, size_t n_
                 .line = 1,
                 .line_start = csv->bytes + byte_order_mark,
                 .err = err};
-    if (!status && columns) status = add_header(&p, columns, n_columns);
-    while (!status && p.at < p.end) {
+    if (columns) STRATA_TRY(add_header(&p, columns, n_columns));
+    while (p.at < p.end) {
         if (skip_line_end(&p)) continue;
-        if (!csv->n_records && d->header == STRATA_CSV_HEADER_NO) status = number_columns(&p);
-        if (!status) status = parse_record(&p);
+        if (!csv->n_records && d->header == STRATA_CSV_HEADER_NO) STRATA_TRY(number_columns(&p));
+        STRATA_TRY(parse_record(&p));
     }
-    if (!status) status = check_header(csv, check_names, err);
-    if (status)
-        strata_csv_destroy(csv);
-    else
-        *out_csv = csv;
-    return status;
+    STRATA_TRY(check_header(csv, check_names, err));
+    *out_csv = strata_released(&csv);
+    return STRATA_OK;
 }
 
 strata_status strata_csv_parse_first(const char *name, const void *bytes, size_t n_bytes, const strata_csv_dialect *dialect,
                                      strata_csv **out_csv, strata_error *err) {
-    unsigned char *copy = malloc(n_bytes + 1);
-    if (!copy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
+    unsigned char *copy = NULL;
+    STRATA_TRY(STRATA_NEW(copy, n_bytes + 1, err, "%s: no host memory", name));
     memcpy(copy, bytes, n_bytes);
-    copy[n_bytes] = 0;
     return parse_any(name, copy, n_bytes, dialect, NULL, 0, false, out_csv, err);
 }
 
@@ -346,13 +343,10 @@ strata_status strata_csv_read(const char *path, const strata_csv_dialect *dialec
 
 strata_status strata_csv_parse_rows(const char *name, const void *bytes, size_t n_bytes, const strata_csv_dialect *dialect,
                                     const char *const *columns, int n_columns, strata_csv **out_csv, strata_error *err) {
-    strata_stream *stream;
     unsigned char *copy = NULL;
     size_t n = 0;
-    STRATA_TRY(strata_stream_create(name, bytes, n_bytes, &stream, err));
-    strata_status status = strata_stream_read_all(stream, STRATA_BYTES_LIMIT(36), &copy, &n, err);
-    strata_stream_destroy(stream);
-    return status ? status : parse_any(name, copy, n, dialect, columns, n_columns, true, out_csv, err);
+    STRATA_TRY(strata_stream_expand(name, bytes, n_bytes, STRATA_BYTES_LIMIT(36), &copy, &n, err));
+    return parse_any(name, copy, n, dialect, columns, n_columns, true, out_csv, err);
 }
 
 strata_status strata_csv_parse(const char *name, const void *bytes, size_t n_bytes, const strata_csv_dialect *dialect,
@@ -373,33 +367,23 @@ static strata_status take_row(parser *p, int n_columns) {
 
 strata_status strata_csv_take_cells(const char *name, char *cells, size_t n_bytes, int n_columns, strata_csv **out_csv,
                                     strata_error *err) {
-    strata_csv *csv = calloc(1, sizeof *csv);
-    if (!csv || !(csv->name = strdup(name))) {
-        free(csv);
-        free(cells);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
-    }
-    csv->bytes = cells;
+    STRATA_OWNED(strata_csv) *csv = NULL;
+    STRATA_TRY(create(name, cells, &csv, err));
     parser p = {.csv = csv, .at = cells, .end = cells + n_bytes, .err = err};
-    strata_status status = STRATA_OK;
     if (n_columns > MOST_COLUMNS)
-        status = strata_fail(err, STRATA_DATA, "%s: has %d columns; at most %d are possible", name, n_columns, MOST_COLUMNS);
-    while (!status && p.at < p.end) status = take_row(&p, n_columns);
-    if (!status) status = check_header(csv, true, err);
-    if (status)
-        strata_csv_destroy(csv);
-    else
-        *out_csv = csv;
-    return status;
+        return strata_fail(err, STRATA_DATA, "%s: has %d columns; at most %d are possible", name, n_columns, MOST_COLUMNS);
+    while (p.at < p.end) STRATA_TRY(take_row(&p, n_columns));
+    STRATA_TRY(check_header(csv, true, err));
+    *out_csv = strata_released(&csv);
+    return STRATA_OK;
 }
 
 void strata_csv_destroy(strata_csv *csv) {
     if (!csv) return;
-    free(csv->name);
     free(csv->bytes);
     free(csv->cells);
-    strata_names_free(csv->names, csv->n_columns);
-    strata_names_free(csv->na, csv->dialect.n_na);
+    free(csv->names);
+    free(csv->na);
     free(csv->lines);
     free(csv);
 }

@@ -4,7 +4,10 @@
 #ifndef STRATA_CORE_DATA_CSV_H
 #define STRATA_CORE_DATA_CSV_H
 
+#include "core/base/alloc.h"
 #include "strata/csv.h"
+
+STRATA_OWNER(strata_csv)
 
 /* Replaces the table's dialect by a copy. */
 STRATA_MUST_USE strata_status strata_csv_set_dialect(strata_csv *csv, const strata_csv_dialect *dialect, strata_error *err);

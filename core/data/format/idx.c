@@ -4,8 +4,6 @@
 #include "core/data/format/idx.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/bytes.h"
 #include "core/base/file.h"
@@ -137,26 +135,24 @@ static strata_status read_elements(source *s, const idx_header *header, strata_a
 strata_status strata_idx_parse(const char *name, const void *bytes, size_t n_bytes, strata_array *out_array,
                                strata_error *err) {
     *out_array = (strata_array){0};
-    source s = {.name = name, .n_bytes = n_bytes, .err = err};
+    STRATA_OWNED(strata_stream) *stream = NULL;
+    STRATA_FINISHED(strata_array) array = {0};
     idx_header header = {0};
-    STRATA_TRY(strata_stream_create(name, bytes, n_bytes, &s.stream, err));
-    strata_status status;
-    STRATA_TRY_GOTO(read_header(&s, &header));
-    STRATA_TRY_GOTO(check_size(&s, &header));
-    STRATA_TRY_GOTO(strata_array_create(header.dtype, header.shape, out_array, err));
-    status = read_elements(&s, &header, out_array);
-    if (status) strata_array_finish(out_array);
-cleanup:
-    strata_stream_destroy(s.stream);
-    return status;
+    STRATA_TRY(strata_stream_create(name, bytes, n_bytes, &stream, err));
+    source s = {.name = name, .n_bytes = n_bytes, .stream = stream, .err = err};
+    STRATA_TRY(read_header(&s, &header));
+    STRATA_TRY(check_size(&s, &header));
+    STRATA_TRY(strata_array_create(header.dtype, header.shape, &array, err));
+    STRATA_TRY(read_elements(&s, &header, &array));
+    *out_array = array;
+    array.owned = NULL;
+    return STRATA_OK;
 }
 
 strata_status strata_idx_read(const char *path, strata_array *out_array, strata_error *err) {
     *out_array = (strata_array){0};
-    unsigned char *bytes;
+    STRATA_FREED unsigned char *bytes = NULL;
     size_t n_bytes;
     STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(43), &bytes, &n_bytes, err));
-    strata_status status = strata_idx_parse(path, bytes, n_bytes, out_array, err);
-    free(bytes);
-    return status;
+    return strata_idx_parse(path, bytes, n_bytes, out_array, err);
 }

@@ -249,12 +249,13 @@ strata_status strata_npy_describe(const char *name, const void *bytes, size_t n_
     return STRATA_OK;
 }
 
-/* out_exact: NULL or as in strata_npy_parse_exact. */
-static strata_status parse(const char *name, const void *bytes, size_t n_bytes, strata_array *out_array, double **out_exact,
-                           strata_error *err) {
-    *out_array = (strata_array){0};
-    if (out_exact) *out_exact = NULL;
+strata_status strata_npy_parse_exact(const char *name, const void *bytes, size_t n_bytes, strata_array *out_array,
+                                     double **out_exact, strata_error *err) {
+    STRATA_FINISHED(strata_array) array = {0};
+    STRATA_FREED double *exact = NULL;
     npy_header header = {0};
+    *out_array = array;
+    if (out_exact) *out_exact = NULL;
     size_t type = 0, begin = 0;
     STRATA_TRY(read_header(name, bytes, n_bytes, &header, &type, &begin, err));
     const unsigned char *data = (const unsigned char *)bytes + begin;
@@ -265,50 +266,36 @@ static strata_status parse(const char *name, const void *bytes, size_t n_bytes, 
         return strata_fail(err, STRATA_DATA, "%s: has %zu bytes of elements, but its header %s %s needs %zu: it is %s", name,
                            n_data, header.descr, strata_shape_text(header.shape).text, wanted,
                            n_data < wanted ? "cut off" : "too long");
-    STRATA_TRY(strata_array_create(types[type].dtype, header.shape, out_array, err));
-    strata_status status = STRATA_OK;
+    STRATA_TRY(strata_array_create(types[type].dtype, header.shape, &array, err));
     if (types[type].bytes == 8 && types[type].dtype == STRATA_DTYPE_F32) {
-        if (out_exact && !(*out_exact = malloc(n_data + 1)))
-            status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu bytes", name, n_data);
-        if (!status) status = convert_f64(name, data, out_array, out_exact ? *out_exact : NULL, err);
+        if (out_exact && !(exact = malloc(n_data + 1)))
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu bytes", name, n_data);
+        STRATA_TRY(convert_f64(name, data, &array, exact, err));
     } else {
-        memcpy(out_array->data, data, n_data);
-        if (types[type].dtype == STRATA_DTYPE_BOOL) status = check_bools(name, out_array, err);
+        memcpy(array.data, data, n_data);
+        if (types[type].dtype == STRATA_DTYPE_BOOL) STRATA_TRY(check_bools(name, &array, err));
     }
-    if (status) strata_array_finish(out_array);
-    if (status && out_exact) {
-        free(*out_exact);
-        *out_exact = NULL;
-    }
-    return status;
+    *out_array = array;
+    array.owned = NULL;
+    if (out_exact) *out_exact = strata_released(&exact);
+    return STRATA_OK;
 }
 
 strata_status strata_npy_parse(const char *name, const void *bytes, size_t n_bytes, strata_array *out_array,
                                strata_error *err) {
-    return parse(name, bytes, n_bytes, out_array, NULL, err);
-}
-
-strata_status strata_npy_parse_exact(const char *name, const void *bytes, size_t n_bytes, strata_array *out_array,
-                                     double **out_exact, strata_error *err) {
-    return parse(name, bytes, n_bytes, out_array, out_exact, err);
-}
-
-static strata_status read_file(const char *path, strata_array *out_array, double **out_exact, strata_error *err) {
-    *out_array = (strata_array){0};
-    unsigned char *bytes;
-    size_t n_bytes;
-    STRATA_TRY(strata_stream_read_file(path, STRATA_BYTES_LIMIT(46), &bytes, &n_bytes, err));
-    strata_status status = parse(path, bytes, n_bytes, out_array, out_exact, err);
-    free(bytes);
-    return status;
-}
-
-strata_status strata_npy_read(const char *path, strata_array *out_array, strata_error *err) {
-    return read_file(path, out_array, NULL, err);
+    return strata_npy_parse_exact(name, bytes, n_bytes, out_array, NULL, err);
 }
 
 strata_status strata_npy_read_exact(const char *path, strata_array *out_array, double **out_exact, strata_error *err) {
-    return read_file(path, out_array, out_exact, err);
+    *out_array = (strata_array){0};
+    STRATA_FREED unsigned char *bytes = NULL;
+    size_t n_bytes;
+    STRATA_TRY(strata_stream_read_file(path, STRATA_BYTES_LIMIT(46), &bytes, &n_bytes, err));
+    return strata_npy_parse_exact(path, bytes, n_bytes, out_array, out_exact, err);
+}
+
+strata_status strata_npy_read(const char *path, strata_array *out_array, strata_error *err) {
+    return strata_npy_read_exact(path, out_array, NULL, err);
 }
 
 /* ---- writing ---- */

@@ -10,7 +10,7 @@
 
 enum { STRATA_NPY_MAX_HEADER = 64 << 10 };
 
-/* As strata_npy_parse and strata_npy_read_exact: parses bytes in memory. */
+/* As strata_npy_parse and strata_npy_read_exact: parses bytes in memory. out_exact: may be NULL. */
 STRATA_MUST_USE strata_status strata_npy_parse_exact(const char *name, const void *bytes, size_t n_bytes,
                                                      strata_array *out_array, double **out_exact, strata_error *err);
 

@@ -63,6 +63,10 @@ typedef struct cells {
     const char *name;
 } cells;
 
+static void cells_finish(cells *cells) {
+    strata_text_finish(&cells->text);
+}
+
 static strata_status take_cells(void *user, const char *bytes, size_t n, strata_error *err) {
     cells *cells = user;
     if (n > cells->max_bytes - cells->text.n_bytes)
@@ -75,20 +79,13 @@ static strata_status take_cells(void *user, const char *bytes, size_t n, strata_
 
 strata_status strata_csv_read_parquet(const char *path, size_t max_bytes, strata_csv **out_csv, strata_error *err) {
     strata_parquet_read_function *read = NULL;
-    cells cells = {.max_bytes = max_bytes, .name = path};
+    STRATA_FINISHED(cells) cells = {.max_bytes = max_bytes, .name = path};
     char *bytes = NULL;
     size_t n_bytes = 0;
     int n_columns = 0;
-    strata_status status = STRATA_OK;
-    STRATA_TRY_GOTO(open_module(path, &read, err));
-    status = read(path, take_cells, &cells, &n_columns, err);
-    if (status) {
-        strata_fail_in(err, status, "%s", path);
-        goto cleanup;
-    }
-    STRATA_TRY_GOTO(strata_text_take(&cells.text, &bytes, &n_bytes, err));
-    status = strata_csv_take_cells(path, bytes, n_bytes, n_columns, out_csv, err);
-cleanup:
-    strata_text_finish(&cells.text);
-    return status;
+    STRATA_TRY(open_module(path, &read, err));
+    const strata_status status = read(path, take_cells, &cells, &n_columns, err);
+    if (status) return strata_fail_in(err, status, "%s", path);
+    STRATA_TRY(strata_text_take(&cells.text, &bytes, &n_bytes, err));
+    return strata_csv_take_cells(path, bytes, n_bytes, n_columns, out_csv, err);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/base/alloc.h"
 #include "core/base/ascii.h"
 #include "core/data/format/picture_formats.h"
 
@@ -85,28 +86,24 @@ static bool is_filled(const strata_picture_folder *f, const char *class, size_t 
 static strata_status take(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
                           strata_error *err) {
     strata_picture_folder *f = user;
+    STRATA_FREED unsigned char *taken = bytes;
     const size_t length = strcspn(name, "/");
     if (f->classes && !is_filled(f, name, length)) {
-        char **longer = realloc(f->filled, ((size_t)f->n_filled + 1) * sizeof *longer);
-        if (longer) f->filled = longer;
-        if (!longer || !(longer[f->n_filled] = strndup(name, length))) {
-            free(bytes);
+        char **added = strata_grow(&f->filled, f->n_filled, sizeof *added);
+        if (!added || !(*added = strndup(name, length)))
             return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", place);
-        }
         f->n_filled++;
     }
     f->n++;
-    return f->take(name, place, bytes, n_bytes, f->user, err);
+    return f->take(name, place, strata_released(&taken), n_bytes, f->user, err);
 }
 
 static strata_status fail_with_list(const strata_picture_folder *f, strata_status code, const char *place, const char *what,
                                     strata_error *err) {
-    strata_text list = {0};
+    STRATA_FINISHED(strata_text) list = {0};
     strata_picture_folder_describe(f, &list);
-    strata_status status = strata_fail(err, code, "%s: %s (%s)%s%s", place, what, STRATA_PICTURE_ENDINGS,
-                                       list.n_bytes ? "; " : "", list.n_bytes ? list.bytes : "");
-    strata_text_finish(&list);
-    return status;
+    return strata_fail(err, code, "%s: %s (%s)%s%s", place, what, STRATA_PICTURE_ENDINGS, list.n_bytes ? "; " : "",
+                       list.n_bytes ? list.bytes : "");
 }
 
 /* Fails if a folder has no pictures. Otherwise its class would be left out without a message. */

@@ -5,8 +5,6 @@
 #include "core/data/format/safetensors.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/bytes.h"
 #include "core/base/file.h"
@@ -197,32 +195,27 @@ static strata_status parse_length(const char *name, const unsigned char *bytes, 
 
 strata_status strata_safetensors_parse(const char *name, const void *bytes, size_t n_bytes, strata_safetensors *out_file,
                                        strata_error *err) {
-    *out_file = (strata_safetensors){.name = name};
+    STRATA_FINISHED(strata_safetensors) file = {.name = name};
+    *out_file = (strata_safetensors){0};
     const unsigned char *header = (const unsigned char *)bytes + LENGTH_BYTES;
     size_t n_header = 0;
-    strata_status status;
-    STRATA_TRY_GOTO(parse_length(name, bytes, n_bytes, &n_header, err));
-    STRATA_TRY_GOTO(strata_json_parse(name, header, n_header, STRATA_SAFETENSORS_MAX_HEADER, &out_file->header, err));
-    STRATA_TRY_GOTO(parse_entries(out_file, header + n_header, n_bytes - LENGTH_BYTES - n_header, err));
+    STRATA_TRY(parse_length(name, bytes, n_bytes, &n_header, err));
+    STRATA_TRY(strata_json_parse(name, header, n_header, STRATA_SAFETENSORS_MAX_HEADER, &file.header, err));
+    STRATA_TRY(parse_entries(&file, header + n_header, n_bytes - LENGTH_BYTES - n_header, err));
+    *out_file = file;
+    file = (strata_safetensors){0};
     return STRATA_OK;
-cleanup:
-    strata_safetensors_finish(out_file);
-    return status;
 }
 
 strata_status strata_safetensors_read(const char *path, strata_safetensors *out_file, strata_error *err) {
     *out_file = (strata_safetensors){0};
-    unsigned char *bytes;
+    STRATA_FREED unsigned char *bytes = NULL;
     size_t n_bytes;
     STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(46), &bytes, &n_bytes, err));
-    strata_status status = strata_safetensors_parse(path, bytes, n_bytes, out_file, err);
-    status = strata_file_explain(path, bytes, n_bytes, STRATA_FILE_UNKNOWN, status, err);
-    if (status) {
-        free(bytes);
-    } else {
-        out_file->owned = bytes;
-    }
-    return status;
+    const strata_status status = strata_safetensors_parse(path, bytes, n_bytes, out_file, err);
+    STRATA_TRY(strata_file_explain(path, bytes, n_bytes, STRATA_FILE_UNKNOWN, status, err));
+    out_file->owned = strata_released(&bytes);
+    return STRATA_OK;
 }
 
 void strata_safetensors_finish(strata_safetensors *file) {
@@ -294,11 +287,13 @@ strata_status strata_safetensors_load(const strata_safetensors *file, const char
                                       strata_error *err) {
     *out_array = (strata_array){0};
     const strata_safetensor *tensor = NULL;
+    STRATA_FINISHED(strata_array) array = {0};
     STRATA_TRY(get_tensor(file, tensor_name, &tensor, err));
-    STRATA_TRY(strata_array_create(tensor->dtype, tensor->shape, out_array, err));
-    strata_status status = copy_elements(file, tensor, out_array->data, err);
-    if (status) strata_array_finish(out_array);
-    return status;
+    STRATA_TRY(strata_array_create(tensor->dtype, tensor->shape, &array, err));
+    STRATA_TRY(copy_elements(file, tensor, array.data, err));
+    *out_array = array;
+    array.owned = NULL;
+    return STRATA_OK;
 }
 
 /* ---- writing ---- */
@@ -379,69 +374,47 @@ static strata_status make_header(const char *path, const strata_named_array *con
 /* Parses the header as a reader will, so that no file is written that a reader would refuse, for example because of two equal
  * names. */
 static strata_status check_header(const char *path, const char *header, size_t n_header, strata_error *err) {
-    strata_json root;
+    STRATA_FINISHED(strata_json) root = {0};
     strata_error why;
     strata_status status = strata_json_parse("header", header + 8, n_header - 8, STRATA_SAFETENSORS_MAX_HEADER, &root, &why);
-    strata_json_finish(&root);
     if (status == STRATA_DATA) status = STRATA_INVALID;
     return status ? strata_fail(err, status, "%s: can't be written: %s", path, why.message) : STRATA_OK;
 }
 
-typedef struct output {
-    strata_file_writer *file;
-    strata_sha256 sha; /* context NULL: the hash is not computed */
-    int64_t n_bytes;
-} output;
-
-static strata_status add_bytes(output *to, const void *bytes, size_t n_bytes, strata_error *err) {
-    if (to->sha.context) STRATA_TRY(strata_sha256_update(&to->sha, bytes, n_bytes, err));
-    to->n_bytes += (int64_t)n_bytes;
-    return strata_file_writer_add(to->file, bytes, n_bytes, err);
-}
-
 static strata_status write_all(const char *path, const char *header, size_t n_header, const strata_named_array *const *tensors,
                                size_t n_tensors, const strata_safetensors_writing *how, strata_error *err) {
-    output to = {0};
-    strata_status status = STRATA_OK;
-    STRATA_TRY_GOTO(strata_file_writer_create(path, &to.file, err));
-    if (how->sha256) STRATA_TRY_GOTO(strata_sha256_init(&to.sha, err));
-    STRATA_TRY_GOTO(add_bytes(&to, header, n_header, err));
-    for (size_t i = 0; i < n_tensors; i++) {
-        const strata_array *array = &tensors[i]->array;
-        STRATA_TRY_GOTO(add_bytes(&to, array->data, strata_array_bytes(array), err));
+    STRATA_OWNED(strata_file_writer) *file = NULL;
+    STRATA_FINISHED(strata_sha256) sha = {0};
+    int64_t n_written = 0;
+    STRATA_TRY(strata_file_writer_create(path, &file, err));
+    if (how->sha256) STRATA_TRY(strata_sha256_init(&sha, err));
+    for (size_t i = 0; i <= n_tensors; i++) {
+        const void *bytes = i ? tensors[i - 1]->array.data : header;
+        const size_t n_bytes = i ? strata_array_bytes(&tensors[i - 1]->array) : n_header;
+        if (how->sha256) STRATA_TRY(strata_sha256_update(&sha, bytes, n_bytes, err));
+        STRATA_TRY(strata_file_writer_add(file, bytes, n_bytes, err));
+        n_written += (int64_t)n_bytes;
     }
-    if (how->sha256) STRATA_TRY_GOTO(strata_sha256_final(&to.sha, how->sha256, err));
-    if (how->bytes) *how->bytes = to.n_bytes;
-    status = strata_file_writer_commit(to.file, how->check, err);
-cleanup:
-    strata_sha256_finish(&to.sha);
-    strata_file_writer_destroy(to.file);
-    return status;
+    if (how->sha256) STRATA_TRY(strata_sha256_final(&sha, how->sha256, err));
+    if (how->bytes) *how->bytes = n_written;
+    return strata_file_writer_commit(file, how->check, err);
 }
 
 strata_status strata_safetensors_write(const char *path, const strata_named_array *tensors, size_t n_tensors,
                                        const strata_metadata *metadata, size_t n_metadata,
                                        const strata_safetensors_writing *how, strata_error *err) {
-    char *header = NULL;
+    STRATA_FREED char *header = NULL;
     size_t n_header = 0;
-    strata_status status = STRATA_OUT_OF_MEMORY;
-    const strata_named_array **sorted = calloc(n_tensors + 1, sizeof *sorted);
-    const strata_metadata **sorted_metadata = calloc(n_metadata + 1, sizeof *sorted_metadata);
-    if (!sorted || !sorted_metadata) {
-        strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory to write %zu tensors", path, n_tensors);
-        goto cleanup;
-    }
+    STRATA_FREED const strata_named_array **sorted = NULL;
+    STRATA_FREED const strata_metadata **sorted_metadata = NULL;
+    STRATA_TRY(STRATA_NEW(sorted, n_tensors, err, "%s: no host memory to write %zu tensors", path, n_tensors));
+    STRATA_TRY(STRATA_NEW(sorted_metadata, n_metadata, err, "%s: no host memory to write %zu tensors", path, n_tensors));
     for (size_t i = 0; i < n_tensors; i++) sorted[i] = &tensors[i];
     for (size_t i = 0; i < n_metadata; i++) sorted_metadata[i] = &metadata[i];
     qsort(sorted, n_tensors, sizeof *sorted, in_file_order);
     qsort(sorted_metadata, n_metadata, sizeof *sorted_metadata, by_key);
-    STRATA_TRY_GOTO(check_names(path, sorted, n_tensors, sorted_metadata, n_metadata, err));
-    STRATA_TRY_GOTO(make_header(path, sorted, n_tensors, sorted_metadata, n_metadata, &header, &n_header, err));
-    STRATA_TRY_GOTO(check_header(path, header, n_header, err));
-    status = write_all(path, header, n_header, sorted, n_tensors, how ? how : &(strata_safetensors_writing){0}, err);
-cleanup:
-    free(header);
-    free(sorted_metadata);
-    free(sorted);
-    return status;
+    STRATA_TRY(check_names(path, sorted, n_tensors, sorted_metadata, n_metadata, err));
+    STRATA_TRY(make_header(path, sorted, n_tensors, sorted_metadata, n_metadata, &header, &n_header, err));
+    STRATA_TRY(check_header(path, header, n_header, err));
+    return write_all(path, header, n_header, sorted, n_tensors, how ? how : &(strata_safetensors_writing){0}, err);
 }

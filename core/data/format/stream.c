@@ -5,8 +5,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <zlib.h>
 #if STRATA_WITH_XZ
@@ -168,19 +166,20 @@ static const decoder decoders[] = {
     {"plain", {0}, 0, 1, NULL, plain_read, NULL},
 };
 
+static const decoder *decoder_of(const void *bytes, size_t n_bytes) {
+    const decoder *d = decoders;
+    while (n_bytes < d->n_magic || (d->n_magic && memcmp(bytes, d->magic, d->n_magic))) d++;
+    return d;
+}
+
 strata_status strata_stream_create(const char *name, const void *bytes, size_t n_bytes, strata_stream **out_stream,
                                    strata_error *err) {
-    strata_stream *s = calloc(1, sizeof *s);
-    if (!s) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
-    *s = (strata_stream){.name = name, .bytes = bytes, .n_bytes = n_bytes, .decoder = decoders};
-    while (n_bytes < s->decoder->n_magic || (s->decoder->n_magic && memcmp(bytes, s->decoder->magic, s->decoder->n_magic)))
-        s->decoder++;
-    strata_status status = s->decoder->open ? s->decoder->open(s, err) : STRATA_OK;
-    if (status)
-        free(s);
-    else
-        *out_stream = s;
-    return status;
+    STRATA_FREED strata_stream *s = NULL;
+    STRATA_TRY(STRATA_NEW(s, 1, err, "%s: no host memory", name));
+    *s = (strata_stream){.name = name, .bytes = bytes, .n_bytes = n_bytes, .decoder = decoder_of(bytes, n_bytes)};
+    if (s->decoder->open) STRATA_TRY(s->decoder->open(s, err));
+    *out_stream = strata_released(&s);
+    return STRATA_OK;
 }
 
 void strata_stream_destroy(strata_stream *stream) {
@@ -206,36 +205,33 @@ size_t strata_stream_bound(const strata_stream *stream) {
     return __builtin_mul_overflow(stream->n_bytes, stream->decoder->most_expansion, &bound) ? SIZE_MAX : bound;
 }
 
-strata_status strata_stream_read_all(strata_stream *stream, size_t max_bytes, unsigned char **out_bytes, size_t *out_n_bytes,
-                                     strata_error *err) {
-    size_t capacity = strata_stream_is_plain(stream) ? stream->n_bytes - stream->at : stream->n_bytes * 4, n = 0, got;
-    unsigned char *bytes = NULL;
-    strata_status status = STRATA_OK;
-    for (bool ended = false; !ended;) {
+strata_status strata_stream_expand(const char *name, const void *bytes, size_t n_bytes, size_t max_bytes,
+                                   unsigned char **out_bytes, size_t *out_n_bytes, strata_error *err) {
+    STRATA_OWNED(strata_stream) *stream = NULL;
+    STRATA_FREED unsigned char *expanded = NULL;
+    STRATA_TRY(strata_stream_create(name, bytes, n_bytes, &stream, err));
+    size_t capacity = strata_stream_is_plain(stream) ? n_bytes : n_bytes * 4, n = 0, got;
+    for (bool ended = false; !ended; capacity *= 2) {
         if (capacity > max_bytes) capacity = max_bytes;
-        unsigned char *larger = realloc(bytes, capacity + 2); /* one byte to notice that more follow, and one for the NUL */
-        if (!larger) status = no_memory(stream, err);
-        if (!status) bytes = larger, status = strata_stream_read(stream, bytes + n, capacity + 1 - n, &got, err);
-        if (!status) ended = got < capacity + 1 - n, n += got;
-        if (!status && n > max_bytes)
-            status = strata_fail(err, STRATA_DATA, "%s: has more than %zu bytes when expanded; at most so many can be read",
-                                 stream->name, max_bytes);
-        if (status) break;
-        capacity *= 2;
+        unsigned char *larger = realloc(expanded, capacity + 2); /* one byte to notice that more follow, one for the NUL */
+        if (!larger) return no_memory(stream, err);
+        expanded = larger;
+        STRATA_TRY(strata_stream_read(stream, expanded + n, capacity + 1 - n, &got, err));
+        ended = got < capacity + 1 - n;
+        n += got;
+        if (n > max_bytes)
+            return strata_fail(err, STRATA_DATA, "%s: has more than %zu bytes when expanded; at most so many can be read", name,
+                               max_bytes);
     }
-    if (status) {
-        free(bytes);
-        return status;
-    }
-    bytes[n] = 0;
-    *out_bytes = bytes;
+    expanded[n] = 0;
+    *out_bytes = strata_released(&expanded);
     *out_n_bytes = n;
     return STRATA_OK;
 }
 
 strata_status strata_stream_peek_file(const char *path, void *out_head, size_t wanted, size_t *out_n, strata_error *err) {
     unsigned char bytes[4096];
-    strata_stream *stream = NULL;
+    STRATA_OWNED(strata_stream) *stream = NULL;
     struct stat info;
     *out_n = 0;
     if (!stat(path, &info) && S_ISFIFO(info.st_mode)) return STRATA_OK; /* bytes of a pipe cannot be read again later */
@@ -247,23 +243,17 @@ strata_status strata_stream_peek_file(const char *path, void *out_head, size_t w
     if (problem) return strata_file_fail(err, problem, path, "read");
     if (!strata_stream_create(path, bytes, n, &stream, NULL) && strata_stream_read(stream, out_head, wanted, out_n, NULL))
         *out_n = 0;
-    strata_stream_destroy(stream);
     return STRATA_OK;
 }
 
 strata_status strata_stream_read_file(const char *path, size_t max_bytes, unsigned char **out_bytes, size_t *out_n_bytes,
                                       strata_error *err) {
-    unsigned char *file;
+    STRATA_FREED unsigned char *file = NULL;
     size_t n_file;
-    strata_stream *stream = NULL;
     STRATA_TRY(strata_file_read(path, max_bytes, &file, &n_file, err));
-    strata_status status = strata_stream_create(path, file, n_file, &stream, err);
-    if (!status && strata_stream_is_plain(stream)) {
-        *out_bytes = file, *out_n_bytes = n_file;
-        file = NULL;
-    } else if (!status)
-        status = strata_stream_read_all(stream, max_bytes, out_bytes, out_n_bytes, err);
-    strata_stream_destroy(stream);
-    free(file);
-    return status;
+    if (decoder_of(file, n_file)->n_magic)
+        return strata_stream_expand(path, file, n_file, max_bytes, out_bytes, out_n_bytes, err);
+    *out_bytes = strata_released(&file);
+    *out_n_bytes = n_file;
+    return STRATA_OK;
 }

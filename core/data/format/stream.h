@@ -6,8 +6,7 @@
 #ifndef STRATA_CORE_DATA_STREAM_H
 #define STRATA_CORE_DATA_STREAM_H
 
-#include <stdbool.h>
-
+#include "core/base/alloc.h"
 #include "strata/formats.h"
 
 typedef struct strata_stream strata_stream;
@@ -17,6 +16,7 @@ typedef struct strata_stream strata_stream;
 STRATA_MUST_USE strata_status strata_stream_create(const char *name, const void *bytes, size_t n_bytes,
                                                    strata_stream **out_stream, strata_error *err);
 void strata_stream_destroy(strata_stream *stream); /* NULL is fine */
+STRATA_OWNER(strata_stream)
 
 /* Reads `wanted` bytes, or fewer at the end of the file. gzip members that follow each other are read as one stream. Fails:
  * DATA if the file is damaged or cut off, with the offset in the compressed file. */
@@ -28,9 +28,9 @@ bool strata_stream_is_plain(const strata_stream *stream);
 /* An upper bound of the expanded size, computed from the format and the size of the file; the exact size of a plain file. */
 size_t strata_stream_bound(const strata_stream *stream);
 
-/* Reads all bytes that follow. The caller frees them; *out_n_bytes does not count the NUL after them. Fails as
- * strata_stream_read, and with DATA if there are more than max_bytes. */
-STRATA_MUST_USE strata_status strata_stream_read_all(strata_stream *stream, size_t max_bytes, unsigned char **out_bytes,
-                                                     size_t *out_n_bytes, strata_error *err);
+/* Reads all of bytes[0..n_bytes). The caller frees them; *out_n_bytes does not count the NUL after them. Fails as
+ * strata_stream_create and strata_stream_read, and with DATA if there are more than max_bytes. */
+STRATA_MUST_USE strata_status strata_stream_expand(const char *name, const void *bytes, size_t n_bytes, size_t max_bytes,
+                                                   unsigned char **out_bytes, size_t *out_n_bytes, strata_error *err);
 
 #endif

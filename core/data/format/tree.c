@@ -234,16 +234,15 @@ static void read_pax(tar *t, const char *text, size_t n) {
 
 /* Reads an entry that contains the name of the next entry. */
 static strata_status read_long_name(tar *t, char type, size_t size) {
-    char *text = NULL;
-    if (size >= 65536)
+    char text[65536];
+    if (size >= sizeof text)
         return strata_fail(t->err, STRATA_DATA, "%s: at expanded byte %zu a name of %zu bytes; at most 65535 are read", t->name,
                            strata_stream_offset(t->stream), size);
-    if (!(text = calloc(1, size + 1))) return strata_fail(t->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", t->name);
-    strata_status status = read_exactly(t, text, size, "a long name");
-    if (!status && type == 'L') snprintf(t->long_name, sizeof t->long_name, "%s", text);
-    if (!status && type == 'x') read_pax(t, text, size);
-    free(text);
-    return status;
+    STRATA_TRY(read_exactly(t, text, size, "a long name"));
+    text[size] = 0;
+    if (type == 'L') snprintf(t->long_name, sizeof t->long_name, "%.*s", LONGEST_PATH - 1, text);
+    if (type == 'x') read_pax(t, text, size);
+    return STRATA_OK;
 }
 
 static strata_status read_file(tar *t, const char *name, size_t size) {
@@ -252,15 +251,10 @@ static strata_status read_file(tar *t, const char *name, size_t size) {
     if (size > LARGEST_FILE || size > strata_stream_bound(t->stream))
         return strata_fail(t->err, STRATA_DATA,
                            "%s: its tar header says that it has %zu bytes, more than the archive can contain", place, size);
-    unsigned char *bytes = malloc(size + 1);
-    if (!bytes) return strata_fail(t->err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu bytes", place, size);
-    strata_status status = read_exactly(t, bytes, size, name);
-    if (status) {
-        free(bytes);
-        return status;
-    }
-    bytes[size] = 0;
-    return t->visitor->take(name, place, bytes, size, t->visitor->user, t->err);
+    STRATA_FREED unsigned char *bytes = NULL;
+    STRATA_TRY(STRATA_NEW(bytes, size + 1, t->err, "%s: no host memory for %zu bytes", place, size));
+    STRATA_TRY(read_exactly(t, bytes, size, name));
+    return t->visitor->take(name, place, strata_released(&bytes), size, t->visitor->user, t->err);
 }
 
 /* Reads or skips the entry that follows the header, and its padding. */
@@ -287,32 +281,22 @@ static strata_status read_entry(tar *t, const unsigned char header[TAR_BLOCK]) {
     return skip(t, padding, "padding");
 }
 
-static bool is_zero(const unsigned char block[TAR_BLOCK]) {
-    for (int i = 0; i < TAR_BLOCK; i++)
-        if (block[i]) return false;
-    return true;
-}
-
 strata_status strata_tree_visit_tar_bytes(const char *name, const void *bytes, size_t n_bytes,
                                           const strata_tree_visitor *visitor, strata_error *err) {
     unsigned char header[TAR_BLOCK];
-    tar t = {.name = name, .visitor = visitor, .err = err};
-    STRATA_TRY(strata_stream_create(name, bytes, n_bytes, &t.stream, err));
-    strata_status status;
-    do { /* a block of zeros ends the archive; the bytes after it are padding */
-        status = read_exactly(&t, header, sizeof header, "a tar header");
-        if (status || is_zero(header)) break;
-        status = read_entry(&t, header);
-    } while (!status);
-    strata_stream_destroy(t.stream);
-    return status;
+    STRATA_OWNED(strata_stream) *stream = NULL;
+    STRATA_TRY(strata_stream_create(name, bytes, n_bytes, &stream, err));
+    tar t = {.name = name, .stream = stream, .visitor = visitor, .err = err};
+    for (;;) { /* a block of zeros ends the archive; the bytes after it are padding */
+        STRATA_TRY(read_exactly(&t, header, sizeof header, "a tar header"));
+        if (!header[0] && !memcmp(header, header + 1, sizeof header - 1)) return STRATA_OK;
+        STRATA_TRY(read_entry(&t, header));
+    }
 }
 
 strata_status strata_tree_visit_tar(const char *path, const strata_tree_visitor *visitor, strata_error *err) {
-    unsigned char *bytes;
+    STRATA_FREED unsigned char *bytes = NULL;
     size_t n_bytes;
     STRATA_TRY(strata_file_read(path, LARGEST_FILE, &bytes, &n_bytes, err));
-    strata_status status = strata_tree_visit_tar_bytes(path, bytes, n_bytes, visitor, err);
-    free(bytes);
-    return status;
+    return strata_tree_visit_tar_bytes(path, bytes, n_bytes, visitor, err);
 }

@@ -5,9 +5,9 @@
  * the same members give the same bytes. */
 #include "core/data/format/zip.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
+
+#include "core/base/bytes.h"
 
 enum {
     END_BYTES = 22,
@@ -19,10 +19,10 @@ enum {
 };
 
 static uint32_t u16(const unsigned char *at) {
-    return at[0] | (uint32_t)at[1] << 8;
+    return (uint32_t)strata_little_endian(at, 2);
 }
 static uint32_t u32(const unsigned char *at) {
-    return u16(at) | u16(at + 2) << 16;
+    return (uint32_t)strata_little_endian(at, 4);
 }
 
 static strata_status damaged(const strata_zip *a, size_t offset, const char *what) {
@@ -185,10 +185,8 @@ static strata_status add_all(strata_file_writer *file, const char *path, const s
 
 strata_status strata_zip_write(const char *path, const strata_zip_content *members, int n, const strata_file_check *check,
                                strata_error *err) {
-    strata_file_writer *file = NULL;
+    STRATA_OWNED(strata_file_writer) *file = NULL;
     STRATA_TRY(strata_file_writer_create(path, &file, err));
-    strata_status status = add_all(file, path, members, n, err);
-    if (!status) status = strata_file_writer_commit(file, check, err);
-    strata_file_writer_destroy(file);
-    return status;
+    STRATA_TRY(add_all(file, path, members, n, err));
+    return strata_file_writer_commit(file, check, err);
 }

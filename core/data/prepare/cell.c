@@ -186,6 +186,8 @@ bool strata_cell_number(const char *cell, strata_number_format format, double *o
 
 /* ---- dates ---- */
 
+const char *const strata_date_orders[] = {"", "dmy", "mdy", "ymd"};
+
 /* The order of year, month and day, and the character between them. If a cell fits two formats, the other cells of the column
  * decide, and then those of other columns; if they fit both as well, the first format is used. */
 static const struct {

@@ -24,6 +24,9 @@ bool strata_cell_has_groups(const char *cell, char thousands);
 /* Whether the number contains a point or a comma, so that its value depends on the format. */
 bool strata_cell_has_mark(const char *cell);
 
+/* For each strata_date_order its name, "dmy", in options and model files. */
+extern const char *const strata_date_orders[];
+
 /* Date formats are numbered from 0. Each is an order of year, month and day, and the character between them; the year has four
  * digits. A time of day may follow the date: "2024-03-01", "2024-03-01T12:30:05+01:00", "01.03.2024 12:30". A cell may fit two
  * formats; the one with the lower number is more usual. */

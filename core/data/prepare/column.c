@@ -12,18 +12,16 @@
 #include "core/data/prepare/preprocessing.h"
 #include "core/data/text/words.h"
 
+const char *const strata_column_kinds[] = {"number", "words", "date", "text"};
+
 void strata_column_finish(strata_column *column) {
     free(column->name);
-    strata_names_free(column->words, column->n_words);
-    strata_names_free(column->rare, column->n_rare);
+    free(column->words);
+    free(column->rare);
     *column = (strata_column){0};
 }
 
 /* ---- counting kinds of cells ---- */
-
-static int by_bytes(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
 
 /* Adds a cell to the statistics. *first: the value of row 0. */
 static void count_cell(const char *cell, int64_t row, strata_number_format format, strata_column_stats *stats, double *first) {
@@ -60,18 +58,17 @@ strata_status strata_column_examine(const strata_csv *csv, int index, strata_num
             count_cell(strata_csv_cell(csv, row, index), row, format, out, &first);
     }
     if (out->n_numbers + out->n_missing == n) return STRATA_OK;
-    const char **cells = malloc((size_t)n * sizeof *cells);
-    if (!cells) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", strata_csv_name(csv));
+    STRATA_FREED const char **cells = NULL;
+    STRATA_TRY(STRATA_NEW(cells, n, err, "%s: no host memory", strata_csv_name(csv)));
     for (int64_t row = 0; row < n; row++) {
         const char *cell = strata_csv_cell(csv, row, index);
         if (strata_csv_is_missing(csv, row, index)) continue;
         n_words += strata_count_words(cell);
         cells[n_cells++] = cell;
     }
-    qsort(cells, (size_t)n_cells, sizeof *cells, by_bytes);
+    qsort(cells, (size_t)n_cells, sizeof *cells, strata_by_bytes);
     for (int64_t i = 0; i < n_cells; i++) out->n_different += !i || strcmp(cells[i], cells[i - 1]);
     out->words_each = n_cells ? (double)n_words / (double)n_cells : 0;
-    free(cells);
     return STRATA_OK;
 }
 
@@ -129,16 +126,16 @@ strata_status strata_column_find_words(strata_column *column, const strata_csv *
                                        int64_t *out_rare, strata_error *err) {
     const int64_t n = strata_csv_n_rows(csv);
     int64_t n_cells = 0;
-    const char **cells = malloc(((size_t)n + 1) * sizeof *cells);
-    counted_word *words = malloc(((size_t)n + 1) * sizeof *words);
-    strata_status status = STRATA_OK;
+    STRATA_FREED const char **cells = NULL;
+    STRATA_FREED counted_word *words = NULL;
     *out_rare = 0;
-    if (!cells || !words) STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", strata_csv_name(csv)));
+    STRATA_TRY(STRATA_NEW(cells, n, err, "%s: no host memory", strata_csv_name(csv)));
+    STRATA_TRY(STRATA_NEW(words, n, err, "%s: no host memory", strata_csv_name(csv)));
     for (int64_t row = 0; row < n; row++) {
         const bool missing = strata_column_is_missing(column, csv, row, index);
         if (!missing || keep_missing) cells[n_cells++] = missing ? "" : strata_csv_cell(csv, row, index);
     }
-    qsort(cells, (size_t)n_cells, sizeof *cells, by_bytes);
+    qsort(cells, (size_t)n_cells, sizeof *cells, strata_by_bytes);
     const int64_t n_words = count_equal_words(column, cells, n_cells, words), kept = n_words < most ? n_words : most;
     qsort(words, (size_t)n_words, sizeof *words, by_count);
     qsort(words, (size_t)kept, sizeof *words, column->numeric ? by_value : by_word);
@@ -147,14 +144,11 @@ strata_status strata_column_find_words(strata_column *column, const strata_csv *
         cells[i] = words[i].word;
         *out_rare += i < kept ? 0 : words[i].count;
     }
-    STRATA_TRY_GOTO(strata_names_copy(cells, (int)kept, &column->words, err));
+    STRATA_TRY(strata_names_copy(cells, (int)kept, &column->words, err));
     column->n_words = (int)kept;
-    STRATA_TRY_GOTO(strata_names_copy(cells + kept, (int)(n_words - kept), &column->rare, err));
+    STRATA_TRY(strata_names_copy(cells + kept, (int)(n_words - kept), &column->rare, err));
     column->n_rare = (int)(n_words - kept);
-cleanup:
-    free(cells);
-    free(words);
-    return status;
+    return STRATA_OK;
 }
 
 /* The index of the word in a sorted list; -1: it is not there. value: that of the word if the column is numeric. */

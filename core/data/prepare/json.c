@@ -14,36 +14,29 @@
 #include "core/data/prepare/preprocessing.h"
 
 static const char *const kinds[] = {"table", "texts", "pictures", "arrays"};
-static const char *const column_kinds[] = {"number", "words", "date", "text"};
-static const char *const date_orders[] = {"", "dmy", "mdy", "ymd"};
 enum { N_KINDS = 4, MOST_BYTES = 256 << 20, MOST_COLUMNS = 1 << 20, MOST_WORDS = 1 << 20 };
 
 /* ---- writing ---- */
 
 static void write_names(strata_json_writer *w, const char *key, char *const *names, int n) {
-    strata_json_begin_array(strata_json_key(w, key));
+    strata_json_begin_array_at(w, key);
     for (int i = 0; i < n; i++) strata_json_write_string(w, names[i]);
     strata_json_end_array(w);
 }
 
-static void write_text(strata_json_writer *w, const char *key, const char *text) {
-    strata_json_write_string(strata_json_key(w, key), text);
-}
-
 static void write_flag(strata_json_writer *w, const char *key, bool value) {
-    if (!value) return;
-    strata_json_write_bool(strata_json_key(w, key), true);
+    if (value) strata_json_write_bool(strata_json_key(w, key), true);
 }
 
 static void write_column(strata_json_writer *w, const strata_column *column) {
     strata_json_begin_object(w);
-    write_text(w, "name", column->name);
-    write_text(w, "kind", column_kinds[column->kind]);
+    strata_json_put_string(w, "name", column->name);
+    strata_json_put_string(w, "kind", strata_column_kinds[column->kind]);
     if (column->kind == STRATA_COLUMN_NUMBER || column->kind == STRATA_COLUMN_DATE) {
-        strata_json_key(w, "mean"), strata_json_write_double(w, column->mean);
-        strata_json_key(w, "deviation"), strata_json_write_double(w, column->deviation);
+        strata_json_write_double(strata_json_key(w, "mean"), column->mean);
+        strata_json_write_double(strata_json_key(w, "deviation"), column->deviation);
     }
-    if (column->kind == STRATA_COLUMN_DATE) write_text(w, "format", strata_date_format_name(column->date_format));
+    if (column->kind == STRATA_COLUMN_DATE) strata_json_put_string(w, "format", strata_date_format_name(column->date_format));
     if (column->kind == STRATA_COLUMN_WORDS) write_names(w, "words", column->words, column->n_words);
     if (column->n_rare) write_names(w, "rare", column->rare, column->n_rare);
     write_flag(w, "has_time", column->has_time);
@@ -56,7 +49,7 @@ static void write_column(strata_json_writer *w, const strata_column *column) {
 /* Writes a character as a text of one character; 0: nothing. STRATA_CSV_NONE is "none". */
 static void write_character(strata_json_writer *w, const char *key, char character) {
     const char text[2] = {character, 0};
-    if (character) write_text(w, key, character == STRATA_CSV_NONE ? "none" : text);
+    if (character) strata_json_put_string(w, key, character == STRATA_CSV_NONE ? "none" : text);
 }
 
 static void write_dialect(strata_json_writer *w, const strata_preprocessing *p) {
@@ -64,16 +57,16 @@ static void write_dialect(strata_json_writer *w, const strata_preprocessing *p) 
     strata_json_begin_object(strata_json_key(w, "dialect"));
     write_character(w, "separator", d->separator);
     write_character(w, "quote", d->quote);
-    if (d->header) strata_json_key(w, "header"), strata_json_write_bool(w, d->header == STRATA_CSV_HEADER_YES);
+    if (d->header) strata_json_write_bool(strata_json_key(w, "header"), d->header == STRATA_CSV_HEADER_YES);
     write_character(w, "decimal", d->decimal);
     write_character(w, "thousands", d->thousands);
-    if (d->dates) write_text(w, "dates", date_orders[d->dates]);
+    if (d->dates) strata_json_put_string(w, "dates", strata_date_orders[d->dates]);
     if (p->na) write_names(w, "na", p->na, d->n_na);
     strata_json_end_object(w);
 }
 
 static void write_columns(strata_json_writer *w, const char *key, const strata_column *columns, int n) {
-    strata_json_begin_array(strata_json_key(w, key));
+    strata_json_begin_array_at(w, key);
     for (int i = 0; i < n; i++) write_column(w, &columns[i]);
     strata_json_end_array(w);
 }
@@ -81,14 +74,14 @@ static void write_columns(strata_json_writer *w, const char *key, const strata_c
 strata_status strata_preprocessing_to_json(const strata_preprocessing *p, char **out_text, strata_error *err) {
     strata_json_writer w = {0};
     strata_json_begin_object(&w);
-    write_text(&w, "kind", kinds[p->kind]);
+    strata_json_put_string(&w, "kind", kinds[p->kind]);
     write_names(&w, "header", p->header, p->n_header);
     if (p->kind == STRATA_PREPROCESSING_TABLE || p->kind == STRATA_PREPROCESSING_TEXTS) write_dialect(&w, p);
     write_columns(&w, "columns", p->columns, p->n_columns);
     write_columns(&w, "labels", p->labels, p->n_labels);
-    if (p->weight) write_text(&w, "weight", p->weight);
-    if (strata_preprocessing_has_texts(p)) strata_json_key(&w, "length"), strata_json_write_int(&w, p->length);
-    if (p->element.rank) strata_json_write_ints(strata_json_key(&w, "element"), p->element.dims, p->element.rank);
+    if (p->weight) strata_json_put_string(&w, "weight", p->weight);
+    if (strata_preprocessing_has_texts(p)) strata_json_put_int(&w, "length", p->length);
+    if (p->element.rank) strata_json_put_shape(&w, "element", p->element);
     strata_json_end_object(&w);
     return strata_json_take(&w, out_text, NULL, err);
 }
@@ -107,20 +100,15 @@ static strata_status read_kind(const strata_json *object, const char *const *nam
 
 static strata_status read_names(const strata_json *object, const char *key, char ***out_names, int *out_n, strata_error *err) {
     strata_json list, item;
-    STRATA_TRY(strata_json_get(object, key, &list, err));
-    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
+    STRATA_TRY(strata_json_get_array(object, key, &list, err));
     const int64_t n = strata_json_length(&list);
     if (n > MOST_WORDS) return strata_json_fail(&list, err, STRATA_DATA, "%lld names are too many", (long long)n);
-    const char **names = calloc((size_t)n + 1, sizeof *names);
-    if (!names) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %lld names", (long long)n);
-    strata_status status = STRATA_OK;
-    int found = 0;
-    for (bool more = strata_json_first(&list, &item); more && !status; more = strata_json_next(&item))
-        status = strata_json_to_string(&item, &names[found++], err);
-    if (!status) status = strata_names_copy(names, found, out_names, err);
-    if (!status) *out_n = found;
-    free(names);
-    return status;
+    STRATA_FREED const char **names = NULL;
+    STRATA_TRY(STRATA_NEW(names, n, err, "no host memory for %lld names", (long long)n));
+    *out_n = 0;
+    for (bool more = strata_json_first(&list, &item); more; more = strata_json_next(&item))
+        STRATA_TRY(strata_json_to_string(&item, &names[(*out_n)++], err));
+    return strata_names_copy(names, *out_n, out_names, err);
 }
 
 static strata_status copy_text(const strata_json *object, const char *key, strata_json_presence presence, char **out,
@@ -182,7 +170,7 @@ static strata_status read_dialect(const strata_json *root, strata_preprocessing 
     for (int i = 1; order && !d->dates; i++) {
         if (i > STRATA_DATE_YMD)
             return strata_json_fail(&object, err, STRATA_DATA, "there is no order of dates \"%.40s\"", order);
-        if (!strcmp(order, date_orders[i])) d->dates = (strata_date_order)i;
+        if (!strcmp(order, strata_date_orders[i])) d->dates = (strata_date_order)i;
     }
     if (strata_json_find(&object, "na", &unused)) STRATA_TRY(read_names(&object, "na", &p->na, &d->n_na, err));
     d->na = (const char *const *)p->na;
@@ -214,7 +202,7 @@ static strata_status read_column(const strata_json *object, const strata_csv_dia
     STRATA_TRY(strata_json_expect(object, STRATA_JSON_OBJECT, err));
     STRATA_TRY(strata_json_check_keys(object, known, sizeof known / sizeof *known, err));
     STRATA_TRY(copy_text(object, "name", STRATA_JSON_REQUIRED, &column->name, err));
-    STRATA_TRY(read_kind(object, column_kinds, &kind, err));
+    STRATA_TRY(read_kind(object, strata_column_kinds, &kind, err));
     column->kind = (strata_column_kind)kind;
     if (kind == STRATA_COLUMN_NUMBER || kind == STRATA_COLUMN_DATE) {
         STRATA_TRY(strata_json_get_number(object, "mean", STRATA_JSON_REQUIRED, -DBL_MAX, DBL_MAX, &column->mean, err));
@@ -238,12 +226,10 @@ static strata_status read_column(const strata_json *object, const strata_csv_dia
 static strata_status read_columns(const strata_json *root, const char *key, const strata_csv_dialect *dialect,
                                   strata_column **out, int *out_n, strata_error *err) {
     strata_json list, item;
-    STRATA_TRY(strata_json_get(root, key, &list, err));
-    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
+    STRATA_TRY(strata_json_get_array(root, key, &list, err));
     const int64_t n = strata_json_length(&list);
     if (n > MOST_COLUMNS) return strata_json_fail(&list, err, STRATA_DATA, "%lld columns are too many", (long long)n);
-    *out = calloc((size_t)n + 1, sizeof **out);
-    if (!*out) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %lld columns", (long long)n);
+    STRATA_TRY(STRATA_NEW(*out, n, err, "no host memory for %lld columns", (long long)n));
     for (bool more = strata_json_first(&list, &item); more; more = strata_json_next(&item))
         STRATA_TRY(read_column(&item, dialect, &(*out)[(*out_n)++], err));
     return STRATA_OK;
@@ -310,10 +296,11 @@ static strata_status read_all(const strata_json *root, strata_preprocessing *p, 
 
 strata_status strata_preprocessing_from_json(const char *text, size_t n_bytes, const char *source,
                                              strata_preprocessing **out_preprocessing, strata_error *err) {
-    strata_json root = {0};
+    STRATA_FINISHED(strata_json) root = {0};
+    STRATA_OWNED(strata_preprocessing) *p = NULL;
     STRATA_TRY(strata_json_parse(source, text, n_bytes, MOST_BYTES, &root, err));
-    strata_preprocessing *p = calloc(1, sizeof *p);
-    strata_status status = p ? read_all(&root, p, err) : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", source);
-    strata_json_finish(&root);
-    return strata_preprocessing_give(status, p, out_preprocessing);
+    STRATA_TRY(STRATA_NEW(p, 1, err, "%s: no host memory", source));
+    STRATA_TRY(read_all(&root, p, err));
+    *out_preprocessing = strata_released(&p);
+    return STRATA_OK;
 }

@@ -104,7 +104,7 @@ static strata_status find_label(const strata_examples *examples, int index, stra
     if (n_classes == 1) return one_class(examples, label, err);
     if (label->numeric && task == STRATA_TASK_AUTO &&
         (n_classes > MOST_NUMERIC_CLASSES || n_classes * LEAST_ROWS_OF_CLASS > n)) {
-        strata_names_free(label->words, label->n_words);
+        free(label->words);
         label->words = NULL;
         label->n_words = 0;
         label->numeric = false;
@@ -125,24 +125,20 @@ static int by_number(const void *a, const void *b) {
 }
 
 static strata_status set_classes(strata_column *label, const double *values, int64_t n, strata_error *err) {
-    char(*texts)[32] = malloc((size_t)n * sizeof *texts);
-    const char **words = malloc((size_t)n * sizeof *words);
-    strata_status status = STRATA_OK;
-    if (!texts || !words)
-        STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %lld classes", (long long)n));
+    STRATA_FREED char(*texts)[32] = NULL;
+    STRATA_FREED const char **words = NULL;
+    STRATA_TRY(STRATA_NEW(texts, n, err, "no host memory for %lld classes", (long long)n));
+    STRATA_TRY(STRATA_NEW(words, n, err, "no host memory for %lld classes", (long long)n));
     for (int64_t i = 0; i < n; i++) {
         strata_format(texts[i], sizeof texts[i], "%.15g", values[i]);
         words[i] = texts[i];
     }
-    STRATA_TRY_GOTO(strata_names_copy(words, (int)n, &label->words, err));
+    STRATA_TRY(strata_names_copy(words, (int)n, &label->words, err));
     label->n_words = (int)n;
     label->numeric = true;
     label->format = strata_decimal_point;
     label->kind = STRATA_COLUMN_WORDS;
-cleanup:
-    free(texts);
-    free(words);
-    return status;
+    return STRATA_OK;
 }
 
 static strata_status find_array_label(const strata_examples *examples, strata_task task, strata_column *label,
@@ -150,9 +146,9 @@ static strata_status find_array_label(const strata_examples *examples, strata_ta
     const int64_t n = examples->y->shape.dims[0];
     int64_t n_classes = 0, n_known = 0;
     bool whole = true;
+    STRATA_FREED double *values = NULL;
     if (task == STRATA_TASK_REGRESSION) return STRATA_OK;
-    double *values = malloc(((size_t)n + 1) * sizeof *values);
-    if (!values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for its labels", examples->name);
+    STRATA_TRY(STRATA_NEW(values, n, err, "%s: no host memory for its labels", examples->name));
     for (int64_t i = 0; i < n; i++) {
         const double value =
             examples->exact_y ? examples->exact_y[i] : strata_element_get(examples->y->dtype, examples->y->data, i);
@@ -164,16 +160,11 @@ static strata_status find_array_label(const strata_examples *examples, strata_ta
     for (int64_t i = 0; i < n_known; i++)
         if (!i || values[i] != values[n_classes - 1]) values[n_classes++] = values[i];
     const bool few = whole && n_classes <= MOST_NUMERIC_CLASSES && n_classes * LEAST_ROWS_OF_CLASS <= n_known;
-    strata_status status = STRATA_OK;
-    if (few || task == STRATA_TASK_CLASSIFICATION) {
-        if (n_classes > MOST_CLASSES || (n_classes > MOST_NUMERIC_CLASSES && n_classes * 2 > n_known))
-            status = too_many_classes(examples, label, n_classes, n_known, true, err);
-        else
-            status = set_classes(label, values, n_classes, err);
-        if (!status && n_classes < 2) status = one_class(examples, label, err);
-    }
-    free(values);
-    return status;
+    if (!few && task != STRATA_TASK_CLASSIFICATION) return STRATA_OK;
+    if (n_classes > MOST_CLASSES || (n_classes > MOST_NUMERIC_CLASSES && n_classes * 2 > n_known))
+        return too_many_classes(examples, label, n_classes, n_known, true, err);
+    STRATA_TRY(set_classes(label, values, n_classes, err));
+    return n_classes < 2 ? one_class(examples, label, err) : STRATA_OK;
 }
 
 strata_status strata_labels_find(strata_preprocessing *p, const strata_examples *examples, const int *indices, strata_task task,

@@ -67,32 +67,22 @@ static void picture_list_finish(picture_list *a) {
 static strata_status read_pixels(const char *place, const unsigned char *bytes, size_t n_bytes, const picture_list *a,
                                  strata_array *out, strata_error *err) {
     const strata_shape element = a->element;
-    strata_array pixels = {0};
+    STRATA_FINISHED(strata_array) pixels = {0};
     if (!element.rank) return strata_picture_parse(place, bytes, n_bytes, a->channels, out, err);
     STRATA_TRY(strata_picture_parse(place, bytes, n_bytes, (int)element.dims[2], &pixels, err));
-    strata_status status = strata_picture_resize(&pixels, element.dims[0], element.dims[1], out, err);
-    strata_array_finish(&pixels);
-    return status;
+    return strata_picture_resize(&pixels, element.dims[0], element.dims[1], out, err);
 }
 
 static strata_status add_picture(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
                                  strata_error *err) {
     picture_list *a = user;
-    strata_status status = STRATA_OK;
-    if (!strata_make_room(&a->pictures, a->n, &a->capacity, sizeof *a->pictures)) {
-        free(bytes);
-        return no_memory(place, err);
-    }
+    STRATA_FREED unsigned char *taken = bytes;
+    if (!strata_make_room(&a->pictures, a->n, &a->capacity, sizeof *a->pictures)) return no_memory(place, err);
     picture *added = &a->pictures[a->n++];
     *added = (picture){.name = strdup(name)};
-    if (!added->name)
-        status = no_memory(place, err);
-    else if (a->element.rank || a->channels)
-        status = read_pixels(place, bytes, n_bytes, a, &added->pixels, err);
-    else
-        status = strata_picture_measure(place, bytes, n_bytes, &added->size, err);
-    free(bytes);
-    return status;
+    if (!added->name) return no_memory(place, err);
+    return a->element.rank || a->channels ? read_pixels(place, taken, n_bytes, a, &added->pixels, err)
+                                          : strata_picture_measure(place, taken, n_bytes, &added->size, err);
 }
 
 /* Adds a picture. If it cannot be read, it is only counted, so that one error message can list all pictures that cannot be
@@ -141,19 +131,17 @@ static size_t class_length(const picture *p) {
 }
 
 static strata_status find_classes(const char *path, const picture_list *a, strata_column *label, strata_error *err) {
-    const char **names = calloc((size_t)a->n, sizeof *names);
+    STRATA_FREED const char **names = NULL;
     int n = 0;
-    if (!names) return no_memory(path, err);
+    STRATA_TRY(STRATA_NEW(names, a->n, err, "%s: no host memory", path));
     for (int64_t i = 0; i < a->n; i++) {
         char *name = a->pictures[i].name;
         name[class_length(&a->pictures[i])] = 0; /* the file's name is not needed any more */
         if (!n || strcmp(name, names[n - 1])) names[n++] = name;
     }
-    strata_status status = strata_names_copy(names, n, &label->words, err);
-    if (!status) label->n_words = n;
-    free(names);
     label->kind = STRATA_COLUMN_WORDS;
-    return status;
+    label->n_words = n;
+    return strata_names_copy(names, n, &label->words, err);
 }
 
 /* ---- size ---- */
@@ -175,8 +163,8 @@ static strata_status choose_size(const char *path, const picture_list *a, const 
                                  strata_preprocessing *p, strata_error *err) {
     bool grey = true, same = true;
     strata_text found = {0};
-    int64_t *sides = malloc((size_t)a->n * sizeof *sides);
-    if (!sides) return no_memory(path, err);
+    STRATA_FREED int64_t *sides = NULL;
+    STRATA_TRY(STRATA_NEW(sides, a->n, err, "%s: no host memory", path));
     for (int64_t i = 0; i < a->n; i++) {
         grey &= a->pictures[i].size.channels == 1;
         same &=
@@ -187,7 +175,6 @@ static strata_status choose_size(const char *path, const picture_list *a, const 
                               opts->channels ? opts->channels
                               : grey         ? 1
                                              : 3);
-    free(sides);
     if (p->element.dims[0] < 1 || p->element.dims[0] > MOST_SIDE || p->element.dims[1] < 1 || p->element.dims[1] > MOST_SIDE)
         return strata_fail(err, STRATA_INVALID, "pictures of %lld x %lld; sides are 1 to %d", (long long)p->element.dims[1],
                            (long long)p->element.dims[0], MOST_SIDE);
@@ -201,31 +188,26 @@ static strata_status choose_size(const char *path, const picture_list *a, const 
     return strata_text_take(&found, &p->found, NULL, err);
 }
 
-static strata_status find_in_pictures(const char *path, const strata_preprocessing_options *opts, strata_preprocessing *p,
-                                      picture_list *a, strata_error *err) {
+strata_status strata_preprocessing_from_pictures(const char *path, const strata_preprocessing_options *opts,
+                                                 strata_preprocessing **out_preprocessing, strata_error *err) {
+    const strata_preprocessing_options defaults = {0};
+    STRATA_FINISHED(picture_list) a = {0};
+    STRATA_OWNED(strata_preprocessing) *p = NULL;
+    STRATA_TRY(STRATA_NEW(p, 1, err, "%s: no host memory", path));
     p->kind = STRATA_PREPROCESSING_PICTURES;
     p->measured = true;
-    p->labels = calloc(1, sizeof *p->labels);
-    if (!p->labels) return no_memory(path, err);
+    STRATA_TRY(STRATA_NEW(p->labels, 1, err, "%s: no host memory", path));
     p->n_labels = 1;
-    STRATA_TRY(read_folder(path, true, add_readable_picture, a, err));
-    STRATA_TRY(find_classes(path, a, &p->labels[0], err));
+    STRATA_TRY(read_folder(path, true, add_readable_picture, &a, err));
+    STRATA_TRY(find_classes(path, &a, &p->labels[0], err));
     if (!(p->labels[0].name = strdup("class"))) return no_memory(path, err);
     if (p->labels[0].n_words < 2)
         return strata_fail(err, STRATA_DATA,
                            "%s: all pictures are of one class, \"%s\"; there must be a folder for each of several classes",
                            path, p->labels[0].words[0]);
-    return choose_size(path, a, opts, p, err);
-}
-
-strata_status strata_preprocessing_from_pictures(const char *path, const strata_preprocessing_options *opts,
-                                                 strata_preprocessing **out_preprocessing, strata_error *err) {
-    const strata_preprocessing_options defaults = {0};
-    picture_list a = {0};
-    strata_preprocessing *p = calloc(1, sizeof *p);
-    strata_status status = p ? find_in_pictures(path, opts ? opts : &defaults, p, &a, err) : no_memory(path, err);
-    picture_list_finish(&a);
-    return strata_preprocessing_give(status, p, out_preprocessing);
+    STRATA_TRY(choose_size(path, &a, opts ? opts : &defaults, p, err));
+    *out_preprocessing = strata_released(&p);
+    return STRATA_OK;
 }
 
 /* ---- examples ---- */
@@ -239,46 +221,34 @@ static strata_status label_all(const strata_preprocessing *p, const char *path, 
         char *name = a->pictures[i].name;
         name[class_length(&a->pictures[i])] = 0;
         const int class = strata_column_word(label, name, NULL);
-        if (class < 0) {
-            const char *nearest = strata_nearest_name(name, (const char *const *)label->words, (size_t)label->n_words);
-            return strata_fail(err, STRATA_DATA, "%s/%s: is not one of the model's %d classes%s%s%s", path, name,
-                               label->n_words, nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
-                               nearest ? "\"" : "");
-        }
+        if (class < 0)
+            return strata_fail(err, STRATA_DATA, "%s/%s: is not one of the model's %d classes%s", path, name, label->n_words,
+                               strata_nearest_hint(name, label->words, label->n_words).text);
         ((int32_t *)out->data)[i] = class;
     }
     return STRATA_OK;
 }
 
-/* Sets the names of the elements to those of the files, so that predictions can name the file. */
-static strata_status name_elements(const picture_list *a, strata_dataset *dataset, strata_error *err) {
-    const char **names = malloc((size_t)a->n * sizeof *names);
-    if (!names) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for the names of %lld pictures", (long long)a->n);
-    for (int64_t i = 0; i < a->n; i++) names[i] = a->pictures[i].name;
-    const strata_status status = strata_dataset_set_element_names(dataset, names, err);
-    free(names);
-    return status;
-}
-
+/* Makes a dataset of the pictures. Those without labels have the names of the files, so that predictions can name them. `facts`
+ * has what else is known. */
 static strata_status list_to_dataset(const strata_preprocessing *p, const char *path, const picture_list *a, bool unlabelled,
-                                     strata_dataset **out_dataset, strata_error *err) {
+                                     strata_dataset_facts facts, strata_dataset **out_dataset, strata_error *err) {
     const strata_shape e = p->element;
     const size_t bytes = (size_t)strata_shape_elements(e);
-    strata_array x = {0}, y = {0};
-    strata_dataset *dataset = NULL;
-    strata_status status = STRATA_OK;
-    STRATA_TRY_GOTO(strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(a->n, e.dims[0], e.dims[1], e.dims[2]), &x, err));
-    for (int64_t i = 0; i < a->n; i++) memcpy((uint8_t *)x.data + (size_t)i * bytes, a->pictures[i].pixels.data, bytes);
-    if (!unlabelled) STRATA_TRY_GOTO(label_all(p, path, a, &y, err));
-    STRATA_TRY_GOTO(strata_dataset_take_arrays(&x, unlabelled ? NULL : &y, 1.0 / 255, &dataset, err));
-    if (unlabelled) STRATA_TRY_GOTO(name_elements(a, dataset, err));
-    STRATA_TRY_GOTO(strata_dataset_set_source(dataset, path, err));
-    STRATA_TRY_GOTO(
-        strata_dataset_set_class_names(dataset, (const char *const *)p->labels[0].words, p->labels[0].n_words, err));
-cleanup:
-    strata_array_finish(&x);
-    strata_array_finish(&y);
-    return strata_dataset_give(status, dataset, out_dataset);
+    STRATA_FINISHED(strata_array) x = {0}, y = {0};
+    STRATA_FREED const char **names = NULL;
+    STRATA_TRY(STRATA_NEW(names, a->n, err, "no host memory for the names of %lld pictures", (long long)a->n));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(a->n, e.dims[0], e.dims[1], e.dims[2]), &x, err));
+    for (int64_t i = 0; i < a->n; i++) {
+        memcpy((uint8_t *)x.data + (size_t)i * bytes, a->pictures[i].pixels.data, bytes);
+        names[i] = a->pictures[i].name;
+    }
+    if (!unlabelled) STRATA_TRY(label_all(p, path, a, &y, err));
+    facts.scale = 1.0 / 255;
+    facts.element_names = unlabelled ? names : NULL;
+    facts.class_names = (const char *const *)p->labels[0].words;
+    facts.n_class_names = p->labels[0].n_words;
+    return strata_dataset_take_known(&x, &y, &facts, out_dataset, err);
 }
 
 static strata_status read_one(const char *path, picture_list *a, strata_error *err) {
@@ -293,7 +263,7 @@ strata_status strata_preprocessing_apply_pictures(const strata_preprocessing *p,
                                                   const strata_apply_options *opts, strata_dataset **out_dataset,
                                                   strata_error *err) {
     const bool unlabelled = opts && opts->unlabelled, folder = strata_tree_is_folder(path);
-    picture_list a = {.element = p->element};
+    STRATA_FINISHED(picture_list) a = {.element = p->element};
     if (p->kind != STRATA_PREPROCESSING_PICTURES)
         return strata_fail(err, STRATA_DATA, "%s: is %s, but the model did not learn from pictures", path,
                            folder ? "a folder" : "a picture");
@@ -303,9 +273,7 @@ strata_status strata_preprocessing_apply_pictures(const strata_preprocessing *p,
     strata_status status = folder ? read_folder(path, !unlabelled, add_readable_picture, &a, err) : read_one(path, &a, err);
     if (opts && opts->report && a.left_out.n_bytes)
         snprintf(opts->report->left_out, sizeof opts->report->left_out, "%s", a.left_out.bytes);
-    if (!status) status = list_to_dataset(p, path, &a, unlabelled, out_dataset, err);
-    picture_list_finish(&a);
-    return status;
+    return status ? status : list_to_dataset(p, path, &a, unlabelled, (strata_dataset_facts){.source = path}, out_dataset, err);
 }
 
 /* ---- pictures of one size ---- */
@@ -323,36 +291,22 @@ static strata_status check_sizes(const char *path, const picture_list *a, strata
     return STRATA_OK;
 }
 
-/* Sets that each picture is a separate file, and what the dataset is. */
-static strata_status describe_files(const char *path, const picture_list *a, strata_dataset *dataset, strata_error *err) {
-    char source[1024];
-    int64_t *ends = malloc((size_t)a->n * sizeof *ends);
-    if (!ends) return no_memory(path, err);
-    for (int64_t i = 0; i < a->n; i++) ends[i] = i + 1;
-    strata_status status = strata_dataset_set_files(dataset, ends, a->n, err);
-    free(ends);
-    snprintf(source, sizeof source, "%.400s: %lld pictures of %lld classes%s%s", path, (long long)a->n,
-             (long long)strata_dataset_n_classes(dataset), a->left_out.n_bytes ? "; " : "",
-             a->left_out.n_bytes ? a->left_out.bytes : "");
-    return status ? status : strata_dataset_set_source(dataset, source, err);
-}
-
 strata_status strata_dataset_image_folder(const char *path, int channels, strata_dataset **out_dataset, strata_error *err) {
-    strata_column label = {0};
+    STRATA_FINISHED(strata_column) label = {0};
     strata_preprocessing p = {.kind = STRATA_PREPROCESSING_PICTURES, .labels = &label, .n_labels = 1};
-    picture_list a = {.channels = channels ? channels : 3};
-    strata_dataset *dataset = NULL;
-    strata_status status = STRATA_OK;
-    STRATA_TRY_GOTO(read_folder(path, true, add_picture, &a, err));
-    STRATA_TRY_GOTO(check_sizes(path, &a, err));
+    STRATA_FINISHED(picture_list) a = {.channels = channels ? channels : 3};
+    STRATA_FREED int64_t *ends = NULL; /* each picture is a file */
+    char source[1024];
+    STRATA_TRY(read_folder(path, true, add_picture, &a, err));
+    STRATA_TRY(check_sizes(path, &a, err));
     p.element = a.pictures[0].pixels.shape;
-    STRATA_TRY_GOTO(find_classes(path, &a, &label, err));
+    STRATA_TRY(find_classes(path, &a, &label, err));
     if (label.n_words > MOST_CLASSES)
-        STRATA_TRY_GOTO(strata_fail(err, STRATA_DATA, "%s: more than %d folders of classes", path, MOST_CLASSES));
-    STRATA_TRY_GOTO(list_to_dataset(&p, path, &a, false, &dataset, err));
-    STRATA_TRY_GOTO(describe_files(path, &a, dataset, err));
-cleanup:
-    strata_column_finish(&label);
-    picture_list_finish(&a);
-    return strata_dataset_give(status, dataset, out_dataset);
+        return strata_fail(err, STRATA_DATA, "%s: more than %d folders of classes", path, MOST_CLASSES);
+    STRATA_TRY(STRATA_NEW(ends, a.n, err, "%s: no host memory", path));
+    for (int64_t i = 0; i < a.n; i++) ends[i] = i + 1;
+    snprintf(source, sizeof source, "%.400s: %lld pictures of %d classes%s%s", path, (long long)a.n, label.n_words,
+             a.left_out.n_bytes ? "; " : "", a.left_out.n_bytes ? a.left_out.bytes : "");
+    const strata_dataset_facts facts = {.source = source, .file_ends = ends, .n_files = a.n};
+    return list_to_dataset(&p, path, &a, false, facts, out_dataset, err);
 }

@@ -36,13 +36,13 @@ enum {
 
 void strata_preprocessing_destroy(strata_preprocessing *p) {
     if (!p) return;
-    strata_names_free(p->header, p->n_header);
+    free(p->header);
     for (int i = 0; i < p->n_columns; i++) strata_column_finish(&p->columns[i]);
     for (int i = 0; i < p->n_labels; i++) strata_column_finish(&p->labels[i]);
     free(p->columns);
     free(p->labels);
     free(p->weight);
-    strata_names_free(p->na, p->dialect.n_na);
+    free(p->na);
     strata_tokenizer_destroy(p->tokenizer);
     free(p->found);
     free(p);
@@ -184,9 +184,9 @@ static int most_words(int64_t n_rows) {
 
 /* Adds the column to the list of the report. */
 static void list_column(const strata_column *column, findings *found) {
-    static const char *const names[] = {"number", "words", "date", "text"};
     if (found->n_listed++ >= MOST_LISTED) return;
-    strata_text_add(&found->columns, "%s\"%s\" %s", found->n_listed > 1 ? ", " : "", column->name, names[column->kind]);
+    strata_text_add(&found->columns, "%s\"%s\" %s", found->n_listed > 1 ? ", " : "", column->name,
+                    strata_column_kinds[column->kind]);
     if (column->kind == STRATA_COLUMN_DATE)
         strata_text_add(&found->columns, " %s%s", strata_date_format_name(column->date_format),
                         column->has_time ? " with time" : "");
@@ -195,7 +195,6 @@ static void list_column(const strata_column *column, findings *found) {
 
 static strata_status find_date(strata_column *column, const strata_examples *examples, int index, strata_date_order other,
                                findings *found, strata_error *err) {
-    static const char *const options[] = {"", "dmy", "mdy", "ymd"};
     const strata_date_order order = strata_date_format_order(column->date_format);
     column->kind = STRATA_COLUMN_DATE;
     found->n_dates++;
@@ -204,7 +203,8 @@ static strata_status find_date(strata_column *column, const strata_examples *exa
     if (other)
         strata_text_add(&found->notes, "\ncolumn \"%s\" is read as %s; all its dates could be %s, too (--dates %s)",
                         column->name, strata_date_format_name(column->date_format),
-                        strata_date_format_name(strata_date_format_with_order(column->date_format, other)), options[other]);
+                        strata_date_format_name(strata_date_format_with_order(column->date_format, other)),
+                        strata_date_orders[other]);
     return find_times(column, examples, index, err);
 }
 
@@ -245,13 +245,9 @@ static strata_status find_kind(strata_column *column, const strata_examples *exa
 
 /* ---- choosing the columns ---- */
 
-static strata_status no_memory(const char *name, strata_error *err) {
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
-}
-
 static strata_status copy_name(const char *name, char **out, strata_error *err) {
     *out = strdup(name);
-    return *out ? STRATA_OK : no_memory(name, err);
+    return *out ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
 }
 
 /* The first cell of the column that is not missing; "": there is none. */
@@ -268,33 +264,25 @@ static int last_column(const strata_csv *csv) {
     return index;
 }
 
-/* Finds the indices of the labels' columns, without names the last column, and of the features' columns. */
+/* Finds the columns of the labels, without names the last one, and of the features. */
 static strata_status choose_columns(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
-                                    int *labels, int *features, int *out_n, strata_error *err) {
-    const strata_column_names names = {.labels = opts->n_labels ? opts->labels : NULL,
+                                    strata_columns *columns, strata_error *err) {
+    const char *last = strata_csv_column(csv, last_column(csv));
+    const strata_column_names names = {.labels = opts->n_labels ? opts->labels : &last,
                                        .n_labels = opts->n_labels ? opts->n_labels : 1,
                                        .weight = opts->weight,
                                        .features = opts->features,
                                        .n_features = opts->n_features};
-    int weight;
-    labels[0] = last_column(csv);
-    p->labels = calloc((size_t)names.n_labels, sizeof *p->labels);
-    if (!p->labels) return no_memory(strata_csv_name(csv), err);
-    STRATA_TRY(strata_columns_find(csv, &names, labels, &weight, features, out_n, err));
+    STRATA_TRY(strata_columns_find(columns, csv, &names, err));
+    STRATA_TRY(STRATA_NEW(p->labels, names.n_labels, err, "%s: no host memory", strata_csv_name(csv)));
     for (; p->n_labels < names.n_labels; p->n_labels++)
-        STRATA_TRY(copy_name(strata_csv_column(csv, labels[p->n_labels]), &p->labels[p->n_labels].name, err));
+        STRATA_TRY(copy_name(names.labels[p->n_labels], &p->labels[p->n_labels].name, err));
     if (opts->weight) STRATA_TRY(copy_name(opts->weight, &p->weight, err));
-    if (*out_n) return STRATA_OK;
+    if (columns->n_features) return STRATA_OK;
     return strata_fail(err, STRATA_DATA,
                        "%s: has no column but the label \"%s\"; there is nothing to learn from. If other characters separate "
                        "its cells, name them (--separator)",
                        strata_csv_name(csv), p->labels[0].name);
-}
-
-static strata_status add_column(strata_preprocessing *p, const strata_csv *csv, int index, strata_column **out,
-                                strata_error *err) {
-    *out = &p->columns[p->n_columns++];
-    return copy_name(strata_csv_column(csv, index), &(*out)->name, err);
 }
 
 /* Finds which columns are text. If all other columns are left out, a column with fewer words in a cell is text, too.
@@ -313,16 +301,17 @@ static void find_texts(const strata_csv *csv, const strata_preprocessing_options
 static strata_status find_column(strata_preprocessing *p, const strata_examples *examples,
                                  const strata_preprocessing_options *opts, int index, const strata_column_stats *stats,
                                  bool text, findings *found, strata_error *err) {
-    strata_column *column;
     const strata_csv *csv = examples->csv;
-    const char *reason = opts->n_features || text ? NULL : reason_to_leave_out(strata_csv_column(csv, index), stats);
+    const char *name = strata_csv_column(csv, index);
+    const char *reason = opts->n_features || text ? NULL : reason_to_leave_out(name, stats);
     if (reason) {
         const char *first = first_cell(csv, index);
-        strata_text_add(&found->left_out, "\nleft out \"%s\", which %s", strata_csv_column(csv, index), reason);
+        strata_text_add(&found->left_out, "\nleft out \"%s\", which %s", name, reason);
         if (stats->n_different && strlen(first) <= LONGEST_EXAMPLE) strata_text_add(&found->left_out, " (\"%s\", ...)", first);
         return STRATA_OK;
     }
-    STRATA_TRY(add_column(p, csv, index, &column, err));
+    strata_column *column = &p->columns[p->n_columns++];
+    STRATA_TRY(copy_name(name, &column->name, err));
     if (text) {
         column->kind = STRATA_COLUMN_TEXT;
         found->n_texts++;
@@ -353,29 +342,25 @@ static strata_status find_columns(strata_preprocessing *p, const strata_examples
                                   strata_error *err) {
     int n_others = 0;
     const strata_csv *csv = examples->csv;
-    strata_status status = STRATA_OK;
-    p->columns = calloc((size_t)n, sizeof *p->columns);
-    strata_column_stats *all_stats = calloc((size_t)n, sizeof *all_stats);
-    bool *texts = calloc((size_t)n, sizeof *texts);
-    if (!p->columns || !all_stats || !texts) STRATA_TRY_GOTO(no_memory(strata_csv_name(csv), err));
+    STRATA_FREED strata_column_stats *all_stats = NULL;
+    STRATA_FREED bool *texts = NULL;
+    STRATA_TRY(STRATA_NEW(p->columns, n, err, "%s: no host memory", examples->name));
+    STRATA_TRY(STRATA_NEW(all_stats, n, err, "%s: no host memory", examples->name));
+    STRATA_TRY(STRATA_NEW(texts, n, err, "%s: no host memory", examples->name));
     for (int i = 0; i < n; i++)
-        STRATA_TRY_GOTO(strata_column_examine(csv, indices[i], examples->reading.numbers, &all_stats[i], err));
+        STRATA_TRY(strata_column_examine(csv, indices[i], examples->reading.numbers, &all_stats[i], err));
     find_texts(csv, opts, indices, all_stats, n, texts, &n_others);
     found->order = find_order(all_stats, n, examples->reading.dates);
-    for (int i = 0; i < n; i++)
-        STRATA_TRY_GOTO(find_column(p, examples, opts, indices[i], &all_stats[i], texts[i], found, err));
+    for (int i = 0; i < n; i++) STRATA_TRY(find_column(p, examples, opts, indices[i], &all_stats[i], texts[i], found, err));
     if (!p->n_columns)
-        status = strata_fail(err, STRATA_DATA,
-                             "%s: all columns are left out, so there is nothing to learn from:%s. Name the columns (--columns)",
-                             strata_csv_name(csv), found->left_out.bytes ? found->left_out.bytes : "");
+        return strata_fail(err, STRATA_DATA,
+                           "%s: all columns are left out, so there is nothing to learn from:%s. Name the columns (--columns)",
+                           strata_csv_name(csv), found->left_out.bytes ? found->left_out.bytes : "");
     if (found->n_texts == p->n_columns) p->kind = STRATA_PREPROCESSING_TEXTS;
     p->length = opts->length;
     p->vocabulary = opts->vocabulary;
     p->subwords = opts->subwords;
-cleanup:
-    free(texts);
-    free(all_stats);
-    return status;
+    return STRATA_OK;
 }
 
 /* ---- the description for the user ---- */
@@ -428,7 +413,6 @@ static void add_option(const char *name, char character, strata_text *text) {
 
 /* Adds a line with the options of the command that read the table in the same way. */
 static void add_dialect(const strata_preprocessing *p, strata_text *text) {
-    static const char *const orders[] = {"", "dmy", "mdy", "ymd"};
     const strata_csv_dialect *d = &p->dialect;
     strata_text_add(text, "\nread with");
     if (d->header) strata_text_add(text, " --header %s", d->header == STRATA_CSV_HEADER_YES ? "yes" : "no");
@@ -436,7 +420,7 @@ static void add_dialect(const strata_preprocessing *p, strata_text *text) {
     add_option("quote", d->quote, text);
     add_option("decimal", d->decimal, text);
     add_option("thousands", d->thousands, text);
-    if (d->dates) strata_text_add(text, " --dates %s", orders[d->dates]);
+    if (d->dates) strata_text_add(text, " --dates %s", strata_date_orders[d->dates]);
     if (!p->na) strata_text_add(text, " --na 'NA,N/A,NaN,null,None,?,-,--'");
     for (int i = 0; i < d->n_na && p->na; i++) strata_text_add(text, "%s%s", i ? "," : " --na '", p->na[i]);
     if (p->na) strata_text_add(text, "'");
@@ -447,7 +431,7 @@ static void join(strata_text *text, strata_text *part, const char *head) {
     text->failed |= part->failed;
 }
 
-static void finish_findings(findings *found) {
+static void findings_finish(findings *found) {
     strata_text_finish(&found->columns);
     strata_text_finish(&found->notes);
     strata_text_finish(&found->left_out);
@@ -479,26 +463,12 @@ static strata_status describe(strata_preprocessing *p, findings *found, strata_e
 
 static strata_status copy_header(strata_preprocessing *p, const strata_csv *csv, strata_error *err) {
     const int n = strata_csv_n_columns(csv);
-    const char **names = calloc((size_t)n, sizeof *names);
-    if (!names) return no_memory(strata_csv_name(csv), err);
+    STRATA_FREED const char **names = NULL;
+    STRATA_TRY(STRATA_NEW(names, n, err, "%s: no host memory", strata_csv_name(csv)));
     for (int i = 0; i < n; i++) names[i] = strata_csv_column(csv, i);
-    strata_status status = strata_names_copy(names, n, &p->header, err);
-    free(names);
-    if (!status) p->n_header = n;
-    return status;
-}
-
-/* Finds how the numbers of the table are written, from all columns that may be used. */
-static strata_status find_reading(const strata_preprocessing *p, strata_examples *examples, const int *labels,
-                                  const int *features, int n_features, strata_reading_facts *facts, strata_error *err) {
-    int *all = calloc((size_t)(n_features + p->n_labels + 1), sizeof *all), n = 0;
-    strata_status status = all ? STRATA_OK : no_memory(examples->name, err);
-    for (int i = 0; i < n_features && !status; i++) all[n++] = features[i];
-    for (int i = 0; i < p->n_labels && !status; i++) all[n++] = labels[i];
-    if (!status && p->weight) status = strata_csv_find(examples->csv, p->weight, &all[n++], err);
-    if (!status) status = strata_reading_find(examples->csv, all, n, &examples->reading, facts, err);
-    free(all);
-    return status;
+    STRATA_TRY(strata_names_copy(names, n, &p->header, err));
+    p->n_header = n;
+    return STRATA_OK;
 }
 
 /* Stores how the table was read. */
@@ -534,40 +504,30 @@ static void note_doubt(const strata_examples *examples, const char *cell, findin
                     point ? "point" : "comma", point ? ',' : '.', value);
 }
 
-static strata_status find_in_csv(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
-                                 int *labels, int *features, findings *found, strata_error *err) {
-    int n_features = 0;
-    strata_reading_facts facts;
-    strata_examples examples = {.csv = csv, .name = strata_csv_name(csv)};
-    if (strata_csv_n_rows(csv) < 1) return strata_fail(err, STRATA_DATA, "%s: has a header and no rows", strata_csv_name(csv));
-    STRATA_TRY(copy_header(p, csv, err));
-    STRATA_TRY(choose_columns(p, csv, opts, labels, features, &n_features, err));
-    STRATA_TRY(find_reading(p, &examples, labels, features, n_features, &facts, err));
-    STRATA_TRY(strata_labels_find(p, &examples, labels, opts->task, err));
-    STRATA_TRY(find_columns(p, &examples, opts, features, n_features, found, err));
-    if (strata_preprocessing_has_texts(p) && !strata_preprocessing_n_classes(p) && p->n_labels > 1)
-        return strata_fail(err, STRATA_INVALID, "csv: %d labels; texts have one", p->n_labels);
-    count_unlabelled(p, csv, labels, found);
-    note_doubt(&examples, facts.doubt, found);
-    STRATA_TRY(set_dialect(p, &examples, &facts, found, err));
-    return describe(p, found, err);
-}
-
 strata_status strata_preprocessing_from_csv(const strata_csv *csv, const strata_preprocessing_options *opts,
                                             strata_preprocessing **out_preprocessing, strata_error *err) {
     const strata_preprocessing_options defaults = {0};
+    strata_reading_facts facts;
+    strata_examples examples = {.csv = csv, .name = strata_csv_name(csv)};
+    STRATA_FINISHED(findings) found = {0};
+    STRATA_FINISHED(strata_columns) columns = {0};
+    STRATA_OWNED(strata_preprocessing) *p = NULL;
     if (!opts) opts = &defaults;
-    const int n = strata_csv_n_columns(csv), n_features = opts->n_features > n ? opts->n_features : n;
-    findings found = {0};
-    strata_preprocessing *p = calloc(1, sizeof *p);
-    int *labels = calloc((size_t)(opts->n_labels + 1), sizeof *labels),
-        *features = calloc((size_t)n_features, sizeof *features);
-    strata_status status = p && labels && features ? find_in_csv(p, csv, opts, labels, features, &found, err)
-                                                   : no_memory(strata_csv_name(csv), err);
-    finish_findings(&found);
-    free(labels);
-    free(features);
-    return strata_preprocessing_give(status, p, out_preprocessing);
+    if (strata_csv_n_rows(csv) < 1) return strata_fail(err, STRATA_DATA, "%s: has a header and no rows", examples.name);
+    STRATA_TRY(STRATA_NEW(p, 1, err, "%s: no host memory", examples.name));
+    STRATA_TRY(copy_header(p, csv, err));
+    STRATA_TRY(choose_columns(p, csv, opts, &columns, err));
+    STRATA_TRY(strata_reading_find(csv, columns.features, columns.n_all, &examples.reading, &facts, err));
+    STRATA_TRY(strata_labels_find(p, &examples, columns.labels, opts->task, err));
+    STRATA_TRY(find_columns(p, &examples, opts, columns.features, columns.n_features, &found, err));
+    if (strata_preprocessing_has_texts(p) && !strata_preprocessing_n_classes(p) && p->n_labels > 1)
+        return strata_fail(err, STRATA_INVALID, "csv: %d labels; texts have one", p->n_labels);
+    count_unlabelled(p, csv, columns.labels, &found);
+    note_doubt(&examples, facts.doubt, &found);
+    STRATA_TRY(set_dialect(p, &examples, &facts, &found, err));
+    STRATA_TRY(describe(p, &found, err));
+    *out_preprocessing = strata_released(&p);
+    return STRATA_OK;
 }
 
 /* ---- arrays ---- */
@@ -599,8 +559,7 @@ static strata_status name_columns(const char *what, int64_t n, strata_column **o
     char name[48];
     enum { MOST = 1 << 20 };
     if (n > MOST) return strata_fail(err, STRATA_DATA, "an example has %lld numbers in a row; at most %d", (long long)n, MOST);
-    *out = calloc((size_t)n, sizeof **out);
-    if (!*out) return no_memory(what, err);
+    STRATA_TRY(STRATA_NEW(*out, n, err, "%s: no host memory", what));
     for (; *out_n < n; ++*out_n) {
         snprintf(name, sizeof name, n > 1 ? "%s %d" : "%s", what, *out_n + 1);
         STRATA_TRY(copy_name(name, &(*out)[*out_n].name, err));
@@ -609,17 +568,17 @@ static strata_status name_columns(const char *what, int64_t n, strata_column **o
     return STRATA_OK;
 }
 
-static strata_status find_in_arrays(strata_preprocessing *p, const strata_examples *examples,
-                                    const strata_preprocessing_options *opts, strata_error *err) {
+static strata_status find_in_arrays(strata_preprocessing *p, const strata_examples *examples, strata_task task,
+                                    strata_error *err) {
     const strata_array *x = examples->x, *y = examples->y;
-    findings found = {0};
+    STRATA_FINISHED(findings) found = {0};
     STRATA_TRY(check_arrays(x, y, err));
     p->kind = STRATA_PREPROCESSING_ARRAYS;
     p->element = (strata_shape){.rank = x->shape.rank - 1};
     memcpy(p->element.dims, x->shape.dims + 1, (size_t)p->element.rank * sizeof(int64_t));
     STRATA_TRY(name_columns("number", p->element.rank == 1 ? p->element.dims[0] : 1, &p->columns, &p->n_columns, err));
     STRATA_TRY(name_columns("label", y->shape.rank == 2 ? y->shape.dims[1] : 1, &p->labels, &p->n_labels, err));
-    STRATA_TRY(strata_labels_find(p, examples, NULL, opts->task, err));
+    STRATA_TRY(strata_labels_find(p, examples, NULL, task, err));
     const int64_t n = strata_shape_elements(x->shape);
     for (int64_t i = 0; i < n; i++) found.n_missing += isnan(strata_element_get(x->dtype, x->data, i));
     found.n_numbers = n / x->shape.dims[0];
@@ -628,11 +587,11 @@ static strata_status find_in_arrays(strata_preprocessing *p, const strata_exampl
 
 strata_status strata_preprocessing_from_examples(const strata_examples *examples, const strata_preprocessing_options *opts,
                                                  strata_preprocessing **out_preprocessing, strata_error *err) {
-    const strata_preprocessing_options defaults = {0};
-    strata_preprocessing *p = calloc(1, sizeof *p);
-    if (!p) return no_memory("preprocessing", err);
-    strata_status status = find_in_arrays(p, examples, opts ? opts : &defaults, err);
-    return strata_preprocessing_give(status, p, out_preprocessing);
+    STRATA_OWNED(strata_preprocessing) *p = NULL;
+    STRATA_TRY(STRATA_NEW(p, 1, err, "preprocessing: no host memory"));
+    STRATA_TRY(find_in_arrays(p, examples, opts ? opts->task : STRATA_TASK_AUTO, err));
+    *out_preprocessing = strata_released(&p);
+    return STRATA_OK;
 }
 
 strata_status strata_preprocessing_from_arrays(const strata_array *features, const strata_array *labels,

@@ -5,9 +5,13 @@
 #ifndef STRATA_CORE_DATA_PREPROCESSING_H
 #define STRATA_CORE_DATA_PREPROCESSING_H
 
+#include "core/base/alloc.h"
 #include "core/data/prepare/cell.h"
 #include "strata/preprocessing.h"
 #include "strata/tokenizer.h"
+
+/* "number", "words", ...: in model files and in the report for the user. */
+extern const char *const strata_column_kinds[];
 
 /* A column of features or labels. The class of a label with kind WORDS is the index of its word in `words`. */
 typedef struct strata_column {
@@ -61,15 +65,7 @@ struct strata_preprocessing {
     bool measured;
 };
 
-/* The end of a function that makes a preprocessing, as strata_dataset_give. */
-static inline strata_status strata_preprocessing_give(strata_status status, strata_preprocessing *p,
-                                                      strata_preprocessing **out) {
-    if (status)
-        strata_preprocessing_destroy(p);
-    else
-        *out = p;
-    return status;
-}
+STRATA_OWNER(strata_preprocessing)
 /* Whether any column is text. If the kind is TEXTS, all columns are. */
 bool strata_preprocessing_has_texts(const strata_preprocessing *p);
 

@@ -76,14 +76,14 @@ static strata_status no_single_table(const strata_zip *zip, int n_tables, strata
 
 /* Replaces the bytes of a zip archive that has one table by the bytes of this table. */
 static strata_status unzip(const char *name, unsigned char **bytes, size_t *n_bytes, strata_error *err) {
-    strata_zip zip = {0};
+    STRATA_FINISHED(strata_zip) zip = {0};
     const strata_zip_member *table = NULL;
     const unsigned char *content = NULL;
-    unsigned char *expanded = NULL, *copy = NULL;
+    STRATA_FREED unsigned char *expanded = NULL;
+    unsigned char *copy = NULL;
     int n_tables = 0, n_files = 0, last = 0;
     if (*n_bytes < 4 || memcmp(*bytes, "PK\3\4", 4)) return STRATA_OK;
     STRATA_TRY(strata_zip_open(name, *bytes, *n_bytes, &zip, err));
-    strata_status status = STRATA_OK;
     for (int i = 0; i < zip.n_members; i++) {
         if (is_junk(zip.members[i].name)) continue;
         n_files++;
@@ -91,19 +91,14 @@ static strata_status unzip(const char *name, unsigned char **bytes, size_t *n_by
         if (is_table_name(zip.members[i].name)) n_tables++, table = &zip.members[i];
     }
     if (n_files == 1 && !n_tables && !ends_with(zip.members[last].name, ".npy")) n_tables = 1, table = &zip.members[last];
-    if (n_tables != 1) STRATA_TRY_GOTO(no_single_table(&zip, n_tables, err));
-    STRATA_TRY_GOTO(strata_zip_unpack(&zip, table, &content, &expanded));
-    copy = malloc(table->size + 1);
-    if (!copy) STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name));
+    if (n_tables != 1) return no_single_table(&zip, n_tables, err);
+    STRATA_TRY(strata_zip_unpack(&zip, table, &content, &expanded));
+    STRATA_TRY(STRATA_NEW(copy, table->size + 1, err, "%s: no host memory", name));
     memcpy(copy, content, table->size);
-    copy[table->size] = 0;
     *n_bytes = table->size;
     free(*bytes);
     *bytes = copy;
-cleanup:
-    free(expanded);
-    strata_zip_finish(&zip);
-    return status;
+    return STRATA_OK;
 }
 
 /* ---- lines ---- */
@@ -122,26 +117,33 @@ static const char *scan_line(const char *at, const char *end, char separator, ch
     return at;
 }
 
-static bool is_number_of(const char *at, size_t n) {
-    char cell[64];
+static bool is_number(const char *cell) {
     double value;
-    if (n >= sizeof cell) return false;
-    memcpy(cell, at, n);
-    cell[n] = 0;
     return strata_cell_number(cell, strata_decimal_point, &value) || strata_cell_number(cell, strata_decimal_comma, &value);
+}
+
+enum { LONGEST_NUMBER = 63 };
+
+/* Copies the text of a cell that may be a number. Returns false if it is too long for one. */
+static bool copy_cell(const char *at, size_t n, char out[LONGEST_NUMBER + 1]) {
+    if (n > LONGEST_NUMBER) return false;
+    memcpy(out, at, n);
+    out[n] = 0;
+    return true;
 }
 
 /* Counts the cells of a line, and those that contain another candidate for the separator although they are no number. */
 static void count_cells(const char *at, const char *end, char separator, char quote, int64_t *n_cells, int64_t *n_doubtful) {
     while (at <= end) {
         const char *stop = at;
+        char cell[LONGEST_NUMBER + 1];
         bool quoted = false, any_quote = false, doubtful = false;
         for (; stop < end && (quoted || *stop != separator); stop++) {
             if (quote && *stop == quote) quoted = !quoted, any_quote = true;
             doubtful |= !quoted && *stop != '\0' && memchr(candidates, *stop, N_CANDIDATES);
         }
         ++*n_cells;
-        *n_doubtful += doubtful && !any_quote && !is_number_of(at, (size_t)(stop - at));
+        *n_doubtful += doubtful && !any_quote && !(copy_cell(at, (size_t)(stop - at), cell) && is_number(cell));
         at = stop + 1;
     }
 }
@@ -182,15 +184,13 @@ static bool is_better(const division *a, const division *b) {
 static bool are_single_numbers(const char *text, size_t n_bytes, const strata_preprocessing *known) {
     const char *at = text, *end = text + n_bytes;
     const strata_number_format format = {known->dialect.decimal == ',' ? ',' : '.', known->dialect.thousands};
-    char cell[64];
+    char cell[LONGEST_NUMBER + 1];
     double value;
     int n = 0;
     for (int line = 0, unused = 0; line < LINES && at < end; line++) {
         const char *stop = scan_line(at, end, 0, 0, &unused);
         const size_t length = (size_t)(stop - at) - (stop > at && stop[-1] == '\r');
-        if (length >= sizeof cell) return false;
-        memcpy(cell, at, length);
-        cell[length] = 0;
+        if (!copy_cell(at, length, cell)) return false;
         if (length && !strata_cell_number(cell, format, &value)) return false;
         n += length > 0;
         at = stop + 1;
@@ -221,16 +221,14 @@ static bool makes_known_table(const char *text, size_t n_bytes, char separator, 
                               const strata_preprocessing *known) {
     const strata_csv_dialect dialect = {
         .separator = separator, .quote = quote ? quote : STRATA_CSV_NONE, .header = STRATA_CSV_HEADER_YES};
-    strata_csv *first = NULL;
+    STRATA_OWNED(strata_csv) *first = NULL;
     int unused;
     if (n == known->n_columns) return true;
     if (n != known->n_header || !known->n_columns) return false;
     const char *end = scan_line(text, text + n_bytes, separator, quote, &unused);
     if (strata_csv_parse_first("", text, (size_t)(end - text), &dialect, &first, NULL)) return false;
     const bool same = !known->dialect.separator || separator == known->dialect.separator;
-    const bool makes = has_name(first, known->columns[0].name) || (same && has_label_of(first, known));
-    strata_csv_destroy(first);
-    return makes;
+    return has_name(first, known->columns[0].name) || (same && has_label_of(first, known));
 }
 
 /* Finds the separator that divides the first lines best. If `known` is given, a separator that makes a table for it comes
@@ -271,11 +269,6 @@ static void convert_line_ends(unsigned char *text, size_t n_bytes, char quote) {
 }
 
 /* ---- the first line ---- */
-
-static bool is_number(const char *cell) {
-    double value;
-    return strata_cell_number(cell, strata_decimal_point, &value) || strata_cell_number(cell, strata_decimal_comma, &value);
-}
 
 static bool is_date(const char *cell) {
     double days;
@@ -460,12 +453,10 @@ static strata_status parse_known_rows(const char *name, const void *bytes, size_
     if (n != known->n_columns && n == known->n_header)
         return strata_csv_parse_rows(name, bytes, n_bytes, dialect, (const char *const *)known->header, n, out_csv, err);
     if (n != known->n_columns) return wrong_width(name, n, known, err);
-    const char **names = calloc((size_t)n, sizeof *names);
-    if (!names) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
+    STRATA_FREED const char **names = NULL;
+    STRATA_TRY(STRATA_NEW(names, n, err, "%s: no host memory", name));
     for (int i = 0; i < n; i++) names[i] = known->columns[i].name;
-    strata_status status = strata_csv_parse_rows(name, bytes, n_bytes, dialect, names, n, out_csv, err);
-    free(names);
-    return status;
+    return strata_csv_parse_rows(name, bytes, n_bytes, dialect, names, n, out_csv, err);
 }
 
 /* ---- the whole table ---- */
@@ -487,57 +478,51 @@ static strata_status parse_first_lines(const char *name, const char *text, size_
     return strata_csv_parse_first(name, text, (size_t)(at - text), &named, out_csv, err);
 }
 
-/* Takes the bytes, which a NUL follows. */
-static strata_status parse_text(const char *name, unsigned char *bytes, size_t n_bytes, const strata_csv_dialect *asked,
-                                const strata_preprocessing *known, strata_csv **out_csv, strata_error *err) {
-    strata_csv *head = NULL;
+/* The dialect that the user gave, with the words of missing values of the model's table unless there are others. */
+static strata_csv_dialect dialect_of(const strata_csv_dialect *asked, const strata_preprocessing *known) {
     strata_csv_dialect d = asked ? *asked : (strata_csv_dialect){0};
-    strata_status status = STRATA_OK;
-    if (!d.quote) d.quote = '"';
     if (!d.na && known) d.na = known->dialect.na, d.n_na = known->dialect.n_na;
-    STRATA_TRY_GOTO(strata_csv_check_dialect(&d, err));
-    STRATA_TRY_GOTO(unzip(name, &bytes, &n_bytes, err));
-    STRATA_TRY_GOTO(check_text(name, bytes, n_bytes, err));
+    return d;
+}
+
+/* Takes the bytes, which a NUL follows. */
+static strata_status parse_text(const char *name, unsigned char *taken, size_t n_bytes, const strata_csv_dialect *asked,
+                                const strata_preprocessing *known, strata_csv **out_csv, strata_error *err) {
+    STRATA_FREED unsigned char *bytes = taken;
+    STRATA_OWNED(strata_csv) *head = NULL;
+    strata_csv_dialect d = dialect_of(asked, known);
+    if (!d.quote) d.quote = '"';
+    STRATA_TRY(strata_csv_check_dialect(&d, err));
+    STRATA_TRY(unzip(name, &bytes, &n_bytes, err));
+    STRATA_TRY(check_text(name, bytes, n_bytes, err));
     const size_t byte_order_mark = n_bytes >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;
     const char *text = (const char *)bytes + byte_order_mark;
     const size_t n_text = n_bytes - byte_order_mark;
     const char quote = d.quote == STRATA_CSV_NONE ? 0 : d.quote;
     convert_line_ends(bytes, n_bytes, quote);
     if (!d.separator) d.separator = find_separator(text, n_text, quote, known);
-    STRATA_TRY_GOTO(parse_first_lines(name, text, n_text, &d, &head, err));
+    STRATA_TRY(parse_first_lines(name, text, n_text, &d, &head, err));
     const int n = strata_csv_n_columns(head);
     if (!d.header)
         d.header = (known ? begins_with_names(head, known) : has_names(head)) ? STRATA_CSV_HEADER_YES : STRATA_CSV_HEADER_NO;
-    status = d.header == STRATA_CSV_HEADER_NO && known ? parse_known_rows(name, bytes, n_bytes, &d, n, known, out_csv, err)
-                                                       : strata_csv_parse(name, bytes, n_bytes, &d, out_csv, err);
-cleanup:
-    strata_csv_destroy(head);
-    free(bytes);
-    return status;
+    return d.header == STRATA_CSV_HEADER_NO && known ? parse_known_rows(name, bytes, n_bytes, &d, n, known, out_csv, err)
+                                                     : strata_csv_parse(name, bytes, n_bytes, &d, out_csv, err);
 }
 
 strata_status strata_csv_parse_table(const char *name, const void *bytes, size_t n_bytes, const strata_csv_dialect *dialect,
                                      const strata_preprocessing *known, strata_csv **out_csv, strata_error *err) {
-    strata_stream *stream;
     unsigned char *text = NULL;
     size_t n = 0;
-    STRATA_TRY(strata_stream_create(name, bytes, n_bytes, &stream, err));
-    strata_status status = strata_stream_read_all(stream, MOST_BYTES, &text, &n, err);
-    strata_stream_destroy(stream);
-    if (!status) return parse_text(name, text, n, dialect, known, out_csv, err);
-    free(text);
-    return status;
+    STRATA_TRY(strata_stream_expand(name, bytes, n_bytes, MOST_BYTES, &text, &n, err));
+    return parse_text(name, text, n, dialect, known, out_csv, err);
 }
 
 static strata_status read_input(unsigned char **out_bytes, size_t *out_n, strata_error *err) {
-    strata_text text = {0};
+    STRATA_FINISHED(strata_text) text = {0};
     char part[1 << 16];
     size_t n;
     while ((n = fread(part, 1, sizeof part, stdin)) > 0) strata_text_add_bytes(&text, part, n);
-    if (ferror(stdin)) {
-        strata_text_finish(&text);
-        return strata_fail(err, STRATA_UNAVAILABLE, "standard input: cannot be read");
-    }
+    if (ferror(stdin)) return strata_fail(err, STRATA_UNAVAILABLE, "standard input: cannot be read");
     return strata_text_take(&text, (char **)out_bytes, out_n, err);
 }
 
@@ -547,19 +532,16 @@ strata_status strata_csv_read_table(const char *path, const strata_csv_dialect *
     size_t n = 0;
     if (!strcmp(path, "-")) {
         STRATA_TRY(read_input(&bytes, &n, err));
-        strata_status status = strata_csv_parse_table("standard input", bytes, n, dialect, known, out_csv, err);
-        free(bytes);
-        return status;
+        STRATA_FREED unsigned char *input = bytes;
+        return strata_csv_parse_table("standard input", input, n, dialect, known, out_csv, err);
     }
     if (strata_is_parquet(path)) {
-        STRATA_TRY(strata_csv_read_parquet(path, MOST_BYTES, out_csv, err));
-        strata_csv_dialect d = dialect ? *dialect : (strata_csv_dialect){0};
-        if (!d.na && known) d.na = known->dialect.na, d.n_na = known->dialect.n_na;
-        strata_status status = strata_csv_set_dialect(*out_csv, &d, err);
-        if (!status) return STRATA_OK;
-        strata_csv_destroy(*out_csv);
-        *out_csv = NULL;
-        return status;
+        STRATA_OWNED(strata_csv) *csv = NULL;
+        const strata_csv_dialect d = dialect_of(dialect, known);
+        STRATA_TRY(strata_csv_read_parquet(path, MOST_BYTES, &csv, err));
+        STRATA_TRY(strata_csv_set_dialect(csv, &d, err));
+        *out_csv = strata_released(&csv);
+        return STRATA_OK;
     }
     STRATA_TRY(strata_stream_read_file(path, MOST_BYTES, &bytes, &n, err));
     return parse_text(path, bytes, n, dialect, known, out_csv, err);

@@ -19,61 +19,50 @@ typedef struct source {
     strata_examples examples;
     const strata_apply_options *opts;
     /* [p->n_columns], [p->n_labels] Where the values of the columns and labels are: the columns of the table, or the positions
-     * in a row of the arrays. Tables: the column with the weights. */
+     * in a row of the arrays. Both are one block of memory. Tables: the column with the weights. */
     int *columns, *labels, weight;
     /* [n_rows] The rows that are used. */
     int64_t *rows, n_rows;
 } source;
 
-static strata_status no_memory(const source *s, strata_error *err) {
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", s->examples.name);
-}
-
 static int64_t count_rows(const source *s) {
     return s->examples.csv ? strata_csv_n_rows(s->examples.csv) : s->examples.x->shape.dims[0];
 }
 
-static void close_source(source *s) {
+static void source_finish(source *s) {
     free(s->columns);
-    free(s->labels);
     free(s->rows);
 }
 
-/* ---- finding columns ---- */
-
-static strata_status find_columns(source *s, strata_error *err) {
+/* Finds the columns, and how the numbers of the table are written, from those of numbers. Only the first three fields of the
+ * source are set before. */
+static strata_status open_source(source *s, strata_error *err) {
     const strata_preprocessing *p = s->p;
     const strata_csv *csv = s->examples.csv;
     const strata_apply_options *opts = s->opts;
-    s->columns = calloc((size_t)p->n_columns + 1, sizeof *s->columns);
-    s->labels = calloc((size_t)p->n_labels + 1, sizeof *s->labels);
-    if (!s->columns || !s->labels) return no_memory(s, err);
-    for (int i = 0; i < p->n_columns && !csv; i++) s->columns[i] = i;
+    const int n_columns = p->n_columns, n_labels = p->n_labels;
+    int n = 0;
+    STRATA_TRY(STRATA_NEW(s->columns, 2 * (n_columns + n_labels) + 1, err, "%s: no host memory", s->examples.name));
+    s->labels = s->columns + n_columns;
+    int *const numbers = s->labels + n_labels;
+    for (int i = 0; i < n_columns && !csv; i++) s->columns[i] = i;
     if (!csv) return STRATA_OK;
-    if (opts->n_columns && opts->n_columns != p->n_columns)
+    if (opts->n_columns && opts->n_columns != n_columns)
         return strata_fail(err, STRATA_INVALID, "csv: %d column%s named; the model takes %d", opts->n_columns,
-                           opts->n_columns == 1 ? " is" : "s are", p->n_columns);
-    for (int i = 0; i < p->n_columns; i++)
+                           opts->n_columns == 1 ? " is" : "s are", n_columns);
+    for (int i = 0; i < n_columns; i++) {
         STRATA_TRY(strata_csv_find(csv, opts->n_columns ? opts->columns[i] : p->columns[i].name, &s->columns[i], err));
-    for (int i = 0; i < p->n_labels && !opts->unlabelled; i++)
+        if (p->columns[i].kind == STRATA_COLUMN_NUMBER) numbers[n++] = s->columns[i];
+    }
+    for (int i = 0; i < n_labels && !opts->unlabelled; i++) {
         STRATA_TRY(strata_csv_find(csv, p->labels[i].name, &s->labels[i], err));
-    return p->weight && !opts->unlabelled ? strata_csv_find(csv, p->weight, &s->weight, err) : STRATA_OK;
-}
-
-/* Finds how the numbers of the table are written, from its columns of numbers that the preprocessing uses. */
-static strata_status find_reading(source *s, strata_error *err) {
-    const strata_preprocessing *p = s->p;
-    const bool labelled = !s->opts->unlabelled;
-    int *used = calloc((size_t)(p->n_columns + p->n_labels + 1), sizeof *used), n = 0;
-    if (!used) return no_memory(s, err);
-    for (int i = 0; i < p->n_columns; i++)
-        if (p->columns[i].kind == STRATA_COLUMN_NUMBER) used[n++] = s->columns[i];
-    for (int i = 0; i < p->n_labels && labelled; i++)
-        if (p->labels[i].kind == STRATA_COLUMN_NUMBER || p->labels[i].numeric) used[n++] = s->labels[i];
-    if (p->weight && labelled) used[n++] = s->weight;
-    const strata_status status = strata_reading_of_later(p, s->examples.csv, used, n, &s->examples.reading, err);
-    free(used);
-    return status;
+        if (p->labels[i].kind == STRATA_COLUMN_NUMBER || p->labels[i].numeric) numbers[n++] = s->labels[i];
+    }
+    if (p->weight && !opts->unlabelled) {
+        STRATA_TRY(strata_csv_find(csv, p->weight, &s->weight, err));
+        numbers[n++] = s->weight;
+    }
+    return strata_reading_of_later(p, csv, numbers, n, &s->examples.reading, err);
 }
 
 /* Element i of the features or labels of arrays. */
@@ -98,19 +87,11 @@ static bool has_label(const source *s, int64_t row) {
 /* Lists the rows that are used: all, or those that have a value for each label. Fails: DATA if there are none. */
 static strata_status list_rows(source *s, strata_error *err) {
     const int64_t n = count_rows(s);
-    s->rows = malloc(((size_t)n + 1) * sizeof *s->rows);
-    if (!s->rows) return no_memory(s, err);
+    STRATA_TRY(STRATA_NEW(s->rows, n, err, "%s: no host memory", s->examples.name));
     for (int64_t row = 0; row < n; row++)
         if (s->opts->unlabelled || has_label(s, row)) s->rows[s->n_rows++] = row;
     if (s->n_rows) return STRATA_OK;
     return strata_fail(err, STRATA_DATA, "%s: has no row with a label in \"%s\"", s->examples.name, s->p->labels[0].name);
-}
-
-/* Zero-initialized except for its first three fields, which are given. The caller closes the source, also on failure. */
-static strata_status open_source(source *s, strata_error *err) {
-    STRATA_TRY(find_columns(s, err));
-    if (s->examples.csv) STRATA_TRY(find_reading(s, err));
-    return STRATA_OK;
 }
 
 /* ---- labels ---- */
@@ -118,11 +99,10 @@ static strata_status open_source(source *s, strata_error *err) {
 static strata_status unknown_class(const strata_column *label, const source *s, int64_t row, const char *word,
                                    strata_error *err) {
     char where[32] = "";
-    const char *nearest = strata_nearest_name(word, (const char *const *)label->words, (size_t)label->n_words);
     if (s->examples.csv) snprintf(where, sizeof where, ":%lld", (long long)strata_csv_line(s->examples.csv, row));
-    return strata_fail(err, STRATA_DATA, "%s%s: the label \"%.64s\" in column \"%s\" is not one of the %d classes%s%s%s",
-                       s->examples.name, where, word, label->name, label->n_words, nearest ? "; the nearest is \"" : "",
-                       nearest ? nearest : "", nearest ? "\"" : "");
+    return strata_fail(err, STRATA_DATA, "%s%s: the label \"%.64s\" in column \"%s\" is not one of the %d classes%s",
+                       s->examples.name, where, word, label->name, label->n_words,
+                       strata_nearest_hint(word, label->words, label->n_words).text);
 }
 
 /* The class of a row, or its label i as a standardised number. */
@@ -147,14 +127,12 @@ static strata_status fill_labels(const source *s, const int64_t *rows, int64_t n
     const strata_dtype dtype = strata_preprocessing_n_classes(s->p) ? STRATA_DTYPE_I32 : STRATA_DTYPE_F32;
     const int n_labels = s->p->n_labels;
     STRATA_TRY(strata_array_create(dtype, n_labels == 1 ? STRATA_SHAPE(n) : STRATA_SHAPE(n, n_labels), out, err));
-    strata_status status = STRATA_OK;
-    for (int64_t i = 0; i < n * n_labels && !status; i++) {
+    for (int64_t i = 0; i < n * n_labels; i++) {
         double value = 0;
-        status = label_of(s, rows[i / n_labels], (int)(i % n_labels), &value, err);
-        if (!status) strata_element_set(dtype, out->data, i, value);
+        STRATA_TRY(label_of(s, rows[i / n_labels], (int)(i % n_labels), &value, err));
+        strata_element_set(dtype, out->data, i, value);
     }
-    if (status) strata_array_finish(out);
-    return status;
+    return STRATA_OK;
 }
 
 /* ---- features ---- */
@@ -242,33 +220,32 @@ static strata_status fill_elements(const source *s, const int64_t *rows, int64_t
 
 static strata_status join_texts(const source *s, const int64_t *rows, int64_t n, strata_texts **out, strata_error *err) {
     const strata_csv *csv = s->examples.csv;
-    const char **parts = calloc((size_t)s->p->n_columns, sizeof *parts);
-    strata_status status = parts ? strata_texts_create(s->examples.name, NULL, 0, out, err) : no_memory(s, err);
-    for (int64_t r = 0; r < n && !status; r++) {
+    STRATA_FREED const char **parts = NULL;
+    STRATA_TRY(STRATA_NEW(parts, s->p->n_columns, err, "%s: no host memory", s->examples.name));
+    STRATA_TRY(strata_texts_create(s->examples.name, NULL, 0, out, err));
+    for (int64_t r = 0; r < n; r++) {
         int n_parts = 0;
         for (int i = 0; i < s->p->n_columns; i++)
             if (s->p->columns[i].kind == STRATA_COLUMN_TEXT) parts[n_parts++] = strata_csv_cell(csv, rows[r], s->columns[i]);
-        status = strata_texts_add(*out, parts, n_parts, -1, strata_csv_line(csv, rows[r]), err);
+        STRATA_TRY(strata_texts_add(*out, parts, n_parts, -1, strata_csv_line(csv, rows[r]), err));
     }
-    free(parts);
-    return status;
+    return STRATA_OK;
 }
 
 static strata_status fill_tokens(const source *s, const int64_t *rows, int64_t n, strata_array *out, strata_error *err) {
     const int64_t length = s->p->length;
-    strata_texts *texts = NULL;
-    strata_status status = join_texts(s, rows, n, &texts, err);
-    if (!status) status = strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(n, length), out, err);
-    for (int64_t r = 0; r < n && !status; r++) {
+    STRATA_OWNED(strata_texts) *texts = NULL;
+    STRATA_TRY(join_texts(s, rows, n, &texts, err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(n, length), out, err));
+    for (int64_t r = 0; r < n; r++) {
         int32_t *ids = (int32_t *)out->data + r * length;
         int64_t n_tokens = 0;
         const char *text = strata_texts_get(texts, r);
-        status = strata_tokenizer_encode(s->p->tokenizer, text, strlen(text), length, ids, &n_tokens, err);
+        STRATA_TRY(strata_tokenizer_encode(s->p->tokenizer, text, strlen(text), length, ids, &n_tokens, err));
         /* A text without words gets one token, so that its row is kept and has a prediction. */
         if (!n_tokens) ids[0] = STRATA_TOKEN_UNKNOWN;
     }
-    strata_texts_destroy(texts);
-    return status;
+    return STRATA_OK;
 }
 
 static int by_size(const void *a, const void *b) {
@@ -281,33 +258,26 @@ static int by_size(const void *a, const void *b) {
 static strata_status make_vocabulary(strata_preprocessing *p, const source *s, const int64_t *rows, int64_t n,
                                      strata_error *err) {
     enum { LEAST = 8, MOST = 400, WORDS = 20000 };
-    strata_texts *texts = NULL;
+    STRATA_OWNED(strata_texts) *texts = NULL;
     strata_tokenizer *tokenizer = NULL;
+    STRATA_FREED int64_t *sizes = NULL;
     const strata_tokenizer_options opts = {.kind = p->subwords ? STRATA_TOKENIZER_SUBWORDS : STRATA_TOKENIZER_WORDS,
                                            .vocabulary = p->vocabulary ? p->vocabulary : WORDS,
                                            .least_count = n > 1000 && !p->subwords ? 2 : 1};
-    int64_t *sizes = calloc((size_t)n, sizeof *sizes);
-    if (!sizes) return no_memory(s, err);
-    strata_status status = join_texts(s, rows, n, &texts, err);
-    if (!status) status = strata_tokenizer_train(texts, &opts, &tokenizer, err);
-    for (int64_t r = 0; r < n && !status && !p->length; r++) {
+    STRATA_TRY(STRATA_NEW(sizes, n, err, "%s: no host memory", s->examples.name));
+    STRATA_TRY(join_texts(s, rows, n, &texts, err));
+    STRATA_TRY(strata_tokenizer_train(texts, &opts, &tokenizer, err));
+    strata_tokenizer_destroy(p->tokenizer);
+    p->tokenizer = tokenizer;
+    if (p->length) return STRATA_OK;
+    for (int64_t r = 0; r < n; r++) {
         const char *text = strata_texts_get(texts, r);
-        status = strata_tokenizer_encode(tokenizer, text, strlen(text), 0, NULL, &sizes[r], err);
+        STRATA_TRY(strata_tokenizer_encode(tokenizer, text, strlen(text), 0, NULL, &sizes[r], err));
     }
-    if (!status && !p->length) {
-        qsort(sizes, (size_t)n, sizeof *sizes, by_size);
-        const int64_t size = sizes[n * 9 / 10];
-        p->length = size < LEAST ? LEAST : size > MOST ? MOST : size;
-    }
-    if (!status) {
-        strata_tokenizer_destroy(p->tokenizer);
-        p->tokenizer = tokenizer;
-        tokenizer = NULL;
-    }
-    strata_tokenizer_destroy(tokenizer);
-    strata_texts_destroy(texts);
-    free(sizes);
-    return status;
+    qsort(sizes, (size_t)n, sizeof *sizes, by_size);
+    const int64_t size = sizes[n * 9 / 10];
+    p->length = size < LEAST ? LEAST : size > MOST ? MOST : size;
+    return STRATA_OK;
 }
 
 /* ---- means and deviations ---- */
@@ -361,101 +331,87 @@ static strata_status measure_labels(strata_preprocessing *p, const source *s, co
 
 /* Computes means, deviations and vocabulary from these rows. p: the preprocessing of the source, which may be changed. */
 static strata_status measure_rows(strata_preprocessing *p, const source *s, const int64_t *rows, int64_t n, strata_error *err) {
-    double *values = malloc(((size_t)n + 1) * sizeof *values);
-    if (!values) return no_memory(s, err);
-    strata_status status = measure_labels(p, s, rows, n, values, err);
-    if (!status && strata_preprocessing_has_texts(p)) status = make_vocabulary(p, s, rows, n, err);
-    if (!status && p->kind == STRATA_PREPROCESSING_ARRAYS && p->element.rank > 1)
+    STRATA_FREED double *values = NULL;
+    p->measured = false;
+    STRATA_TRY(STRATA_NEW(values, n, err, "%s: no host memory", s->examples.name));
+    STRATA_TRY(measure_labels(p, s, rows, n, values, err));
+    if (strata_preprocessing_has_texts(p)) STRATA_TRY(make_vocabulary(p, s, rows, n, err));
+    if (p->kind == STRATA_PREPROCESSING_ARRAYS && p->element.rank > 1)
         measure_elements(p, s, rows, n);
-    else if (!status)
-        status = measure_features(p, s, rows, n, values, err);
-    free(values);
-    p->measured = !status;
-    return status;
+    else
+        STRATA_TRY(measure_features(p, s, rows, n, values, err));
+    p->measured = true;
+    return STRATA_OK;
 }
 
 /* ---- datasets ---- */
 
-/* Sets the weights of the examples. */
-static strata_status take_weights(const source *s, const int64_t *rows, int64_t n, strata_dataset *dataset, strata_error *err) {
-    strata_array weights = {0};
+static strata_status fill_weights(const source *s, const int64_t *rows, int64_t n, strata_array *out, strata_error *err) {
     const strata_csv *csv = s->examples.csv;
     const strata_column column = {.kind = STRATA_COLUMN_NUMBER};
-    if (!s->p->weight) return STRATA_OK;
-    strata_status status = strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n), &weights, err);
-    for (int64_t r = 0; r < n && !status; r++) {
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n), out, err));
+    for (int64_t r = 0; r < n; r++) {
         double value = 0;
-        status = strata_column_value(&column, csv, &s->examples.reading, s->weight, rows[r], &value, err);
-        if (!status && !(value >= 0 && value <= FLT_MAX))
-            status = strata_fail(err, STRATA_DATA,
-                                 "%s:%lld: the weight in column \"%s\" is \"%.64s\"; it must be a number of at least 0",
-                                 strata_csv_name(csv), (long long)strata_csv_line(csv, rows[r]), s->p->weight,
-                                 strata_csv_cell(csv, rows[r], s->weight));
-        if (!status) ((float *)weights.data)[r] = (float)value;
+        STRATA_TRY(strata_column_value(&column, csv, &s->examples.reading, s->weight, rows[r], &value, err));
+        if (!(value >= 0 && value <= FLT_MAX))
+            return strata_fail(err, STRATA_DATA,
+                               "%s:%lld: the weight in column \"%s\" is \"%.64s\"; it must be a number of at least 0",
+                               strata_csv_name(csv), (long long)strata_csv_line(csv, rows[r]), s->p->weight,
+                               strata_csv_cell(csv, rows[r], s->weight));
+        ((float *)out->data)[r] = (float)value;
     }
-    if (!status) status = strata_dataset_set_weights(dataset, &weights, err);
-    strata_array_finish(&weights);
-    return status;
+    return STRATA_OK;
 }
 
-static strata_status to_dataset(const source *s, const int64_t *rows, int64_t n, strata_dataset **out_dataset,
+/* name: the dataset's source; NULL: none. */
+static strata_status to_dataset(const source *s, const int64_t *rows, int64_t n, const char *name, strata_dataset **out_dataset,
                                 strata_error *err) {
     const strata_preprocessing *p = s->p;
-    strata_array x = {0}, y = {0}, tokens = {0};
-    strata_dataset *dataset = NULL;
-    strata_status status = STRATA_OK;
+    STRATA_FINISHED(strata_array) x = {0}, y = {0}, tokens = {0}, weights = {0};
+    STRATA_OWNED(strata_dataset) *dataset = NULL;
     const bool mixed = p->kind == STRATA_PREPROCESSING_TABLE && strata_preprocessing_has_texts(p);
     const bool labelled = !s->opts->unlabelled;
     if (p->kind == STRATA_PREPROCESSING_TEXTS)
-        STRATA_TRY_GOTO(fill_tokens(s, rows, n, &x, err));
+        STRATA_TRY(fill_tokens(s, rows, n, &x, err));
     else if (p->kind == STRATA_PREPROCESSING_ARRAYS && p->element.rank > 1)
-        STRATA_TRY_GOTO(fill_elements(s, rows, n, &x, err));
+        STRATA_TRY(fill_elements(s, rows, n, &x, err));
     else
-        STRATA_TRY_GOTO(fill_table(s, rows, n, &x, err));
-    if (mixed) STRATA_TRY_GOTO(fill_tokens(s, rows, n, &tokens, err));
-    if (labelled) STRATA_TRY_GOTO(fill_labels(s, rows, n, &y, err));
-    STRATA_TRY_GOTO(
-        strata_dataset_take_arrays(&x, labelled ? &y : NULL, x.dtype == STRATA_DTYPE_U8 ? 1.0 / 255 : 0, &dataset, err));
-    if (mixed) STRATA_TRY_GOTO(strata_dataset_take_input(dataset, "numbers", "text", &tokens, err));
-    if (labelled) STRATA_TRY_GOTO(take_weights(s, rows, n, dataset, err));
-    if (strata_preprocessing_n_classes(p))
-        STRATA_TRY_GOTO(strata_dataset_set_class_names(dataset, (const char *const *)p->labels[0].words,
-                                                       strata_preprocessing_n_classes(p), err));
-cleanup:
-    strata_array_finish(&x);
-    strata_array_finish(&y);
-    strata_array_finish(&tokens);
-    return strata_dataset_give(status, dataset, out_dataset);
+        STRATA_TRY(fill_table(s, rows, n, &x, err));
+    if (mixed) STRATA_TRY(fill_tokens(s, rows, n, &tokens, err));
+    if (labelled) STRATA_TRY(fill_labels(s, rows, n, &y, err));
+    if (labelled && p->weight) STRATA_TRY(fill_weights(s, rows, n, &weights, err));
+    const strata_dataset_facts facts = {.scale = x.dtype == STRATA_DTYPE_U8 ? 1.0 / 255 : 0,
+                                        .source = name,
+                                        .weights = weights.data ? &weights : NULL,
+                                        .class_names = (const char *const *)p->labels[0].words,
+                                        .n_class_names = strata_preprocessing_n_classes(p)};
+    STRATA_TRY(strata_dataset_take_known(&x, &y, &facts, &dataset, err));
+    if (mixed) STRATA_TRY(strata_dataset_take_input(dataset, "numbers", "text", &tokens, err));
+    *out_dataset = strata_released(&dataset);
+    return STRATA_OK;
 }
 
 strata_status strata_preprocessing_split_examples(strata_preprocessing *p, const strata_examples *examples, double fraction,
                                                   uint64_t seed, strata_dataset **out_train, strata_dataset **out_test,
                                                   strata_error *err) {
-    int64_t *order = NULL, n = 0, first = 0;
-    strata_array classes = {0}; /* by which the split is stratified; data NULL: the labels are numbers */
-    source s = {.p = p, .examples = *examples, .opts = &(strata_apply_options){0}};
-    strata_status status = STRATA_OK;
+    STRATA_FREED int64_t *order = NULL;
+    STRATA_FINISHED(strata_array) classes = {0}; /* by which the split is stratified; data NULL: the labels are numbers */
+    STRATA_FINISHED(source) s = {.p = p, .examples = *examples, .opts = &(strata_apply_options){0}};
+    STRATA_OWNED(strata_dataset) *train = NULL;
+    int64_t first = 0;
     *out_train = *out_test = NULL;
-    STRATA_TRY_GOTO(open_source(&s, err));
-    STRATA_TRY_GOTO(list_rows(&s, err));
-    n = s.n_rows;
-    order = malloc((size_t)n * sizeof *order);
-    if (!order) STRATA_TRY_GOTO(no_memory(&s, err));
-    if (strata_preprocessing_n_classes(p)) STRATA_TRY_GOTO(fill_labels(&s, s.rows, n, &classes, err));
-    STRATA_TRY_GOTO(strata_split_order(classes.data, n, fraction, seed, order, &first, err));
+    STRATA_TRY(open_source(&s, err));
+    STRATA_TRY(list_rows(&s, err));
+    const int64_t n = s.n_rows;
+    STRATA_TRY(STRATA_NEW(order, n, err, "%s: no host memory", examples->name));
+    if (strata_preprocessing_n_classes(p)) STRATA_TRY(fill_labels(&s, s.rows, n, &classes, err));
+    STRATA_TRY(strata_split_order(classes.data, n, fraction, seed, order, &first, err));
     for (int64_t i = 0; i < n; i++) order[i] = s.rows[order[i]];
-    STRATA_TRY_GOTO(measure_rows(p, &s, order, first, err));
-    STRATA_TRY_GOTO(to_dataset(&s, order, first, out_train, err));
-    if (first < n) STRATA_TRY_GOTO(to_dataset(&s, order + first, n - first, out_test, err));
-cleanup:
-    if (status) {
-        strata_dataset_destroy(*out_train);
-        *out_train = NULL;
-    }
-    strata_array_finish(&classes);
-    free(order);
-    close_source(&s);
-    return status;
+    STRATA_TRY(measure_rows(p, &s, order, first, err));
+    STRATA_TRY(to_dataset(&s, order, first, NULL, &train, err));
+    if (first < n) STRATA_TRY(to_dataset(&s, order + first, n - first, NULL, out_test, err));
+    *out_train = strata_released(&train);
+    return STRATA_OK;
 }
 
 strata_status strata_preprocessing_split_csv(strata_preprocessing *p, const strata_csv *csv, double fraction, uint64_t seed,
@@ -482,10 +438,7 @@ static strata_status apply(source *s, strata_dataset **out_dataset, strata_error
     if (count_rows(s) < 1) return strata_fail(err, STRATA_DATA, "%s: has no rows", s->examples.name);
     STRATA_TRY(list_rows(s, err));
     if (opts->report) opts->report->n_unlabelled = count_rows(s) - s->n_rows;
-    STRATA_TRY(to_dataset(s, s->rows, s->n_rows, out_dataset, err));
-    const strata_status status = strata_dataset_set_source(*out_dataset, s->examples.name, err);
-    if (status) strata_dataset_destroy(*out_dataset), *out_dataset = NULL;
-    return status;
+    return to_dataset(s, s->rows, s->n_rows, s->examples.name, out_dataset, err);
 }
 
 static strata_status wrong_kind(const strata_preprocessing *p, const char *name, const char *what, strata_error *err) {
@@ -496,22 +449,21 @@ static strata_status wrong_kind(const strata_preprocessing *p, const char *name,
 strata_status strata_preprocessing_apply_csv(const strata_preprocessing *p, const strata_csv *csv,
                                              const strata_apply_options *opts, strata_dataset **out_dataset,
                                              strata_error *err) {
-    source s = {
-        .p = p, .examples = {.csv = csv, .name = strata_csv_name(csv)}, .opts = opts ? opts : &(strata_apply_options){0}};
+    STRATA_FINISHED(source)
+    s = {.p = p, .examples = {.csv = csv, .name = strata_csv_name(csv)}, .opts = opts ? opts : &(strata_apply_options){0}};
     if (p->kind != STRATA_PREPROCESSING_TABLE && p->kind != STRATA_PREPROCESSING_TEXTS)
         return wrong_kind(p, strata_csv_name(csv), "a table", err);
-    strata_status status = open_source(&s, err);
-    if (!status) status = apply(&s, out_dataset, err);
-    if (!status && s.opts->report && p->dialect.decimal && p->dialect.decimal != s.examples.reading.numbers.decimal)
+    STRATA_TRY(open_source(&s, err));
+    STRATA_TRY(apply(&s, out_dataset, err));
+    if (s.opts->report && p->dialect.decimal && p->dialect.decimal != s.examples.reading.numbers.decimal)
         s.opts->report->decimal = s.examples.reading.numbers.decimal;
-    close_source(&s);
-    return status;
+    return STRATA_OK;
 }
 
 strata_status strata_preprocessing_apply_examples(const strata_preprocessing *p, const strata_examples *examples,
                                                   strata_dataset **out_dataset, strata_error *err) {
     const strata_array *x = examples->x, *y = examples->y;
-    source s = {.p = p, .examples = *examples, .opts = &(strata_apply_options){.unlabelled = !y}};
+    STRATA_FINISHED(source) s = {.p = p, .examples = *examples, .opts = &(strata_apply_options){.unlabelled = !y}};
     strata_shape shape = x->shape;
     if (p->kind != STRATA_PREPROCESSING_ARRAYS) return wrong_kind(p, "arrays", "an array", err);
     const int64_t n_labels = y ? (y->shape.rank == 2 ? y->shape.dims[1] : 1) : 0;
@@ -528,10 +480,8 @@ strata_status strata_preprocessing_apply_examples(const strata_preprocessing *p,
         return strata_fail(err, STRATA_DATA, "the features are %s, the labels %s; the model has %d label%s for each example",
                            strata_shape_text(shape).text, strata_shape_text(y->shape).text, p->n_labels,
                            p->n_labels == 1 ? "" : "s");
-    strata_status status = open_source(&s, err);
-    if (!status) status = apply(&s, out_dataset, err);
-    close_source(&s);
-    return status;
+    STRATA_TRY(open_source(&s, err));
+    return apply(&s, out_dataset, err);
 }
 
 strata_status strata_preprocessing_apply_arrays(const strata_preprocessing *p, const strata_array *x, const strata_array *y,

@@ -66,28 +66,26 @@ static strata_status create_arrays(int64_t n, strata_array *out_images, strata_a
     return status;
 }
 
+/* Decompresses a batch and checks its records. */
 static strata_status expand(const char *name, const void *bytes, size_t n_bytes, unsigned char **out_records, size_t *out_n,
                             strata_error *err) {
-    strata_stream *stream;
-    STRATA_TRY(strata_stream_create(name, bytes, n_bytes, &stream, err));
-    strata_status status = strata_stream_read_all(stream, STRATA_BYTES_LIMIT(32), out_records, out_n, err);
-    strata_stream_destroy(stream);
-    if (status) return status;
-    status = check_records(name, *out_records, *out_n, err);
-    if (status) free(*out_records), *out_records = NULL;
-    return status;
+    STRATA_FREED unsigned char *records = NULL;
+    STRATA_TRY(strata_stream_expand(name, bytes, n_bytes, STRATA_BYTES_LIMIT(32), &records, out_n, err));
+    STRATA_TRY(check_records(name, records, *out_n, err));
+    *out_records = strata_released(&records);
+    *out_n /= RECORD;
+    return STRATA_OK;
 }
 
 strata_status strata_cifar10_parse(const char *name, const void *bytes, size_t n_bytes, strata_array *out_images,
                                    strata_array *out_labels, strata_error *err) {
-    unsigned char *records = NULL;
+    STRATA_FREED unsigned char *records = NULL;
     size_t n = 0;
     *out_images = *out_labels = (strata_array){0};
     STRATA_TRY(expand(name, bytes, n_bytes, &records, &n, err));
-    strata_status status = create_arrays((int64_t)(n / RECORD), out_images, out_labels, err);
-    if (!status) store_records(records, n / RECORD, out_images->data, out_labels->data);
-    free(records);
-    return status;
+    STRATA_TRY(create_arrays((int64_t)n, out_images, out_labels, err));
+    store_records(records, n, out_images->data, out_labels->data);
+    return STRATA_OK;
 }
 
 /* ---- the batches of a split ---- */
@@ -103,6 +101,10 @@ typedef struct batches {
     batch items[MOST_BATCHES];
     int n;
 } batches;
+
+static void batches_finish(batches *b) {
+    for (int i = 0; i < b->n; i++) free(b->items[i].name), free(b->items[i].records);
+}
 
 static const char *last_part(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -138,22 +140,11 @@ static bool wants_batch(const char *path, void *user) {
 static strata_status take_batch(const char *path, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
                                 strata_error *err) {
     batches *b = user;
-    strata_status status = STRATA_OK;
-    batch item = {.name = strdup(last_part(path))};
-    if (!item.name)
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", place);
-    else if (b->n == MOST_BATCHES)
-        status = strata_fail(err, STRATA_DATA, "%s: more than %d batches", place, MOST_BATCHES);
-    else
-        status = expand(place, bytes, n_bytes, &item.records, &item.n, err);
-    free(bytes);
-    if (status) {
-        free(item.name);
-        return status;
-    }
-    item.n /= RECORD;
-    b->items[b->n++] = item;
-    return STRATA_OK;
+    STRATA_FREED unsigned char *taken = bytes;
+    if (b->n == MOST_BATCHES) return strata_fail(err, STRATA_DATA, "%s: more than %d batches", place, MOST_BATCHES);
+    batch *item = &b->items[b->n++];
+    if (!(item->name = strdup(last_part(path)))) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", place);
+    return expand(place, taken, n_bytes, &item->records, &item->n, err);
 }
 
 static int by_name(const void *a, const void *b) {
@@ -174,9 +165,9 @@ static strata_status read_batches(const char *path, batches *b, strata_error *er
 /* Makes a dataset of all batches. Each batch's records are freed when they were copied, so that at most one batch is in memory
  * twice. */
 static strata_status join(batches *b, strata_dataset **out_dataset, strata_error *err) {
-    strata_array images = {0}, labels = {0};
-    strata_text source = {0};
-    char *line = NULL;
+    STRATA_FINISHED(strata_array) images = {0}, labels = {0};
+    STRATA_FINISHED(strata_text) source = {0};
+    STRATA_FREED char *line = NULL;
     int64_t ends[MOST_BATCHES];
     size_t n = 0, first = 0;
     for (int i = 0; i < b->n; i++) n += b->items[i].n;
@@ -190,35 +181,25 @@ static strata_status join(batches *b, strata_dataset **out_dataset, strata_error
         strata_text_add(&source, "%s%s", i ? ", " : "", b->items[i].name);
     }
     strata_text_add(&source, ": %zu of %d images", n, b->train ? 50000 : 10000);
-    strata_dataset *dataset = NULL;
-    strata_status status = strata_text_take(&source, &line, NULL, err);
-    if (status) {
-        strata_array_finish(&images);
-        strata_array_finish(&labels);
-        return status;
-    }
-    status = strata_dataset_take_arrays(&images, &labels, 1.0 / 255, &dataset, err);
-    if (!status) status = strata_dataset_set_files(dataset, ends, b->n, err);
-    if (!status) status = strata_dataset_set_source(dataset, line, err);
-    if (!status) status = strata_dataset_set_class_names(dataset, class_names, STRATA_CIFAR10_CLASSES, err);
-    free(line);
-    return strata_dataset_give(status, dataset, out_dataset);
+    STRATA_TRY(strata_text_take(&source, &line, NULL, err));
+    const strata_dataset_facts facts = {.scale = 1.0 / 255,
+                                        .source = line,
+                                        .class_names = class_names,
+                                        .n_class_names = STRATA_CIFAR10_CLASSES,
+                                        .file_ends = ends,
+                                        .n_files = b->n};
+    return strata_dataset_take_known(&images, &labels, &facts, out_dataset, err);
 }
 
 strata_status strata_dataset_cifar10(const char *path, const char *split, strata_dataset **out_dataset, strata_error *err) {
-    batches b = {0};
+    STRATA_FINISHED(batches) b = {0};
     STRATA_TRY(strata_split_check(split, &b.train, err));
-    strata_status status = read_batches(path, &b, err);
-    if (!status && !b.n)
-        status =
-            strata_fail(err, STRATA_UNAVAILABLE,
-                        "%s: has no %s*.bin, .bin.gz or .bin.xz, neither directly nor in %s/, and no %s; get them with: strata "
-                        "data fetch cifar10",
-                        path, b.train ? "data_batch" : "test_batch", folder_name, tar_name);
-    if (!status) {
-        qsort(b.items, (size_t)b.n, sizeof *b.items, by_name);
-        status = join(&b, out_dataset, err);
-    }
-    for (int i = 0; i < b.n; i++) free(b.items[i].name), free(b.items[i].records);
-    return status;
+    STRATA_TRY(read_batches(path, &b, err));
+    if (!b.n)
+        return strata_fail(err, STRATA_UNAVAILABLE,
+                           "%s: has no %s*.bin, .bin.gz or .bin.xz, neither directly nor in %s/, and no %s; get them with: "
+                           "strata data fetch cifar10",
+                           path, b.train ? "data_batch" : "test_batch", folder_name, tar_name);
+    qsort(b.items, (size_t)b.n, sizeof *b.items, by_name);
+    return join(&b, out_dataset, err);
 }

@@ -58,21 +58,17 @@ static strata_status check_text(const char *place, const unsigned char *bytes, s
 static strata_status take_review(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
                                  strata_error *err) {
     reviews *r = user;
-    char *copy = NULL;
-    strata_status status = check_text(place, bytes, n_bytes, err);
-    if (!status && r->n == r->capacity) {
-        int64_t capacity = r->capacity ? 2 * r->capacity : 1024;
-        review *larger = realloc(r->items, (size_t)capacity * sizeof *larger);
-        if (larger) r->items = larger, r->capacity = capacity;
-    }
-    if (!status && (r->n == r->capacity || !(copy = strdup(name))))
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", place);
-    if (status) {
-        free(bytes);
-        return status;
-    }
-    r->items[r->n++] = (review){copy, (char *)bytes, class_of(name, r->split)};
+    STRATA_FREED char *text = (char *)bytes, *copy = strdup(name);
+    STRATA_TRY(check_text(place, bytes, n_bytes, err));
+    if (!copy || !strata_make_room(&r->items, r->n, &r->capacity, sizeof *r->items))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", place);
+    r->items[r->n++] = (review){strata_released(&copy), strata_released(&text), class_of(name, r->split)};
     return STRATA_OK;
+}
+
+static void reviews_finish(reviews *r) {
+    for (int64_t i = 0; i < r->n; i++) free(r->items[i].name), free(r->items[i].text);
+    free(r->items);
 }
 
 static int by_name(const void *a, const void *b) {
@@ -81,32 +77,25 @@ static int by_name(const void *a, const void *b) {
 
 static strata_status from_reviews(reviews *r, const char *place, strata_texts **out_texts, strata_error *err) {
     char source[LONGEST_PATH + 64];
-    strata_texts *texts = NULL;
+    STRATA_OWNED(strata_texts) *texts = NULL;
     snprintf(source, sizeof source, "%s: %lld reviews", place, (long long)r->n);
     STRATA_TRY(strata_texts_create(source, classes, 2, &texts, err));
-    strata_status status = STRATA_OK;
     qsort(r->items, (size_t)r->n, sizeof *r->items, by_name);
-    for (int64_t i = 0; i < r->n && !status; i++)
-        status = strata_texts_add(texts, (const char *const[]){r->items[i].text}, 1, r->items[i].label, 0, err);
-    if (status)
-        strata_texts_destroy(texts);
-    else
-        *out_texts = texts;
-    return status;
+    for (int64_t i = 0; i < r->n; i++)
+        STRATA_TRY(strata_texts_add(texts, (const char *const[]){r->items[i].text}, 1, r->items[i].label, 0, err));
+    *out_texts = strata_released(&texts);
+    return STRATA_OK;
 }
 
 /* Reads the reviews from a folder or a tar archive. *out_texts stays NULL if there is no review of the split. */
 static strata_status from_tree(const char *path, const char *split, strata_texts **out_texts, strata_error *err) {
     char prefix[16];
-    reviews r = {.split = prefix};
+    STRATA_FINISHED(reviews) r = {.split = prefix};
     const strata_tree_visitor visitor = {wants_review, take_review, &r, .depth = 3};
     snprintf(prefix, sizeof prefix, "%s/", split);
-    strata_status status = strata_tree_is_folder(path) ? strata_tree_visit_folder(path, &visitor, err)
-                                                       : strata_tree_visit_tar(path, &visitor, err);
-    if (!status && r.n) status = from_reviews(&r, path, out_texts, err);
-    for (int64_t i = 0; i < r.n; i++) free(r.items[i].name), free(r.items[i].text);
-    free(r.items);
-    return status;
+    STRATA_TRY(strata_tree_is_folder(path) ? strata_tree_visit_folder(path, &visitor, err)
+                                           : strata_tree_visit_tar(path, &visitor, err));
+    return r.n ? from_reviews(&r, path, out_texts, err) : STRATA_OK;
 }
 
 /* ---- finding the files ---- */

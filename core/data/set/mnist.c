@@ -7,23 +7,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/base/alloc.h"
 #include "core/base/file.h"
 #include "core/data/set/image_set.h"
 #include "strata/formats.h"
 
 enum { LONGEST_PATH = 4096 };
-
-/* The possible names by split and kind of file (images, labels), in the order in which they are tried. */
-static const char *const names[2][2][4] = {
-    [STRATA_MNIST_TRAIN] = {{"train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "train-images.idx3-ubyte",
-                             "train-images.idx3-ubyte.gz"},
-                            {"train-labels-idx1-ubyte", "train-labels-idx1-ubyte.gz", "train-labels.idx1-ubyte",
-                             "train-labels.idx1-ubyte.gz"}},
-    [STRATA_MNIST_TEST] = {{"t10k-images-idx3-ubyte", "t10k-images-idx3-ubyte.gz", "t10k-images.idx3-ubyte",
-                            "t10k-images.idx3-ubyte.gz"},
-                           {"t10k-labels-idx1-ubyte", "t10k-labels-idx1-ubyte.gz", "t10k-labels.idx1-ubyte",
-                            "t10k-labels.idx1-ubyte.gz"}},
-};
 
 static strata_status check_folder(const char *folder, strata_error *err) {
     struct stat info;
@@ -32,11 +21,18 @@ static strata_status check_folder(const char *folder, strata_error *err) {
     return strata_fail(err, STRATA_DATA, "%s: is not a folder; give the folder that contains the MNIST files", folder);
 }
 
-/* Finds the path of the first of the four names for which there is a file. */
-static strata_status find_file(const char *folder, const char *const candidates[4], char path[LONGEST_PATH],
+/* Finds the path of the first of the four possible names for which there is a file. */
+static strata_status find_file(const char *folder, strata_mnist_split split, bool images, char path[LONGEST_PATH],
                                strata_error *err) {
+    char candidates[4][48];
     for (int i = 0; i < 4; i++) {
         struct stat info;
+        snprintf(candidates[i], sizeof candidates[i], "%s-%s%s-ubyte%s", split == STRATA_MNIST_TRAIN ? "train" : "t10k",
+                 images ? "images" : "labels",
+                 i < 2    ? (images ? "-idx3" : "-idx1")
+                 : images ? ".idx3"
+                          : ".idx1",
+                 i % 2 ? ".gz" : "");
         int length = snprintf(path, LONGEST_PATH, "%s/%s", folder, candidates[i]);
         if (length < 0 || length >= LONGEST_PATH)
             return strata_fail(err, STRATA_INVALID, "the name of the data folder has %zu characters; at most %d are possible",
@@ -73,20 +69,20 @@ static strata_status read_labels(const char *path, strata_array *out_labels, str
 }
 
 strata_status strata_mnist_load(const char *folder, strata_mnist_split split, strata_image_set *out_set, strata_error *err) {
-    *out_set = (strata_image_set){0};
+    STRATA_FINISHED(strata_image_set) set = {0};
+    *out_set = set;
     char images_path[LONGEST_PATH], labels_path[LONGEST_PATH];
     STRATA_TRY(check_folder(folder, err));
-    STRATA_TRY(find_file(folder, names[split][0], images_path, err));
-    STRATA_TRY(find_file(folder, names[split][1], labels_path, err));
-    strata_status status;
-    STRATA_TRY_GOTO(read_images(images_path, &out_set->images, err));
-    STRATA_TRY_GOTO(read_labels(labels_path, &out_set->labels, err));
-    int64_t n_images = out_set->images.shape.dims[0], n_labels = out_set->labels.shape.dims[0];
+    STRATA_TRY(find_file(folder, split, true, images_path, err));
+    STRATA_TRY(find_file(folder, split, false, labels_path, err));
+    STRATA_TRY(read_images(images_path, &set.images, err));
+    STRATA_TRY(read_labels(labels_path, &set.labels, err));
+    int64_t n_images = set.images.shape.dims[0], n_labels = set.labels.shape.dims[0];
     if (n_images != n_labels)
-        status = strata_fail(err, STRATA_DATA,
-                             "%s has %" PRId64 " images, but %s has %" PRId64 " labels; the files don't belong together",
-                             images_path, n_images, labels_path, n_labels);
-cleanup:
-    if (status) strata_image_set_finish(out_set);
-    return status;
+        return strata_fail(err, STRATA_DATA,
+                           "%s has %" PRId64 " images, but %s has %" PRId64 " labels; the files don't belong together",
+                           images_path, n_images, labels_path, n_labels);
+    *out_set = set;
+    set = (strata_image_set){0};
+    return STRATA_OK;
 }

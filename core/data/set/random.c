@@ -31,10 +31,8 @@ static strata_status make(strata_shape element, int64_t n, uint64_t seed, uint32
 
 strata_status strata_dataset_random(strata_shape features, strata_shape labels, int64_t n, uint64_t seed,
                                     strata_dataset **out_dataset, strata_error *err) {
-    strata_array x = {0}, y = {0};
+    STRATA_FINISHED(strata_array) x = {0}, y = {0};
     STRATA_TRY(make(features, n, seed, 0, &x, err));
-    const strata_status status = make(labels, n, seed, 1, &y, err);
-    if (!status) return strata_dataset_take_arrays(&x, &y, 0, out_dataset, err);
-    strata_array_finish(&x);
-    return status;
+    STRATA_TRY(make(labels, n, seed, 1, &y, err));
+    return strata_dataset_take_arrays(&x, &y, 0, out_dataset, err);
 }

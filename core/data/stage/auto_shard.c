@@ -33,18 +33,14 @@ static strata_status shard_files(const sharding *s, const strata_dataset *datase
     return dataset->stage->shard_files(dataset, s->n, s->worker, out, err);
 }
 
-static strata_status rewrite(const sharding *s, strata_dataset *dataset, strata_dataset **out, strata_error *err);
-
 /* Creates the dataset's stage with other parents, which it takes, also on failure. */
 static strata_status rebuild(const strata_dataset *dataset, strata_dataset **parents, strata_dataset **out, strata_error *err) {
     const strata_stage *stage = dataset->stage;
     strata_dataset *made = NULL;
     strata_status status = strata_stage_create(stage, parents, dataset->n_parents, dataset->state, dataset->state_bytes,
                                                &dataset->spec, &made, err);
-    if (status) {
-        for (int i = 0; i < dataset->n_parents; i++) strata_dataset_destroy(parents[i]);
-        return status;
-    }
+    for (int i = 0; i < dataset->n_parents && status; i++) strata_dataset_destroy(parents[i]);
+    if (status) return status;
     made->n_shuffles = dataset->n_shuffles;
     made->n_classes = dataset->n_classes;
     /* If the stage has as many elements as its parent had, the new stage has as many as its new parent. Otherwise its size is
@@ -56,13 +52,16 @@ static strata_status rebuild(const strata_dataset *dataset, strata_dataset **par
     return STRATA_OK;
 }
 
+/* Takes the parent, also on failure. */
 static strata_status replace_hint(const sharding *s, strata_dataset *parent, strata_dataset **out, strata_error *err) {
-    strata_status status = strata_dataset_shard_required(&parent, s->n, s->worker, err);
-    const int64_t before = status ? 0 : parent->parents[0]->n;
-    if (!status && before >= 0 && before < s->n)
-        status = strata_fail(err, STRATA_INVALID, "shard_hint: %lld elements for %lld workers; there must be one for each",
-                             (long long)before, (long long)s->n);
-    return strata_dataset_give(status, parent, out);
+    STRATA_OWNED(strata_dataset) *made = parent;
+    const int64_t before = parent->n;
+    STRATA_TRY(strata_dataset_shard_required(&made, s->n, s->worker, err));
+    if (before >= 0 && before < s->n)
+        return strata_fail(err, STRATA_INVALID, "shard_hint: %lld elements for %lld workers; there must be one for each",
+                           (long long)before, (long long)s->n);
+    *out = strata_released(&made);
+    return STRATA_OK;
 }
 
 static strata_status rewrite(const sharding *s, strata_dataset *dataset, strata_dataset **out, strata_error *err) {
@@ -70,16 +69,14 @@ static strata_status rewrite(const sharding *s, strata_dataset *dataset, strata_
     strata_status status = STRATA_OK;
     bool changed = false;
     if (s->policy == STRATA_SHARD_FILE && dataset->n_files > 0) return shard_files(s, dataset, out, err);
-    int n = 0;
-    for (; n < dataset->n_parents && !status; n++) {
-        status = rewrite(s, dataset->parents[n], &parents[n], err);
-        if (status) break;
-        changed |= parents[n] != dataset->parents[n];
+    for (int i = 0; i < dataset->n_parents && !status; i++) {
+        status = rewrite(s, dataset->parents[i], &parents[i], err);
+        changed |= parents[i] != dataset->parents[i];
     }
     if (!status && s->policy == STRATA_SHARD_HINT && dataset->stage == &strata_stage_shard_hint)
         return replace_hint(s, parents[0], out, err);
     if (!status && changed) return rebuild(dataset, parents, out, err);
-    for (int i = 0; i < n; i++) strata_dataset_destroy(parents[i]);
+    for (int i = 0; i < dataset->n_parents; i++) strata_dataset_destroy(parents[i]);
     if (!status) *out = strata_dataset_retain(dataset);
     return status;
 }

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * batch and padded_batch: several elements become one, with a new first axis. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/data/stage/stage.h"
 
 typedef struct batching {
@@ -81,30 +78,20 @@ static strata_status stack(const batching *b, const strata_element *elements, in
 
 /* ---- the stage ---- */
 
-static strata_status collect(strata_iterator *it, strata_element *elements, int64_t *out_n, strata_error *err) {
-    const batching *b = it->dataset->state;
-    bool more = true;
-    for (*out_n = 0; *out_n < b->n;) {
-        STRATA_TRY(strata_iterator_next(it->parents[0], &elements[*out_n], &more, err));
-        if (!more) return STRATA_OK;
-        ++*out_n;
-    }
-    return STRATA_OK;
-}
-
 static strata_status batch_next(strata_iterator *it, strata_element *out, bool *out_more, strata_error *err) {
     const batching *b = it->dataset->state;
+    strata_status status = STRATA_OK;
     int64_t n = 0;
-    strata_element *elements = calloc((size_t)b->n, sizeof *elements);
-    if (!elements) return strata_fail(err, STRATA_OUT_OF_MEMORY, "batch: no host memory for %lld elements", (long long)b->n);
-    strata_status status = collect(it, elements, &n, err);
+    STRATA_FREED strata_element *elements = NULL;
+    STRATA_TRY(STRATA_NEW(elements, b->n, err, "batch: no host memory for %lld elements", (long long)b->n));
+    for (bool more = true; more && n < b->n && !status; n += more && !status)
+        status = strata_iterator_next(it->parents[0], &elements[n], &more, err);
     *out_more = !status && n && (n == b->n || !b->drop_remainder);
     if (*out_more) {
         *out = (strata_element){.key = {it->seed, it->epoch, it->position}, .n_parts = elements[0].n_parts};
         for (int i = 0; i < out->n_parts && !status; i++) status = stack(b, elements, n, i, &out->parts[i], err);
     }
     for (int64_t i = 0; i < n; i++) strata_element_finish(&elements[i]);
-    free(elements);
     if (status) strata_element_finish(out), *out_more = false;
     return status;
 }

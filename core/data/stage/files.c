@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A source that reads files one after the other. Each file is opened when the iteration reaches it. */
-#include <stdlib.h>
-#include <string.h>
-
+#include "core/base/text.h"
+#include "core/data/dataset.h"
 #include "core/data/stage/stage.h"
 
 /* The index of an element is (index of the file << FILE_SHIFT) + index in the file. */
@@ -62,9 +61,7 @@ static void files_close(strata_iterator *it) {
 }
 
 static void files_destroy(strata_dataset *dataset) {
-    files *f = dataset->state;
-    for (int64_t i = 0; f->paths && i < dataset->n_files; i++) free(f->paths[i]);
-    free(f->paths);
+    free(((files *)dataset->state)->paths);
 }
 
 static strata_status files_shard(const strata_dataset *dataset, int64_t n, int64_t index, strata_dataset **out_dataset,
@@ -77,31 +74,28 @@ static const strata_stage files_stage = {.name = "files",
                                          .destroy = files_destroy,
                                          .shard_files = files_shard};
 
-/* Makes a source of the files paths[first], paths[first + step], ..., `count` in all. `of` has the other fields. */
-static strata_status make(const char *const *paths, int64_t first, int64_t step, int64_t count, files of,
-                          const strata_element_spec *spec, strata_dataset **out_dataset, strata_error *err) {
-    strata_dataset *dataset = NULL;
+/* Makes a source of these files. `of` has its other fields. */
+static strata_status make(const char *const *paths, int64_t n, files of, const strata_element_spec *spec,
+                          strata_dataset **out_dataset, strata_error *err) {
+    STRATA_OWNED(strata_dataset) *dataset = NULL;
+    of.paths = NULL;
     STRATA_TRY(strata_stage_create(&files_stage, NULL, 0, &of, sizeof of, spec, &dataset, err));
-    files *f = dataset->state;
-    f->paths = calloc((size_t)count, sizeof *f->paths);
-    dataset->n_files = f->paths ? count : 0;
-    bool enough = f->paths != NULL;
-    for (int64_t i = 0; i < count && enough; i++) enough = (f->paths[i] = strdup(paths[first + i * step])) != NULL;
-    if (enough) {
-        *out_dataset = dataset;
-        return STRATA_OK;
-    }
-    strata_dataset_destroy(dataset);
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "files: no host memory for %lld paths", (long long)count);
+    STRATA_TRY(strata_names_copy(paths, (int)n, &((files *)dataset->state)->paths, err));
+    dataset->n_files = n;
+    *out_dataset = strata_released(&dataset);
+    return STRATA_OK;
 }
 
 static strata_status files_shard(const strata_dataset *dataset, int64_t n, int64_t index, strata_dataset **out_dataset,
                                  strata_error *err) {
     files of = *(const files *)dataset->state;
-    const char *const *paths = (const char *const *)of.paths;
+    const int64_t count = (dataset->n_files - index - 1) / n + 1;
+    STRATA_FREED const char **paths = NULL;
+    STRATA_TRY(STRATA_NEW(paths, count, err, "files: no host memory for %lld paths", (long long)count));
+    for (int64_t i = 0; i < count; i++) paths[i] = of.paths[index + i * n];
     of.first += index * of.step;
     of.step *= n;
-    return make(paths, index, n, (dataset->n_files - index - 1) / n + 1, of, &dataset->spec, out_dataset, err);
+    return make(paths, count, of, &dataset->spec, out_dataset, err);
 }
 
 strata_status strata_dataset_from_files(const char *const *paths, int n_paths, strata_file_function open, void *user,
@@ -112,5 +106,5 @@ strata_status strata_dataset_from_files(const char *const *paths, int n_paths, s
                            "elements' spec",
                            n_paths);
     const files of = {.step = 1, .open = open, .user = user};
-    return make(paths, 0, 1, n_paths, of, spec, out_dataset, err);
+    return make(paths, n_paths, of, spec, out_dataset, err);
 }

@@ -2,25 +2,21 @@
  *
  * zip and interleave. zip joins the parts of an element of each dataset to one element; interleave returns elements of several
  * datasets in turn. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/data/stage/stage.h"
 
 /* ---- zip ---- */
 
 static strata_status zip_next(strata_iterator *it, strata_element *out, bool *out_more, strata_error *err) {
-    strata_status status = STRATA_OK;
-    *out_more = true;
-    for (int i = 0; i < it->dataset->n_parents && *out_more && !status; i++) {
-        strata_element one = {0};
-        status = strata_iterator_next(it->parents[i], &one, out_more, err);
-        if (status || !*out_more) break;
-        if (i == 0) out->key = one.key;
-        for (int k = 0; k < one.n_parts; k++) out->parts[out->n_parts++] = one.parts[k];
+    STRATA_FINISHED(strata_element) all = {0};
+    for (int i = 0; i < it->dataset->n_parents; i++) {
+        strata_element one;
+        STRATA_TRY(strata_iterator_next(it->parents[i], &one, out_more, err));
+        if (!*out_more) return STRATA_OK;
+        if (i == 0) all.key = one.key;
+        for (int k = 0; k < one.n_parts; k++) all.parts[all.n_parts++] = one.parts[k];
     }
-    if (status || !*out_more) strata_element_finish(out), *out_more = false;
-    return status;
+    *out = strata_element_released(&all);
+    return STRATA_OK;
 }
 
 static strata_status zip_advance(strata_iterator *it, int64_t n, strata_error *err) {
@@ -116,20 +112,15 @@ static void move_on(const interleave *options, interleaving *s) {
 static strata_status open_current(strata_iterator *it, strata_error *err) {
     const interleave *options = it->dataset->state;
     interleaving *s = it->state;
-    strata_element element;
+    STRATA_FINISHED(strata_element) element = {0};
     bool more;
     STRATA_TRY(strata_iterator_next(it->parents[0], &element, &more, err));
     s->ended = !more;
     if (!more) return STRATA_OK;
-    strata_dataset *dataset = NULL;
-    strata_status status = options->function(&element, options->user, &dataset, err);
-    if (status) status = strata_element_fail_in(err, status, "interleave", &element.key);
-    strata_element_finish(&element);
-    if (status) return status;
-    s->cycle[s->current].dataset = dataset;
-    STRATA_TRY(strata_iterator_create(dataset, it->seed, it->epoch, 0, &s->cycle[s->current].iterator, err));
+    const strata_status status = options->function(&element, options->user, &s->cycle[s->current].dataset, err);
+    if (status) return strata_element_fail_in(err, status, "interleave", &element.key);
     s->n_open++;
-    return STRATA_OK;
+    return strata_iterator_create(s->cycle[s->current].dataset, it->seed, it->epoch, 0, &s->cycle[s->current].iterator, err);
 }
 
 static strata_status interleave_next(strata_iterator *it, strata_element *out, bool *out_more, strata_error *err) {

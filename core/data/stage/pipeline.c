@@ -20,16 +20,13 @@ void strata_element_finish(strata_element *element) {
 }
 
 strata_status strata_element_copy(const strata_element *element, strata_element *out_copy, strata_error *err) {
-    *out_copy = (strata_element){.key = element->key, .n_parts = element->n_parts};
+    STRATA_FINISHED(strata_element) copy = {.key = element->key, .n_parts = element->n_parts};
     for (int i = 0; i < element->n_parts; i++) {
         const strata_array *from = &element->parts[i];
-        strata_status status = strata_array_create(from->dtype, from->shape, &out_copy->parts[i], err);
-        if (status) {
-            strata_element_finish(out_copy);
-            return status;
-        }
-        memcpy(out_copy->parts[i].data, from->data, strata_array_bytes(from));
+        STRATA_TRY(strata_array_create(from->dtype, from->shape, &copy.parts[i], err));
+        memcpy(copy.parts[i].data, from->data, strata_array_bytes(from));
     }
+    *out_copy = strata_element_released(&copy);
     return STRATA_OK;
 }
 
@@ -102,33 +99,26 @@ strata_status strata_stage_create(const strata_stage *stage, strata_dataset *con
                                   strata_error *err) {
     const strata_element_spec *of = spec ? spec : &parents[0]->spec;
     STRATA_TRY(check_spec(of, stage->name, err));
-    strata_dataset *dataset = calloc(1, sizeof *dataset);
-    if (dataset) dataset->state = calloc(1, state_bytes + 1);
-    if (!dataset || !dataset->state) {
-        free(dataset);
+    STRATA_OWNED(strata_dataset) *dataset = NULL;
+    if (!(dataset = calloc(1, sizeof *dataset + state_bytes)))
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", stage->name);
-    }
     atomic_init(&dataset->references, 1);
+    dataset->state = dataset + 1;
     dataset->spec = *of;
     dataset->n = STRATA_SIZE_UNKNOWN;
     dataset->most_token = -1;
     dataset->has_labels = strata_spec_role(of, 1) == STRATA_PART_TARGET;
     dataset->element = of_one_example(of, 0);
     if (dataset->has_labels) dataset->label = of_one_example(of, 1);
-    strata_status status = STRATA_OK;
     if (n_parents) {
         const strata_dataset *first = parents[0];
+        const strata_dataset_facts facts = {.source = first->source,
+                                            .class_names = (const char *const *)first->class_names,
+                                            .n_class_names = first->n_class_names};
         dataset->n = first->n;
         dataset->n_classes = first->n_classes;
         dataset->scale = first->spec.parts[0].dtype == STRATA_DTYPE_U8 ? first->scale : 0;
-        if (first->source) status = strata_dataset_set_source(dataset, first->source, err);
-        if (!status)
-            status =
-                strata_dataset_set_class_names(dataset, (const char *const *)first->class_names, first->n_class_names, err);
-    }
-    if (status) {
-        strata_dataset_destroy(dataset);
-        return status;
+        STRATA_TRY(strata_dataset_set_facts(dataset, &facts, err));
     }
     dataset->stage = stage;
     dataset->state_bytes = state_bytes;
@@ -138,7 +128,7 @@ strata_status strata_stage_create(const strata_stage *stage, strata_dataset *con
         dataset->n_shuffles += parents[i]->n_shuffles;
     }
     dataset->n_parents = n_parents;
-    *out_dataset = dataset;
+    *out_dataset = strata_released(&dataset);
     return STRATA_OK;
 }
 
@@ -156,10 +146,9 @@ void strata_dataset_destroy(strata_dataset *dataset) {
     if (!dataset || atomic_fetch_sub(&dataset->references, 1) > 1) return;
     if (dataset->stage && dataset->stage->destroy) dataset->stage->destroy(dataset);
     for (int i = 0; i < dataset->n_parents; i++) strata_dataset_destroy(dataset->parents[i]);
-    free(dataset->state);
     free(dataset->source);
-    strata_names_free(dataset->class_names, dataset->n_class_names);
-    strata_names_free(dataset->element_names, (int)dataset->n);
+    free(dataset->class_names);
+    free(dataset->element_names);
     free(dataset);
 }
 
@@ -188,29 +177,22 @@ strata_status strata_iterator_create(const strata_dataset *dataset, uint64_t see
                                      strata_iterator **out_iterator, strata_error *err) {
     const strata_stage *stage = dataset->stage;
     if (first < 0) return strata_fail(err, STRATA_INVALID, "iterator: first is %lld; it must be at least 0", (long long)first);
-    strata_iterator *it = calloc(1, sizeof *it);
-    if (it) it->state = calloc(1, stage->state_bytes + 1);
-    if (!it || !it->state) {
-        free(it);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for an iterator", stage->name);
-    }
+    STRATA_OWNED(strata_iterator) *it = calloc(1, sizeof *it + stage->state_bytes);
+    if (!it) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for an iterator", stage->name);
     it->dataset = dataset;
     it->seed = seed;
     it->epoch = epoch;
-    strata_status status = stage->open ? stage->open(it, err) : strata_iterator_open_parents(it, epoch, err);
-    if (!status && first) status = strata_iterator_advance(it, first, err);
-    if (status)
-        strata_iterator_destroy(it);
-    else
-        *out_iterator = it;
-    return status;
+    it->state = it + 1;
+    STRATA_TRY(stage->open ? stage->open(it, err) : strata_iterator_open_parents(it, epoch, err));
+    if (first) STRATA_TRY(strata_iterator_advance(it, first, err));
+    *out_iterator = strata_released(&it);
+    return STRATA_OK;
 }
 
 void strata_iterator_destroy(strata_iterator *iterator) {
     if (!iterator) return;
     if (iterator->dataset->stage->close) iterator->dataset->stage->close(iterator);
     close_parents(iterator);
-    free(iterator->state);
     free(iterator);
 }
 

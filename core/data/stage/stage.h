@@ -12,9 +12,20 @@
 
 #include <stdatomic.h>
 
+#include "core/base/alloc.h"
 #include "strata/pipeline.h"
 
 enum { STRATA_MAX_PARENTS = 4 };
+
+STRATA_OWNER(strata_iterator)
+STRATA_OWNER(strata_order)
+
+/* The value of an element that is finished at the end of its block, which the caller takes. */
+static inline strata_element strata_element_released(strata_element *element) {
+    const strata_element taken = *element;
+    *element = (strata_element){0};
+    return taken;
+}
 
 typedef strata_status (*strata_next_function)(strata_iterator *iterator, strata_element *out_element, bool *out_more,
                                               strata_error *err);
@@ -29,9 +40,8 @@ typedef struct strata_stage {
     strata_next_function next;
     /* (optional) Like n calls of next, without computing the elements. */
     strata_status (*advance)(strata_iterator *iterator, int64_t n, strata_error *err);
-    void (*close)(
-        /* (optional) Frees what the state owns; the caller closes the parents afterwards. */
-        strata_iterator *iterator);
+    /* (optional) Frees what the state owns; the caller closes the parents afterwards. */
+    void (*close)(strata_iterator *iterator);
     /* (optional) Computes element `index` of the epoch, independently of other elements; called from any thread. */
     strata_status (*at)(const strata_dataset *dataset, uint64_t seed, uint64_t epoch, int64_t index,
                         strata_element *out_element, strata_error *err);
@@ -50,6 +60,7 @@ struct strata_iterator {
     /* How many elements the iterator has returned. */
     int64_t position;
     strata_iterator *parents[STRATA_MAX_PARENTS];
+    /* The stage's own state, in the same memory. */
     void *state;
     /* The status of the first failure. */
     strata_status status;
@@ -62,7 +73,7 @@ struct strata_dataset {
     atomic_int references;
     strata_dataset *parents[STRATA_MAX_PARENTS];
     int n_parents;
-    /* The stage's own data; freed with the dataset. */
+    /* The stage's own data, in the same memory. */
     void *state;
     size_t state_bytes;
     strata_element_spec spec;

@@ -32,25 +32,22 @@ static int split_word(const strata_tokenizer *tokenizer, const char *word, size_
 /* Adds the characters that occur in the words to the tokens, the most frequent first, until the vocabulary is full. */
 static strata_status find_characters(strata_tokenizer *tokenizer, const strata_dictionary *words, int64_t vocabulary,
                                      strata_error *err) {
-    strata_dictionary characters = {0};
-    strata_status status = STRATA_OK;
+    STRATA_FINISHED(strata_dictionary) characters = {0};
     int32_t index;
     for (int32_t i = 0; i < words->n; i++) {
         const struct strata_dictionary_entry *word = &words->entries[i];
-        STRATA_TRY_GOTO(strata_dictionary_add(&characters, " ", 1, &index, err));
+        STRATA_TRY(strata_dictionary_add(&characters, " ", 1, &index, err));
         characters.entries[index].count += word->count;
         for (size_t at = 0, size; at < word->length; at += size) {
             const char *character = words->pool.bytes + word->first + at;
             size = strata_utf8_length(character, word->length - at);
-            STRATA_TRY_GOTO(strata_dictionary_add(&characters, character, size, &index, err));
+            STRATA_TRY(strata_dictionary_add(&characters, character, size, &index, err));
             characters.entries[index].count += word->count;
         }
     }
-    status = strata_dictionary_rank(&tokenizer->tokens, &characters, vocabulary - STRATA_FIRST_TOKEN, 1, err);
+    STRATA_TRY(strata_dictionary_rank(&tokenizer->tokens, &characters, vocabulary - STRATA_FIRST_TOKEN, 1, err));
     tokenizer->n_characters = tokenizer->tokens.n;
-cleanup:
-    strata_dictionary_finish(&characters);
-    return status;
+    return STRATA_OK;
 }
 
 /* ---- merges ---- */
@@ -67,19 +64,16 @@ strata_status strata_tokenizer_add_merge(strata_tokenizer *tokenizer, int32_t le
     const struct strata_dictionary_entry *a = &tokens->entries[left - STRATA_FIRST_TOKEN];
     const struct strata_dictionary_entry *b = &tokens->entries[right - STRATA_FIRST_TOKEN];
     size_t length = (size_t)a->length + b->length;
-    char *joined = malloc(length);
+    STRATA_FREED char *joined = malloc(length);
     if (!joined ||
-        !strata_make_room(&tokenizer->merges, tokenizer->n_merges, &tokenizer->merges_capacity, sizeof(strata_merge))) {
-        free(joined);
+        !strata_make_room(&tokenizer->merges, tokenizer->n_merges, &tokenizer->merges_capacity, sizeof(strata_merge)))
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "tokenizer: no host memory for %d merges", tokenizer->n_merges + 1);
-    }
     memcpy(joined, tokens->pool.bytes + a->first, a->length);
     memcpy(joined + a->length, tokens->pool.bytes + b->first, b->length);
-    strata_status status = strata_dictionary_add(&tokenizer->tokens, joined, length, &index, err);
-    free(joined);
-    if (!status) status = strata_dictionary_add(&tokenizer->ranks, key, sizeof key, &rank, err);
-    if (!status) tokenizer->merges[tokenizer->n_merges++] = (strata_merge){left, right, index + STRATA_FIRST_TOKEN};
-    return status;
+    STRATA_TRY(strata_dictionary_add(&tokenizer->tokens, joined, length, &index, err));
+    STRATA_TRY(strata_dictionary_add(&tokenizer->ranks, key, sizeof key, &rank, err));
+    tokenizer->merges[tokenizer->n_merges++] = (strata_merge){left, right, index + STRATA_FIRST_TOKEN};
+    return STRATA_OK;
 }
 
 /* Replaces each pair (left, right) in ids[0..n) by the merge's result, from left to right. Returns the new n. */

@@ -10,15 +10,14 @@ static strata_status document_at(const strata_dataset *dataset, uint64_t seed, u
                                  strata_element *out, strata_error *err) {
     const strata_texts *texts = *(strata_texts **)dataset->state;
     const struct strata_document *document = &texts->documents[index];
-    *out = (strata_element){.key = {seed, epoch, index}, .n_parts = dataset->spec.n_parts};
-    strata_status status = strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE((int64_t)document->length), &out->parts[0], err);
-    if (!status && out->n_parts > 1) status = strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(), &out->parts[1], err);
-    if (status) {
-        strata_element_finish(out);
-        return status;
+    STRATA_FINISHED(strata_element) made = {.key = {seed, epoch, index}, .n_parts = dataset->spec.n_parts};
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE((int64_t)document->length), &made.parts[0], err));
+    memcpy(made.parts[0].data, texts->all.bytes + document->first, document->length);
+    if (made.n_parts > 1) {
+        STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(), &made.parts[1], err));
+        *(int32_t *)made.parts[1].data = document->label;
     }
-    memcpy(out->parts[0].data, texts->all.bytes + document->first, document->length);
-    if (out->n_parts > 1) *(int32_t *)out->parts[1].data = document->label;
+    *out = strata_element_released(&made);
     return STRATA_OK;
 }
 
@@ -40,7 +39,8 @@ strata_status strata_dataset_take_texts(strata_texts **texts, strata_dataset **o
 
 strata_status strata_map_tokenize(strata_element *element, void *user, strata_error *err) {
     const strata_tokenize *options = user;
-    strata_array *text = &element->parts[0], ids = {0};
+    strata_array *text = &element->parts[0];
+    STRATA_FINISHED(strata_array) ids = {0};
     int64_t n = options->length;
     if (text->dtype != STRATA_DTYPE_U8 || text->shape.rank != 1)
         return strata_fail(err, STRATA_DATA, "tokenize: the element is %s %s; it must be a text, u8 (n)",
@@ -49,12 +49,9 @@ strata_status strata_map_tokenize(strata_element *element, void *user, strata_er
     size_t n_bytes = (size_t)text->shape.dims[0];
     if (!n) STRATA_TRY(strata_tokenizer_encode(options->tokenizer, bytes, n_bytes, 0, NULL, &n, err));
     STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(n), &ids, err));
-    strata_status status = strata_tokenizer_encode(options->tokenizer, bytes, n_bytes, n, ids.data, NULL, err);
-    if (status) {
-        strata_array_finish(&ids);
-        return status;
-    }
+    STRATA_TRY(strata_tokenizer_encode(options->tokenizer, bytes, n_bytes, n, ids.data, NULL, err));
     strata_array_finish(text);
     *text = ids;
+    ids.owned = NULL;
     return STRATA_OK;
 }

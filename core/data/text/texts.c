@@ -10,6 +10,7 @@
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/data/columns.h"
+#include "core/data/format/csv.h"
 #include "core/data/format/stream.h"
 #include "strata/preprocessing.h"
 
@@ -17,20 +18,13 @@
 
 strata_status strata_texts_create(const char *source, const char *const *class_names, int n_classes, strata_texts **out_texts,
                                   strata_error *err) {
-    strata_texts *texts = calloc(1, sizeof *texts);
-    if (texts) texts->source = strdup(source);
-    if (!texts || !texts->source) {
-        free(texts);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "texts: no host memory");
-    }
-    strata_status status = strata_names_copy(class_names, n_classes, &texts->class_names, err);
-    if (status) {
-        strata_texts_destroy(texts);
-        return status;
-    }
+    STRATA_OWNED(strata_texts) *texts = NULL;
+    STRATA_TRY(STRATA_NEW(texts, 1, err, "texts: no host memory"));
+    if (!(texts->source = strdup(source))) return strata_fail(err, STRATA_OUT_OF_MEMORY, "texts: no host memory");
+    STRATA_TRY(strata_names_copy(class_names, n_classes, &texts->class_names, err));
     texts->n_classes = n_classes;
     texts->has_labels = n_classes > 0;
-    *out_texts = texts;
+    *out_texts = strata_released(&texts);
     return STRATA_OK;
 }
 
@@ -38,7 +32,7 @@ void strata_texts_destroy(strata_texts *texts) {
     if (!texts) return;
     strata_text_finish(&texts->all);
     free(texts->documents);
-    strata_names_free(texts->class_names, texts->n_classes);
+    free(texts->class_names);
     free(texts->source);
     free(texts);
 }
@@ -81,75 +75,55 @@ const char *strata_texts_source(const strata_texts *texts) {
 /* ---- lines ---- */
 
 strata_status strata_texts_lines(const char *path, strata_texts **out_texts, strata_error *err) {
-    unsigned char *bytes = NULL;
+    STRATA_FREED unsigned char *bytes = NULL;
     size_t n_bytes;
-    strata_texts *texts = NULL;
+    STRATA_OWNED(strata_texts) *texts = NULL;
     STRATA_TRY(strata_stream_read_file(path, STRATA_BYTES_LIMIT(36), &bytes, &n_bytes, err));
-    strata_status status = strata_texts_create(path, NULL, 0, &texts, err);
+    STRATA_TRY(strata_texts_create(path, NULL, 0, &texts, err));
     char *at = (char *)bytes, *end = at + n_bytes;
-    for (int64_t line = 1; !status && at < end; line++) {
+    for (int64_t line = 1; at < end; line++) {
         char *stop = memchr(at, '\n', (size_t)(end - at));
         char *next = stop ? stop + 1 : end;
         if (!stop) stop = end;
         if (stop > at && stop[-1] == '\r') stop--;
         *stop = 0;
         if (strlen(at) != (size_t)(stop - at))
-            status =
-                strata_fail(err, STRATA_DATA, "%s:%lld: this line contains a NUL; the file is not text", path, (long long)line);
-        else if (!strata_utf8_valid(at))
-            status = strata_fail(err, STRATA_DATA, "%s:%lld: this line is not valid UTF-8", path, (long long)line);
-        else
-            status = strata_texts_add(texts, (const char *const[]){at}, 1, -1, line, err);
+            return strata_fail(err, STRATA_DATA, "%s:%lld: this line contains a NUL; the file is not text", path,
+                               (long long)line);
+        if (!strata_utf8_valid(at))
+            return strata_fail(err, STRATA_DATA, "%s:%lld: this line is not valid UTF-8", path, (long long)line);
+        STRATA_TRY(strata_texts_add(texts, (const char *const[]){at}, 1, -1, line, err));
         at = next;
     }
-    free(bytes);
-    if (status)
-        strata_texts_destroy(texts);
-    else
-        *out_texts = texts;
-    return status;
+    *out_texts = strata_released(&texts);
+    return STRATA_OK;
 }
 
 /* ---- CSV ---- */
 
-static strata_status fill_texts(const strata_csv *csv, const strata_columns *columns, strata_texts **out_texts,
-                                strata_error *err) {
-    strata_texts *texts = NULL;
-    strata_status status = STRATA_OK;
-    const char **parts = malloc((size_t)(columns->n_features + 1) * sizeof *parts);
-    if (!parts) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", strata_csv_name(csv));
-    STRATA_TRY_GOTO(
-        strata_texts_create(strata_csv_name(csv), (const char *const *)columns->classes, columns->n_classes, &texts, err));
-    for (int64_t row = 0; row < strata_csv_n_rows(csv); row++) {
-        int label = -1;
-        if (columns->label >= 0) STRATA_TRY_GOTO(strata_columns_class(columns, csv, row, &label, err));
-        for (int i = 0; i < columns->n_features; i++) parts[i] = strata_csv_cell(csv, row, columns->features[i]);
-        STRATA_TRY_GOTO(strata_texts_add(texts, parts, columns->n_features, label, strata_csv_line(csv, row), err));
-    }
-    *out_texts = texts;
-    texts = NULL;
-cleanup:
-    strata_texts_destroy(texts);
-    free(parts);
-    return status;
-}
-
 strata_status strata_texts_from_csv(const strata_csv *csv, const strata_csv_options *opts, strata_texts **out_texts,
                                     strata_error *err) {
-    strata_columns columns = {0};
+    STRATA_FINISHED(strata_columns) columns = {0};
+    STRATA_OWNED(strata_texts) *texts = NULL;
+    STRATA_FREED const char **parts = NULL;
     if (opts && opts->n_labels)
         return strata_fail(err, STRATA_INVALID, "csv: %d labels; texts have one, which is a class", opts->n_labels);
-    strata_status status = strata_columns_choose(&columns, csv, opts ? opts : &(strata_csv_options){0}, err);
-    if (!status && columns.label >= 0) status = strata_columns_find_classes(&columns, csv, err);
-    if (!status) status = fill_texts(csv, &columns, out_texts, err);
-    strata_columns_finish(&columns);
-    return status;
+    STRATA_TRY(strata_columns_choose(&columns, csv, opts ? opts : &(strata_csv_options){0}, err));
+    if (columns.label >= 0) STRATA_TRY(strata_columns_find_classes(&columns, csv, err));
+    STRATA_TRY(STRATA_NEW(parts, columns.n_features, err, "%s: no host memory", strata_csv_name(csv)));
+    STRATA_TRY(strata_texts_create(strata_csv_name(csv), (const char *const *)columns.classes, columns.n_classes, &texts, err));
+    for (int64_t row = 0; row < strata_csv_n_rows(csv); row++) {
+        int label = -1;
+        if (columns.label >= 0) STRATA_TRY(strata_columns_class(&columns, csv, row, &label, err));
+        for (int i = 0; i < columns.n_features; i++) parts[i] = strata_csv_cell(csv, row, columns.features[i]);
+        STRATA_TRY(strata_texts_add(texts, parts, columns.n_features, label, strata_csv_line(csv, row), err));
+    }
+    *out_texts = strata_released(&texts);
+    return STRATA_OK;
 }
 
 strata_status strata_texts_csv(const char *path, const strata_csv_options *opts, strata_texts **out_texts, strata_error *err) {
-    strata_csv *csv = NULL;
+    STRATA_OWNED(strata_csv) *csv = NULL;
     STRATA_TRY(strata_csv_read_table(path, opts ? &opts->dialect : NULL, NULL, &csv, err));
-    strata_status status = strata_texts_from_csv(csv, opts, out_texts, err);
-    strata_csv_destroy(csv);
-    return status;
+    return strata_texts_from_csv(csv, opts, out_texts, err);
 }

@@ -4,8 +4,11 @@
 #ifndef STRATA_CORE_DATA_TEXTS_H
 #define STRATA_CORE_DATA_TEXTS_H
 
+#include "core/base/alloc.h"
 #include "strata/text.h"
 #include "strata/tokenizer.h"
+
+STRATA_OWNER(strata_texts)
 
 struct strata_texts {
     /* The texts of all documents, each with a NUL after it. */

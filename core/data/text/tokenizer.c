@@ -44,18 +44,16 @@ static int by_count(const void *a, const void *b) {
 
 strata_status strata_dictionary_rank(strata_dictionary *out, const strata_dictionary *from, int64_t most, int64_t least_count,
                                      strata_error *err) {
-    ranked *rows = malloc((size_t)(from->n + 1) * sizeof *rows);
-    if (!rows) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory to rank %d strings", from->n);
+    STRATA_FREED ranked *rows = NULL;
+    STRATA_TRY(STRATA_NEW(rows, from->n, err, "no host memory to rank %d strings", from->n));
     for (int32_t i = 0; i < from->n; i++) rows[i] = (ranked){from->entries[i].count, i};
     qsort(rows, (size_t)from->n, sizeof *rows, by_count);
-    strata_status status = STRATA_OK;
-    for (int32_t i = 0; !status && i < from->n && i < most && rows[i].count >= least_count; i++) {
+    for (int32_t i = 0; i < from->n && i < most && rows[i].count >= least_count; i++) {
         int32_t index;
         const struct strata_dictionary_entry *entry = &from->entries[rows[i].index];
-        status = strata_dictionary_add(out, from->pool.bytes + entry->first, entry->length, &index, err);
+        STRATA_TRY(strata_dictionary_add(out, from->pool.bytes + entry->first, entry->length, &index, err));
     }
-    free(rows);
-    return status;
+    return STRATA_OK;
 }
 
 strata_status strata_tokenizer_train(const strata_texts *texts, const strata_tokenizer_options *opts,
@@ -67,23 +65,18 @@ strata_status strata_tokenizer_train(const strata_texts *texts, const strata_tok
         return strata_fail(err, STRATA_INVALID,
                            "tokenizer: a vocabulary of %lld and a least count of %lld; they must be 3..%lld and at least 1",
                            (long long)vocabulary, (long long)least, (long long)most_tokens);
-    strata_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
-    if (!tokenizer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "tokenizer: no host memory");
+    STRATA_OWNED(strata_tokenizer) *tokenizer = NULL;
+    STRATA_FINISHED(strata_dictionary) words = {0};
+    STRATA_TRY(STRATA_NEW(tokenizer, 1, err, "tokenizer: no host memory"));
     tokenizer->kind = o.kind;
-    strata_dictionary words = {0};
-    strata_status status = count_words(texts, &words, err);
-    if (!status && o.kind == STRATA_TOKENIZER_WORDS)
-        status = strata_dictionary_rank(&tokenizer->tokens, &words, vocabulary - STRATA_FIRST_TOKEN, least, err);
-    else if (!status)
-        status = strata_subwords_train(tokenizer, &words, vocabulary, least, err);
-    strata_dictionary_finish(&words);
-    if (!status && !tokenizer->tokens.n)
-        status = strata_fail(err, STRATA_DATA, "%s: no word occurs %lld times", texts->source, (long long)least);
-    if (status)
-        strata_tokenizer_destroy(tokenizer);
-    else
-        *out_tokenizer = tokenizer;
-    return status;
+    STRATA_TRY(count_words(texts, &words, err));
+    STRATA_TRY(o.kind == STRATA_TOKENIZER_WORDS
+                   ? strata_dictionary_rank(&tokenizer->tokens, &words, vocabulary - STRATA_FIRST_TOKEN, least, err)
+                   : strata_subwords_train(tokenizer, &words, vocabulary, least, err));
+    if (!tokenizer->tokens.n)
+        return strata_fail(err, STRATA_DATA, "%s: no word occurs %lld times", texts->source, (long long)least);
+    *out_tokenizer = strata_released(&tokenizer);
+    return STRATA_OK;
 }
 
 void strata_tokenizer_destroy(strata_tokenizer *tokenizer) {
@@ -165,44 +158,32 @@ static strata_status encode_all(const strata_texts *texts, const strata_tokenize
 
 strata_status strata_dataset_from_texts(const strata_texts *texts, const strata_tokenizer *tokenizer, int64_t length,
                                         strata_dataset **out_dataset, strata_error *err) {
-    strata_array features = {0}, labels = {0};
-    strata_dataset *dataset = NULL;
-    strata_status status = STRATA_OK;
+    STRATA_FINISHED(strata_array) features = {0}, labels = {0};
+    const strata_dataset_facts facts = {
+        .source = texts->source, .class_names = (const char *const *)texts->class_names, .n_class_names = texts->n_classes};
     STRATA_TRY(check_length(length, err));
     if (!texts->n) return strata_fail(err, STRATA_DATA, "%s: has no documents", texts->source);
-    STRATA_TRY_GOTO(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(texts->n, length), &features, err));
-    if (texts->has_labels) STRATA_TRY_GOTO(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(texts->n), &labels, err));
-    STRATA_TRY_GOTO(encode_all(texts, tokenizer, length, features.data, labels.data, err));
-    STRATA_TRY_GOTO(strata_dataset_take_arrays(&features, texts->has_labels ? &labels : NULL, 0, &dataset, err));
-    STRATA_TRY_GOTO(strata_dataset_set_source(dataset, texts->source, err));
-    STRATA_TRY_GOTO(strata_dataset_set_class_names(dataset, (const char *const *)texts->class_names, texts->n_classes, err));
-cleanup:
-    strata_array_finish(&features);
-    strata_array_finish(&labels);
-    return strata_dataset_give(status, dataset, out_dataset);
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(texts->n, length), &features, err));
+    if (texts->has_labels) STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(texts->n), &labels, err));
+    STRATA_TRY(encode_all(texts, tokenizer, length, features.data, labels.data, err));
+    return strata_dataset_take_known(&features, &labels, &facts, out_dataset, err);
 }
 
 strata_status strata_dataset_from_text(const char *text, const strata_tokenizer *tokenizer, int64_t length,
                                        strata_dataset **out_dataset, strata_error *err) {
-    strata_array features = {0};
+    STRATA_FINISHED(strata_array) features = {0};
     STRATA_TRY(check_length(length, err));
     STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(1, length), &features, err));
     int32_t *ids = features.data;
-    strata_status status = encode(tokenizer, text, strlen(text), "text", length, ids, NULL, err);
-    if (!status && ids[0] == STRATA_TOKEN_PAD)
-        status = strata_fail(err, STRATA_DATA, "the text contains no word: it must have letters or digits");
-    if (status) {
-        strata_array_finish(&features);
-        return status;
-    }
+    STRATA_TRY(encode(tokenizer, text, strlen(text), "text", length, ids, NULL, err));
+    if (ids[0] == STRATA_TOKEN_PAD)
+        return strata_fail(err, STRATA_DATA, "the text contains no word: it must have letters or digits");
     return strata_dataset_take_arrays(&features, NULL, 0, out_dataset, err);
 }
 
 strata_status strata_dataset_imdb(const char *path, const char *split, const strata_tokenizer *tokenizer, int64_t length,
                                   strata_dataset **out_dataset, strata_error *err) {
-    strata_texts *texts = NULL;
+    STRATA_OWNED(strata_texts) *texts = NULL;
     STRATA_TRY(strata_texts_imdb(path, split, &texts, err));
-    strata_status status = strata_dataset_from_texts(texts, tokenizer, length, out_dataset, err);
-    strata_texts_destroy(texts);
-    return status;
+    return strata_dataset_from_texts(texts, tokenizer, length, out_dataset, err);
 }

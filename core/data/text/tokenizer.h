@@ -5,6 +5,7 @@
 #ifndef STRATA_CORE_DATA_TOKENIZER_H
 #define STRATA_CORE_DATA_TOKENIZER_H
 
+#include "core/base/alloc.h"
 #include "core/data/text/dictionary.h"
 #include "strata/tokenizer.h"
 
@@ -17,6 +18,8 @@ typedef struct strata_merge {
     /* The ids of the two tokens, and of the token that they become. */
     int32_t left, right, result;
 } strata_merge;
+
+STRATA_OWNER(strata_tokenizer)
 
 struct strata_tokenizer {
     strata_tokenizer_kind kind;

@@ -101,15 +101,11 @@ static strata_status read_object(strata_tokenizer *tokenizer, const strata_json 
 
 strata_status strata_tokenizer_from_json(const char *text, size_t n_bytes, const char *source, strata_tokenizer **out_tokenizer,
                                          strata_error *err) {
-    strata_json root = {0};
-    strata_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
-    if (!tokenizer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "tokenizer: no host memory");
-    strata_status status = strata_json_parse(source, text, n_bytes, (size_t)1 << 28, &root, err);
-    if (!status) status = read_object(tokenizer, &root, err);
-    strata_json_finish(&root);
-    if (status)
-        strata_tokenizer_destroy(tokenizer);
-    else
-        *out_tokenizer = tokenizer;
-    return status;
+    STRATA_FINISHED(strata_json) root = {0};
+    STRATA_OWNED(strata_tokenizer) *tokenizer = NULL;
+    STRATA_TRY(STRATA_NEW(tokenizer, 1, err, "tokenizer: no host memory"));
+    STRATA_TRY(strata_json_parse(source, text, n_bytes, (size_t)1 << 28, &root, err));
+    STRATA_TRY(read_object(tokenizer, &root, err));
+    *out_tokenizer = strata_released(&tokenizer);
+    return STRATA_OK;
 }
