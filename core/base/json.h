@@ -33,21 +33,16 @@ STRATA_MUST_USE static inline strata_status strata_json_get_array(const strata_j
 
 /* Writing a member of an object: its key, and its value. */
 static inline void strata_json_put_string(strata_json_writer *w, const char *key, const char *value) {
-    strata_json_key(w, key);
-    strata_json_write_string(w, value);
+    strata_json_write_string(strata_json_key(w, key), value);
 }
 static inline void strata_json_put_int(strata_json_writer *w, const char *key, int64_t value) {
-    strata_json_key(w, key);
-    strata_json_write_int(w, value);
+    strata_json_write_int(strata_json_key(w, key), value);
 }
 static inline void strata_json_begin_array_at(strata_json_writer *w, const char *key) {
-    strata_json_key(w, key);
-    strata_json_begin_array(w);
+    strata_json_begin_array(strata_json_key(w, key));
 }
 static inline void strata_json_put_shape(strata_json_writer *w, const char *key, strata_shape shape) {
-    strata_json_begin_array_at(w, key);
-    for (int i = 0; i < shape.rank; i++) strata_json_write_int(w, shape.dims[i]);
-    strata_json_end_array(w);
+    strata_json_write_ints(strata_json_key(w, key), shape.dims, shape.rank);
 }
 
 #endif

@@ -4,8 +4,8 @@
 #include "core/base/option.h"
 
 #include <math.h>
-#include <stdlib.h>
 
+#include "core/base/alloc.h"
 #include "core/base/json.h"
 
 bool strata_number_is_given(double value) {
@@ -49,30 +49,22 @@ size_t strata_option_bytes(strata_option_kind kind) {
 
 /* ---- reading ---- */
 
-/* Checks that the value is a list of at most `most` items. */
-static strata_status check_list(const strata_json *list, int most, const char *items, strata_error *err) {
+/* Reads a list of numbers, or the dimensions of a shape. */
+static strata_status read_list(const strata_json *list, const strata_option *option, void *out, strata_error *err) {
+    strata_json item;
+    strata_numbers *numbers = option->kind == STRATA_OPTION_NUMBERS ? out : NULL;
+    strata_shape shape = {0};
+    const int most = numbers ? STRATA_MAX_NUMBERS : STRATA_MAX_RANK;
     STRATA_TRY(strata_json_expect(list, STRATA_JSON_ARRAY, err));
-    if (strata_json_length(list) <= most) return STRATA_OK;
-    return strata_json_fail(list, err, STRATA_DATA, "has %lld %s; at most %d", (long long)strata_json_length(list), items,
-                            most);
-}
-
-static strata_status read_numbers(const strata_json *list, const strata_option *option, strata_numbers *out,
-                                  strata_error *err) {
-    strata_json item;
-    STRATA_TRY(check_list(list, STRATA_MAX_NUMBERS, "numbers", err));
-    out->n = 0;
+    if (strata_json_length(list) > most)
+        return strata_json_fail(list, err, STRATA_DATA, "has %lld %s; at most %d", (long long)strata_json_length(list),
+                                numbers ? "numbers" : "dimensions", most);
+    if (numbers) numbers->n = 0;
     for (bool more = strata_json_first(list, &item); more; more = strata_json_next(&item))
-        STRATA_TRY(strata_json_to_number(&item, option->least, option->most, &out->values[out->n++], err));
-    return STRATA_OK;
-}
-
-static strata_status read_shape(const strata_json *list, const strata_option *option, strata_shape *out, strata_error *err) {
-    strata_json item;
-    STRATA_TRY(check_list(list, STRATA_MAX_RANK, "dimensions", err));
-    *out = (strata_shape){0};
-    for (bool more = strata_json_first(list, &item); more; more = strata_json_next(&item))
-        STRATA_TRY(strata_json_to_int(&item, (int64_t)option->least, (int64_t)option->most, &out->dims[out->rank++], err));
+        STRATA_TRY(
+            numbers ? strata_json_to_number(&item, option->least, option->most, &numbers->values[numbers->n++], err)
+                    : strata_json_to_int(&item, (int64_t)option->least, (int64_t)option->most, &shape.dims[shape.rank++], err));
+    if (!numbers) *(strata_shape *)out = shape;
     return STRATA_OK;
 }
 
@@ -119,9 +111,8 @@ static strata_status read_option(const strata_json *object, const strata_option 
         case STRATA_OPTION_ACTIVATION:
             return strata_json_to_string(&value, target, err);
         case STRATA_OPTION_NUMBERS:
-            return read_numbers(&value, option, target, err);
         case STRATA_OPTION_SHAPE:
-            return read_shape(&value, option, target, err);
+            return read_list(&value, option, target, err);
         default:
             return read_ints(&value, option, target, err);
     }
@@ -132,34 +123,44 @@ strata_status strata_options_read(const strata_json *object, const strata_option
     size_t n_known = n_also;
     STRATA_TRY(strata_json_expect(object, STRATA_JSON_OBJECT, err));
     for (const strata_option *option = table; option->name; option++) n_known++;
-    const char **known = calloc(n_known + 1, sizeof *known);
-    if (!known) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %zu options", n_known);
+    STRATA_FREED const char **known = NULL;
+    STRATA_TRY(STRATA_NEW(known, n_known, err, "no host memory for %zu options", n_known));
     for (size_t i = 0; i < n_known; i++) known[i] = i < n_also ? also[i] : table[i - n_also].name;
-    const strata_status status = strata_json_check_keys(object, known, n_known, err);
-    free(known);
-    if (status) return status;
+    STRATA_TRY(strata_json_check_keys(object, known, n_known, err));
     for (const strata_option *option = table; option->name; option++) STRATA_TRY(read_option(object, option, options, err));
     return STRATA_OK;
 }
 
 /* ---- checking ---- */
 
-/* A field that is not given consists of bytes 0; STRATA_ZERO has a sign. */
+/* The n integers or numbers of a field. `list`: they are written as a list. */
+typedef struct values {
+    const int64_t *ints;
+    const double *numbers;
+    int n;
+    bool list;
+} values;
+
+static values values_of(const strata_option *option, const void *options) {
+    const void *value = (const char *)options + option->offset;
+    const strata_numbers *numbers = value;
+    const strata_shape *shape = value;
+    const int n_ints = kinds[option->kind].n_ints;
+    if (option->kind == STRATA_OPTION_NUMBER) return (values){.numbers = value, .n = 1};
+    if (option->kind == STRATA_OPTION_NUMBERS)
+        return (values){
+            .numbers = numbers->values, .n = numbers->n < STRATA_MAX_NUMBERS ? numbers->n : STRATA_MAX_NUMBERS, .list = true};
+    if (option->kind == STRATA_OPTION_SHAPE) return (values){.ints = shape->dims, .n = shape->rank, .list = true};
+    return (values){.ints = value, .n = n_ints, .list = n_ints > 1};
+}
+
+/* A field that is not given consists of bytes 0, or is an empty list; STRATA_ZERO has a sign. */
 static bool is_given(const strata_option *option, const void *options) {
     const unsigned char *value = (const unsigned char *)options + option->offset;
-    if (option->kind == STRATA_OPTION_NUMBERS) return ((const strata_numbers *)(const void *)value)->n != 0;
-    if (option->kind == STRATA_OPTION_SHAPE) return ((const strata_shape *)(const void *)value)->rank != 0;
+    if (option->kind == STRATA_OPTION_NUMBERS || option->kind == STRATA_OPTION_SHAPE) return values_of(option, options).n != 0;
     for (size_t i = 0; i < kinds[option->kind].bytes; i++)
         if (value[i]) return true;
     return false;
-}
-
-static strata_status check_ints(const strata_option *option, const int64_t *values, int n, strata_error *err) {
-    for (int i = 0; i < n; i++)
-        if ((double)values[i] < option->least || (double)values[i] > option->most)
-            return strata_fail(err, STRATA_INVALID, "%s is %lld; it must be %.0f..%.0f", option->name, (long long)values[i],
-                               option->least, option->most);
-    return STRATA_OK;
 }
 
 static strata_status check_number(const strata_option *option, double value, strata_error *err) {
@@ -170,26 +171,17 @@ static strata_status check_number(const strata_option *option, double value, str
 }
 
 static strata_status check_option(const strata_option *option, const void *options, strata_error *err) {
-    const void *value = (const char *)options + option->offset;
-    const strata_numbers *numbers = value;
-    const strata_shape *shape = value;
-    switch (option->kind) {
-        case STRATA_OPTION_NUMBER:
-            return check_number(option, *(const double *)value, err);
-        case STRATA_OPTION_NUMBERS:
-            for (int i = 0; i < numbers->n && i < STRATA_MAX_NUMBERS; i++)
-                STRATA_TRY(check_number(option, numbers->values[i], err));
-            return STRATA_OK;
-        case STRATA_OPTION_SHAPE:
-            return check_ints(option, shape->dims, shape->rank, err);
-        case STRATA_OPTION_BOOL:
-            return STRATA_OK;
-        case STRATA_OPTION_STRING:
-        case STRATA_OPTION_ACTIVATION:
-            return *(const char *const *)value ? STRATA_OK : strata_fail(err, STRATA_INVALID, "%s is missing", option->name);
-        default:
-            return check_ints(option, value, kinds[option->kind].n_ints, err);
+    const values v = values_of(option, options);
+    if (strata_option_is_text(option->kind) && !is_given(option, options))
+        return strata_fail(err, STRATA_INVALID, "%s is missing", option->name);
+    for (int i = 0; i < v.n; i++) {
+        if (v.numbers)
+            STRATA_TRY(check_number(option, v.numbers[i], err));
+        else if ((double)v.ints[i] < option->least || (double)v.ints[i] > option->most)
+            return strata_fail(err, STRATA_INVALID, "%s is %lld; it must be %.0f..%.0f", option->name, (long long)v.ints[i],
+                               option->least, option->most);
     }
+    return STRATA_OK;
 }
 
 strata_status strata_options_check(const strata_option *table, const void *options, strata_error *err) {
@@ -206,42 +198,24 @@ bool strata_options_given(const strata_option *table, const void *options) {
 
 /* ---- writing ---- */
 
-static void write_numbers(strata_json_writer *w, const strata_numbers *numbers) {
-    strata_json_begin_array(w);
-    for (int i = 0; i < numbers->n; i++) strata_json_write_any_number(w, numbers->values[i]);
-    strata_json_end_array(w);
-}
-
 static void write_option(strata_json_writer *w, const strata_option *option, const void *options) {
     const void *value = (const char *)options + option->offset;
-    if (!option->required && !is_given(option, options)) return;
+    const values v = values_of(option, options);
     strata_json_key(w, option->name);
-    switch (option->kind) {
-        case STRATA_OPTION_NUMBER:
-            strata_json_write_any_number(w, strata_number_shown(*(const double *)value));
-            break;
-        case STRATA_OPTION_BOOL:
-            strata_json_write_bool(w, *(const bool *)value);
-            break;
-        case STRATA_OPTION_STRING:
-        case STRATA_OPTION_ACTIVATION:
-            strata_json_write_string(w, is_given(option, options) ? *(const char *const *)value : "");
-            break;
-        case STRATA_OPTION_NUMBERS:
-            write_numbers(w, value);
-            break;
-        case STRATA_OPTION_SHAPE:
-            strata_json_write_ints(w, ((const strata_shape *)value)->dims, ((const strata_shape *)value)->rank);
-            break;
-        default:
-            if (kinds[option->kind].n_ints == 1)
-                strata_json_write_int(w, *(const int64_t *)value);
-            else
-                strata_json_write_ints(w, value, kinds[option->kind].n_ints);
-            break;
+    if (option->kind == STRATA_OPTION_BOOL) strata_json_write_bool(w, *(const bool *)value);
+    if (strata_option_is_text(option->kind))
+        strata_json_write_string(w, is_given(option, options) ? *(const char *const *)value : "");
+    if (v.list) strata_json_begin_array(w);
+    for (int i = 0; i < v.n; i++) {
+        if (v.numbers)
+            strata_json_write_any_number(w, v.list ? v.numbers[i] : strata_number_shown(v.numbers[i]));
+        else
+            strata_json_write_int(w, v.ints[i]);
     }
+    if (v.list) strata_json_end_array(w);
 }
 
 void strata_options_write(strata_json_writer *writer, const strata_option *table, const void *options) {
-    for (const strata_option *option = table; option->name; option++) write_option(writer, option, options);
+    for (const strata_option *option = table; option->name; option++)
+        if (option->required || is_given(option, options)) write_option(writer, option, options);
 }

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "strata/trace_file.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "core/base/alloc.h"
 
 enum { MOST_TRACKS = 4096 };
 static const size_t MOST_BYTES = (size_t)1 << 30;
-
-static strata_status no_memory(strata_error *err) {
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "trace: no host memory");
-}
 
 static strata_status track_of(strata_trace_file *trace, const strata_json *event, int *out_track, strata_error *err) {
     int64_t process = 0, thread = 0;
@@ -62,9 +57,8 @@ static strata_status read_events(strata_trace_file *trace, strata_error *err) {
     strata_json list = trace->root, event;
     if (strata_json_kind_of(&list) != STRATA_JSON_ARRAY) STRATA_TRY(strata_json_get(&trace->root, "traceEvents", &list, err));
     STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
-    trace->tracks = calloc(MOST_TRACKS, sizeof *trace->tracks);
-    trace->slices = calloc((size_t)strata_json_length(&list) + 1, sizeof *trace->slices);
-    if (!trace->tracks || !trace->slices) return no_memory(err);
+    STRATA_TRY(STRATA_NEW(trace->tracks, MOST_TRACKS, err, "trace: no host memory"));
+    STRATA_TRY(STRATA_NEW(trace->slices, strata_json_length(&list), err, "trace: no host memory"));
     for (bool more = strata_json_first(&list, &event); more; more = strata_json_next(&event)) {
         const char *phase = "", *name = "";
         STRATA_TRY(strata_json_get_string(&event, "ph", STRATA_JSON_REQUIRED, &phase, err));
@@ -80,11 +74,13 @@ static strata_status read_events(strata_trace_file *trace, strata_error *err) {
 }
 
 strata_status strata_trace_file_read(const char *path, strata_trace_file *out_trace, strata_error *err) {
-    *out_trace = (strata_trace_file){0};
-    STRATA_TRY(strata_json_read(path, MOST_BYTES, &out_trace->root, err));
-    const strata_status status = read_events(out_trace, err);
-    if (status) strata_trace_file_finish(out_trace);
-    return status;
+    STRATA_FINISHED(strata_trace_file) trace = {0};
+    *out_trace = trace;
+    STRATA_TRY(strata_json_read(path, MOST_BYTES, &trace.root, err));
+    STRATA_TRY(read_events(&trace, err));
+    *out_trace = trace;
+    trace = (strata_trace_file){0};
+    return STRATA_OK;
 }
 
 void strata_trace_file_finish(strata_trace_file *trace) {

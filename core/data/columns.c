@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finds columns by their names and classes by their words, and makes datasets of the numbers in a table. */
-#include "core/data/columns.h"
-
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/text.h"
 #include "core/data/dataset.h"

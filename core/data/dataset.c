@@ -5,8 +5,6 @@
 
 #include <float.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/text.h"
 #include "core/data/dataset.h"
@@ -17,7 +15,7 @@
 
 struct strata_order {
     int64_t n;
-    uint32_t *index; /* NULL: 0, 1, 2 ... */
+    uint32_t *index; /* in the same memory; NULL: 0, 1, 2 ... */
 };
 
 /* ---- datasets ---- */
@@ -392,21 +390,15 @@ static void shuffle_indices(uint32_t *index, int64_t n, uint64_t seed, uint64_t 
 strata_status strata_order_create(int64_t n, bool shuffle, uint64_t seed, uint64_t epoch, strata_order **out_order,
                                   strata_error *err) {
     if (n < 0 || n > UINT32_MAX) return strata_fail(err, STRATA_INVALID, "order: n is %lld", (long long)n);
-    strata_order *order = calloc(1, sizeof *order);
-    if (order && shuffle) order->index = malloc(((size_t)n + 1) * sizeof *order->index);
-    if (!order || (shuffle && !order->index)) {
-        strata_order_destroy(order);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "order: no host memory for %lld indices", (long long)n);
-    }
-    order->n = n;
+    strata_order *order = malloc(sizeof *order + (shuffle ? (size_t)n * sizeof *order->index : 0));
+    if (!order) return strata_fail(err, STRATA_OUT_OF_MEMORY, "order: no host memory for %lld indices", (long long)n);
+    *order = (strata_order){.n = n, .index = shuffle ? (uint32_t *)(order + 1) : NULL};
     if (shuffle) shuffle_indices(order->index, n, seed, epoch);
     *out_order = order;
     return STRATA_OK;
 }
 
 void strata_order_destroy(strata_order *order) {
-    if (!order) return;
-    free(order->index);
     free(order);
 }
 

@@ -42,6 +42,10 @@ void strata_text_add_term(strata_text *text, const char *name, const char *forma
 
 /* ---- the stages ---- */
 
+static strata_status no_memory(const description *d) {
+    return strata_fail(d->err, STRATA_OUT_OF_MEMORY, "no host memory for a description of the %s", d->what);
+}
+
 static void add_stages(const strata_dataset *dataset, strata_text *names) {
     strata_text_add(names, "%s%s", names->n_bytes ? " of " : "", dataset->stage->name);
     for (int i = 0; i < dataset->n_parents; i++) add_stages(dataset->parents[i], names);
@@ -49,12 +53,13 @@ static void add_stages(const strata_dataset *dataset, strata_text *names) {
 
 static strata_status describe_form(const description *d, const strata_dataset *dataset) {
     const strata_element_spec *spec = &dataset->spec;
-    strata_text names = {0};
+    STRATA_FINISHED(strata_text) names = {0};
     char name[160];
     if (d->opts->pipeline) {
         add_stages(dataset, &names);
         snprintf(name, sizeof name, "pipeline of the %s", d->what);
-        if (!names.failed) strata_text_add_term(d->text, name, "%s", names.bytes);
+        if (names.failed) return no_memory(d);
+        strata_text_add_term(d->text, name, "%s", names.bytes);
     }
     for (int i = 0; i < spec->n_parts && d->opts->pipeline; i++) {
         snprintf(name, sizeof name, "part %d of an example of the %s", i, d->what);
@@ -65,10 +70,7 @@ static strata_status describe_form(const description *d, const strata_dataset *d
         snprintf(name, sizeof name, "class %d of the %s", i, d->what);
         strata_text_add_term(d->text, name, "%s", dataset->class_names[i]);
     }
-    const bool failed = names.failed;
-    strata_text_finish(&names);
-    return failed ? strata_fail(d->err, STRATA_OUT_OF_MEMORY, "no host memory for a description of the %s", d->what)
-                  : STRATA_OK;
+    return STRATA_OK;
 }
 
 /* ---- the elements ---- */
@@ -84,8 +86,8 @@ static void add_values(strata_text *line, const strata_array *part) {
 }
 
 static strata_status describe_element(const description *d, const strata_dataset *dataset, int64_t index) {
-    strata_element element = {0};
-    strata_text line = {0};
+    STRATA_FINISHED(strata_element) element = {0};
+    STRATA_FINISHED(strata_text) line = {0};
     char name[96];
     STRATA_TRY(strata_dataset_at(dataset, d->opts->seed, 0, index, &element, d->err));
     for (int i = 0; i < element.n_parts; i++) {
@@ -93,12 +95,9 @@ static strata_status describe_element(const description *d, const strata_dataset
         add_values(&line, &element.parts[i]);
     }
     snprintf(name, sizeof name, "example %" PRId64 " of the %s", index, d->what);
-    strata_element_finish(&element);
-    if (!line.failed) strata_text_add_term(d->text, name, "(%s)", line.n_bytes ? line.bytes : "");
-    const bool failed = line.failed;
-    strata_text_finish(&line);
-    return failed ? strata_fail(d->err, STRATA_OUT_OF_MEMORY, "no host memory for a description of the %s", d->what)
-                  : STRATA_OK;
+    if (line.failed) return no_memory(d);
+    strata_text_add_term(d->text, name, "(%s)", line.n_bytes ? line.bytes : "");
+    return STRATA_OK;
 }
 
 /* Describes elements of the last stage of the pipeline that can compute them by their index. */

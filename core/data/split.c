@@ -3,8 +3,6 @@
  * Divides a dataset of arrays: at random, or with each class divided in the same proportion, or in the order of the
  * examples. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/data/dataset.h"
 #include "core/data/prepare/preprocessing.h"

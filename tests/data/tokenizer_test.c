@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/data/text/words.h"
+#include "core/data/text/tokenizer.h"
 #include "tests/support/folder.h"
 
 TestSuite(tokenizer, .init = test_folder_make, .fini = test_folder_remove);

@@ -5,8 +5,6 @@
 #include "core/data/format/csv.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/alloc.h"
 #include "core/base/file.h"

@@ -4,7 +4,6 @@
  * bytes. A JPEG is a list of segments. Each begins with 0xFF, a marker byte and the segment's length. The segment with the
  * marker APP1 contains "Exif\0\0" and then the Exif data. In a PNG they are the chunk eXIf, in a WebP the chunk EXIF, and a
  * TIFF picture has the same directory itself. */
-#include <string.h>
 
 #include "core/base/bytes.h"
 #include "core/data/format/picture_formats.h"

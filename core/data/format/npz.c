@@ -2,8 +2,6 @@
  *
  * Reading .npz archives: their arrays are .npy files in a zip archive, which core/data/format/zip.c reads. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/file.h"
 #include "core/data/dataset.h"

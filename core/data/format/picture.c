@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reading pictures. The table `signatures` finds the format by the first bytes of a file, whatever the file is called. */
-#include <string.h>
 
 #include "core/base/ascii.h"
 #include "core/data/format/picture_formats.h"
@@ -177,14 +176,16 @@ strata_status strata_picture_parse(const char *name, const void *bytes, size_t n
     const strata_picture_file file = {name, bytes, n_bytes};
     strata_picture_reader *read;
     strata_picture_size size;
-    *out_pixels = (strata_array){0};
+    STRATA_FINISHED(strata_array) pixels = {0};
+    *out_pixels = pixels;
     if (channels != 1 && channels != 3)
         return strata_fail(err, STRATA_INVALID, "pictures: %d channels; 1 or 3 are possible", channels);
     STRATA_TRY(measure(&file, &read, &size, err));
-    STRATA_TRY(strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(size.rows, size.columns, size.channels), out_pixels, err));
-    strata_status status = read(&file, &size, out_pixels->data, err);
-    if (!status) status = strata_exif_turn(name, strata_exif_orientation(bytes, n_bytes), out_pixels, err);
-    if (!status) status = change_channels(out_pixels, channels, err);
-    if (status) strata_array_finish(out_pixels);
-    return status;
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(size.rows, size.columns, size.channels), &pixels, err));
+    STRATA_TRY(read(&file, &size, pixels.data, err));
+    STRATA_TRY(strata_exif_turn(name, strata_exif_orientation(bytes, n_bytes), &pixels, err));
+    STRATA_TRY(change_channels(&pixels, channels, err));
+    *out_pixels = pixels;
+    pixels.owned = NULL;
+    return STRATA_OK;
 }

@@ -2,7 +2,6 @@
  *
  * BMP, the bitmaps of Windows and OS/2: 1, 2, 4 or 8 bits with a palette, 16, 24 or 32 bits with colours; plain, or with
  * lengths of runs (RLE4, RLE8). Transparency is ignored. */
-#include <string.h>
 
 #include "core/base/bytes.h"
 #include "core/data/format/picture_formats.h"

@@ -5,6 +5,7 @@
 #ifndef STRATA_CORE_DATA_PICTURE_FORMATS_H
 #define STRATA_CORE_DATA_PICTURE_FORMATS_H
 
+#include "core/base/alloc.h"
 #include "strata/formats.h"
 
 enum { STRATA_PICTURE_MOST_SIDE = 1 << 15, STRATA_PICTURE_MOST_PIXELS = 1 << 26 };

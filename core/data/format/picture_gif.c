@@ -2,8 +2,6 @@
  *
  * GIF, through giflib. The first picture of an animation is read. What it leaves free has the colour that is marked as
  * transparent, or else that of index 0. */
-#include <stdlib.h>
-#include <string.h>
 #if STRATA_WITH_GIF
 #include <gif_lib.h>
 #endif
@@ -83,13 +81,12 @@ static strata_status read_pixels(const strata_picture_file *file, GifFileType *g
                                  uint8_t *pixels, strata_error *err) {
     uint8_t colours[256][3];
     const int64_t n = size.rows * size.columns;
-    uint8_t *indexes = malloc((size_t)n);
-    if (!indexes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", file->name);
+    STRATA_FREED uint8_t *indexes = NULL;
+    STRATA_TRY(STRATA_NEW(indexes, n, err, "%s: no host memory", file->name));
     list_colours(gif, colours);
     memset(indexes, transparent < 0 ? 0 : transparent, (size_t)n);
     const bool whole = read_indexes(gif, size, indexes);
     for (int64_t i = 0; i < n; i++) memcpy(pixels + i * size.channels, colours[indexes[i]], (size_t)size.channels);
-    free(indexes);
     return whole ? STRATA_OK : strata_picture_damaged(file, "GIF data", GifErrorString(gif->Error), err);
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * JPEG, through libturbojpeg. Pictures for print (CMYK and YCCK) are converted to red, green and blue. */
-#include <stdlib.h>
 #if STRATA_WITH_JPEG
 #include <turbojpeg.h>
 #endif
@@ -52,13 +51,12 @@ static strata_status read_pixels(const strata_picture_file *file, tjhandle decod
 static strata_status read_cmyk(const strata_picture_file *file, tjhandle decoder, strata_picture_size size, uint8_t *pixels,
                                strata_error *err) {
     const int64_t n = size.rows * size.columns;
-    uint8_t *inks = malloc((size_t)n * 4);
-    if (!inks) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", file->name);
-    strata_status status = read_pixels(file, decoder, size, TJPF_CMYK, inks, err);
-    for (int64_t i = 0; i < 4 * n && !status; i++) inks[i] = (uint8_t)(255 - inks[i]);
-    if (!status) strata_picture_from_cmyk(inks, n, pixels);
-    free(inks);
-    return status;
+    STRATA_FREED uint8_t *inks = NULL;
+    STRATA_TRY(STRATA_NEW(inks, 4 * n, err, "%s: no host memory", file->name));
+    STRATA_TRY(read_pixels(file, decoder, size, TJPF_CMYK, inks, err));
+    for (int64_t i = 0; i < 4 * n; i++) inks[i] = (uint8_t)(255 - inks[i]);
+    strata_picture_from_cmyk(inks, n, pixels);
+    return STRATA_OK;
 }
 
 strata_status strata_picture_read_jpeg(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,

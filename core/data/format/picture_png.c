@@ -4,7 +4,6 @@
  * transparency is ignored, as Pillow's convert("RGB") and TensorFlow's decode_png do. An animation's first picture is read. */
 #include <setjmp.h>
 #include <stdio.h>
-#include <string.h>
 #if STRATA_WITH_PNG
 #include <png.h>
 #endif

@@ -5,8 +5,6 @@
  * colours, such as YCbCr and CIE L*a*b*. */
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #if STRATA_WITH_TIFF
 #include <tiffio.h>
 #endif
@@ -197,8 +195,8 @@ static strata_status read_samples(TIFF *tiff, const source *s, const layout *l, 
     if (!b.columns || !b.rows || b.columns > l->columns + MOST_BEYOND || b.rows > l->rows + MOST_BEYOND || n_bytes <= 0 ||
         n_bytes > MOST_BLOCK_BYTES || b.row_bytes < (n_row_samples * l->bits + 7) / 8 || (size_t)n_bytes / b.row_bytes < b.rows)
         return damaged(s, err);
-    uint8_t *bytes = calloc(1, (size_t)n_bytes);
-    if (!bytes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", s->file->name);
+    STRATA_FREED uint8_t *bytes = NULL;
+    STRATA_TRY(STRATA_NEW(bytes, n_bytes, err, "%s: no host memory", s->file->name));
     b.bytes = bytes;
     const int n_planes = l->planes == PLANARCONFIG_SEPARATE ? l->n_used : 1;
     bool whole = true;
@@ -213,7 +211,6 @@ static strata_status read_samples(TIFF *tiff, const source *s, const layout *l, 
                 whole = got >= 0 && (size_t)got >= n_rows * b.row_bytes;
                 if (whole) place_block(l, &b, samples);
             }
-    free(bytes);
     return whole ? STRATA_OK : damaged(s, err);
 }
 
@@ -241,8 +238,8 @@ static void convert(const layout *l, const uint8_t *samples, uint8_t *pixels) {
 static strata_status read_by_libtiff(TIFF *tiff, const source *s, const layout *l, uint8_t *pixels, strata_error *err) {
     uint16_t orientation = ORIENTATION_TOPLEFT;
     const size_t n = (size_t)l->rows * l->columns;
-    uint32_t *raster = malloc(n * sizeof *raster);
-    if (!raster) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", s->file->name);
+    STRATA_FREED uint32_t *raster = NULL;
+    STRATA_TRY(STRATA_NEW(raster, n, err, "%s: no host memory", s->file->name));
     TIFFGetFieldDefaulted(tiff, TIFFTAG_ORIENTATION, &orientation);
     const bool whole = TIFFReadRGBAImageOriented(tiff, l->columns, l->rows, raster, orientation, 1);
     for (size_t i = 0; i < n && whole; i++) {
@@ -250,18 +247,16 @@ static strata_status read_by_libtiff(TIFF *tiff, const source *s, const layout *
         *pixels++ = (uint8_t)TIFFGetG(raster[i]);
         *pixels++ = (uint8_t)TIFFGetB(raster[i]);
     }
-    free(raster);
     return whole ? STRATA_OK : damaged(s, err);
 }
 
 static strata_status read_pixels(TIFF *tiff, const source *s, const layout *l, uint8_t *pixels, strata_error *err) {
     if (l->by_libtiff) return read_by_libtiff(tiff, s, l, pixels, err);
-    uint8_t *samples = calloc((size_t)l->rows * l->columns, (size_t)l->n_used);
-    if (!samples) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", s->file->name);
-    strata_status status = read_samples(tiff, s, l, samples, err);
-    if (!status) convert(l, samples, pixels);
-    free(samples);
-    return status;
+    STRATA_FREED uint8_t *samples = NULL;
+    STRATA_TRY(STRATA_NEW(samples, (size_t)l->rows * l->columns * (size_t)l->n_used, err, "%s: no host memory", s->file->name));
+    STRATA_TRY(read_samples(tiff, s, l, samples, err));
+    convert(l, samples, pixels);
+    return STRATA_OK;
 }
 
 /* Reads the header and, if pixels is not NULL, the pixels. */

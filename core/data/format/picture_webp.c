@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * WebP, through libwebp. The first picture of an animation is read. Transparency is ignored. */
-#include <string.h>
 #if STRATA_WITH_WEBP
 #include <webp/decode.h>
 #endif

@@ -48,14 +48,18 @@ bool strata_cell_is_listed(const char *cell, const char *const *words, int n) {
 
 const strata_number_format strata_decimal_point = {'.', ','}, strata_decimal_comma = {',', '.'};
 
+/* The length of the first of these characters that is at `at`; 0: none is. */
+static size_t length_of_any(const char *at, const char *const *characters, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (*at == *characters[i] && !strncmp(at, characters[i], strlen(characters[i]))) return strlen(characters[i]);
+    return 0;
+}
+
 /* The length of the separator of groups of digits at `at`: `thousands`, an apostrophe or a space; spaces that do not end a line
  * (U+00A0, U+202F) and the curved apostrophe (U+2019) too. 0: there is none. */
 static size_t group_separator_length(const char *at, char thousands) {
     static const char *const others[] = {" ", "'", "\xc2\xa0", "\xe2\x80\xaf", "\xe2\x80\x99"};
-    if (*at && *at == thousands) return 1;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (!strncmp(at, others[i], strlen(others[i]))) return strlen(others[i]);
-    return 0;
+    return *at && *at == thousands ? 1 : length_of_any(at, others, sizeof others / sizeof *others);
 }
 
 static int count_digits(const char *at) {
@@ -95,25 +99,14 @@ static const char *skip_sign(const char *at, bool *negative) {
 
 /* The character after blanks and spaces that do not end a line, as word processors write before a unit. */
 static const char *skip_spaces(const char *at) {
-    static const char no_break[] = "\xc2\xa0", narrow[] = "\xe2\x80\xaf";
-    for (;;) {
-        if (*at && strchr(blanks, *at))
-            at++;
-        else if (!strncmp(at, no_break, sizeof no_break - 1))
-            at += sizeof no_break - 1;
-        else if (!strncmp(at, narrow, sizeof narrow - 1))
-            at += sizeof narrow - 1;
-        else
-            return at;
-    }
+    static const char *const spaces[] = {" ", "\t", "\xc2\xa0", "\xe2\x80\xaf"};
+    for (size_t n; (n = length_of_any(at, spaces, sizeof spaces / sizeof *spaces));) at += n;
+    return at;
 }
 
 static const char *skip_unit(const char *at, bool percent) {
     static const char *const units[] = {"%", "$", "€", "£", "¥", "₹"};
-    if (*at != '%' && *at != '$' && (unsigned char)*at < 0x80) return at; /* most cells have no unit */
-    for (size_t i = percent ? 0 : 1; i < sizeof units / sizeof *units; i++)
-        if (!strncmp(at, units[i], strlen(units[i]))) return at + strlen(units[i]);
-    return at;
+    return at + length_of_any(at, units + !percent, sizeof units / sizeof *units - !percent);
 }
 
 /* The first character after blanks, a sign and a currency, in either order. */

@@ -3,14 +3,12 @@
  * One column of a table: statistics of its cells, its words, and its features. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/text.h"
 #include "core/data/format/csv.h"
 #include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
-#include "core/data/text/words.h"
+#include "core/data/text/tokenizer.h"
 
 const char *const strata_column_kinds[] = {"number", "words", "date", "text"};
 

@@ -6,8 +6,6 @@
 #include "core/base/json.h"
 
 #include <float.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/data/format/csv.h"
 #include "core/data/prepare/cell.h"

@@ -2,8 +2,6 @@
  *
  * Finds whether a label is a class or a number. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/locale.h"
 #include "core/base/text.h"

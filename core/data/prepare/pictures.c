@@ -3,8 +3,6 @@
  * Folders of pictures: finding the classes and the size of the examples, and making datasets of pictures of that size, or of
  * pictures that have one size already. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/alloc.h"
 #include "core/base/text.h"

@@ -5,12 +5,9 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/ascii.h"
 #include "core/base/text.h"
-#include "core/data/columns.h"
 #include "core/data/format/csv.h"
 #include "core/data/prepare/cell.h"
 

@@ -2,8 +2,6 @@
  *
  * Reading a user's table: finding which character separates the cells, and whether the first line is a header. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/data/format/csv.h"
 #include "core/data/format/parquet.h"

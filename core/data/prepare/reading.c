@@ -3,7 +3,6 @@
  * Finds how the numbers of a table are written: whether "1,234" is 1234 or 1.234. This is decided once for all columns of a
  * table, since one program wrote it. */
 #include <stdio.h>
-#include <string.h>
 
 #include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"

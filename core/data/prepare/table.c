@@ -4,14 +4,12 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/locale.h"
 #include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/prepare/preprocessing.h"
-#include "core/data/text/texts.h"
+#include "core/data/text/tokenizer.h"
 
 /* The examples that are converted. */
 typedef struct source {

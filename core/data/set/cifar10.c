@@ -3,8 +3,6 @@
  * Reading CIFAR-10: finding its files, which are called batches, in a folder or a tar archive, and converting their planes of
  * colours to pixels. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/base/file.h"

@@ -196,10 +196,8 @@ strata_status strata_digits_make(uint64_t seed, uint64_t first_index, int64_t n_
         return strata_fail(err, STRATA_INVALID, "a set of %lld images; it must have at least 1", (long long)n_images);
     strata_status status = strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(n_images, SIDE, SIDE), &out_set->images, err);
     if (!status) status = strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(n_images), &out_set->labels, err);
-    if (status) {
-        strata_image_set_finish(out_set);
-        return status;
-    }
+    if (status) strata_image_set_finish(out_set);
+    if (status) return status;
     uint8_t *images = out_set->images.data, *labels = out_set->labels.data;
     for (int64_t i = 0; i < n_images; i++) labels[i] = draw_digit(seed, first_index + (uint64_t)i, images + i * PIXELS);
     return STRATA_OK;

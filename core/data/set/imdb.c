@@ -2,14 +2,12 @@
  *
  * Reading the IMDB reviews: from the folder aclImdb, its tar archive, or a CSV file for each split. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/format/tree.h"
-#include "core/data/text/texts.h"
+#include "core/data/text/tokenizer.h"
 
 enum { LONGEST_PATH = 4096 };
 static const char *const classes[] = {"negative", "positive"}, *const folders[] = {"neg/", "pos/"};

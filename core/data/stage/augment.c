@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Random changes of pictures, as map functions. The random numbers are a function of the element's key. */
-#include <string.h>
 
 #include "core/data/stage/stage.h"
 

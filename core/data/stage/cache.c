@@ -4,7 +4,6 @@
  * The stages below always iterate over epoch 0, whichever epoch is first, so that the elements of an iteration do not depend on
  * the iterations before it. */
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "core/base/alloc.h"
 #include "core/data/stage/stage.h"

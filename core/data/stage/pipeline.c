@@ -3,9 +3,6 @@
  * The code that all stages have in common: creating and destroying datasets and iterators, elements and their keys. */
 #include "strata/pipeline.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/stage/stage.h"

@@ -8,7 +8,6 @@
  * No wait is endless: a thread waits only for a free slot or for another thread that reads from the parent, and closing the
  * iterator ends both waits. The iterator waits only for a slot whose element a thread is computing. */
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "core/data/stage/stage.h"
 

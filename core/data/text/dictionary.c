@@ -2,12 +2,8 @@
  *
  * The table is doubled when three quarters of its slots are used. The hash is FNV-1a with a final mixing step. Results do not
  * depend on the hash. */
-#include "core/data/text/dictionary.h"
-
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/base/alloc.h"
+#include "core/data/text/tokenizer.h"
 
 static uint32_t hash_of(const void *key, size_t length) {
     const unsigned char *bytes = key;

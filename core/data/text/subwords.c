@@ -5,13 +5,10 @@
  * frequent pair again and again. The pairs are in a heap, sorted by the counts at the time when they were added, which may be
  * out of date. A merge can raise the counts only of pairs that contain its result, and these are then added to the heap again.
  * So a count in the heap is never too low. A pair whose count in the heap is too high is added again with its current count. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/alloc.h"
 #include "core/base/text.h"
 #include "core/data/text/tokenizer.h"
-#include "core/data/text/words.h"
 
 /* ---- characters ---- */
 
@@ -117,10 +114,12 @@ typedef struct candidate {
 typedef struct trainer {
     strata_tokenizer *tokenizer;
     const strata_dictionary *words;
-    /* The tokens of word w are ids[first[w] .. first[w] + length[w]). A merge shortens a word in place. */
+    /* The tokens of word w are ids[first .. first + length) of its place. A merge shortens a word in place. */
     int32_t *ids;
-    size_t *first;
-    int *length;
+    struct place {
+        size_t first;
+        int length;
+    } * places;
     /* The number of the string {left, right} is the pair's index in `pairs`. */
     strata_dictionary keys;
     pair *pairs;
@@ -129,6 +128,15 @@ typedef struct trainer {
     int64_t pairs_capacity, heap_capacity;
     strata_error *err;
 } trainer;
+
+static void trainer_finish(trainer *t) {
+    for (int32_t p = 0; p < t->keys.n && p < t->pairs_capacity; p++) free(t->pairs[p].words);
+    free(t->pairs);
+    free(t->heap);
+    free(t->ids);
+    free(t->places);
+    strata_dictionary_finish(&t->keys);
+}
 
 static strata_status no_memory(const trainer *t) {
     return strata_fail(t->err, STRATA_OUT_OF_MEMORY, "tokenizer: no host memory for %d pairs", t->keys.n);
@@ -189,8 +197,8 @@ static strata_status add_word(trainer *t, pair *p, int32_t word) {
  * word is also added to the lists of words of its pairs: of all pairs if `merged` is 0, else of those that contain the token
  * `merged`, the result of a merge. These pairs are then added to the heap. */
 static strata_status count_pairs(trainer *t, int32_t word, int sign, int32_t merged) {
-    const int32_t *ids = t->ids + t->first[word];
-    for (int i = 0; i + 1 < t->length[word]; i++) {
+    const int32_t *ids = t->ids + t->places[word].first;
+    for (int i = 0; i + 1 < t->places[word].length; i++) {
         int32_t p;
         if (ids[i] < STRATA_FIRST_TOKEN || ids[i + 1] < STRATA_FIRST_TOKEN) continue;
         STRATA_TRY(find_pair(t, ids + i, &p));
@@ -212,10 +220,10 @@ static strata_status merge_everywhere(trainer *t, int32_t p) {
     t->pairs[p].n_words = 0, t->pairs[p].capacity = 0;
     strata_status status = STRATA_OK;
     for (int32_t i = 0; i < n_words && !status; i++) {
-        int32_t word = words[i];
-        status = count_pairs(t, word, -1, 0);
-        t->length[word] = join(t->ids + t->first[word], t->length[word], &merge);
-        if (!status) status = count_pairs(t, word, 1, merge.result);
+        struct place *place = &t->places[words[i]];
+        status = count_pairs(t, words[i], -1, 0);
+        place->length = join(t->ids + place->first, place->length, &merge);
+        if (!status) status = count_pairs(t, words[i], 1, merge.result);
     }
     free(words);
     return status;
@@ -224,15 +232,13 @@ static strata_status merge_everywhere(trainer *t, int32_t p) {
 static strata_status split_words(trainer *t) {
     size_t n = 0;
     for (int32_t i = 0; i < t->words->n; i++) n += t->words->entries[i].length + 1;
-    t->ids = malloc(n * sizeof *t->ids);
-    t->first = malloc((size_t)t->words->n * sizeof *t->first);
-    t->length = malloc((size_t)t->words->n * sizeof *t->length);
-    if (!t->ids || !t->first || !t->length) return no_memory(t);
+    if (!(t->ids = strata_zeroed(n, sizeof *t->ids))) return no_memory(t);
+    if (!(t->places = strata_zeroed((size_t)t->words->n, sizeof *t->places))) return no_memory(t);
     n = 0;
     for (int32_t i = 0; i < t->words->n; i++) {
-        t->first[i] = n;
-        t->length[i] = split_word(t->tokenizer, strata_dictionary_string(t->words, i), t->words->entries[i].length, t->ids + n);
-        n += (size_t)t->length[i];
+        const char *word = strata_dictionary_string(t->words, i);
+        t->places[i] = (struct place){n, split_word(t->tokenizer, word, t->words->entries[i].length, t->ids + n)};
+        n += (size_t)t->places[i].length;
         STRATA_TRY(count_pairs(t, i, 1, 0));
     }
     for (int32_t p = 0; p < t->keys.n; p++) STRATA_TRY(push(t, p));
@@ -255,15 +261,7 @@ static strata_status train(trainer *t, int64_t vocabulary, int64_t least_count) 
 
 strata_status strata_subwords_train(strata_tokenizer *tokenizer, const strata_dictionary *words, int64_t vocabulary,
                                     int64_t least_count, strata_error *err) {
-    trainer t = {.tokenizer = tokenizer, .words = words, .err = err};
-    strata_status status = find_characters(tokenizer, words, vocabulary, err);
-    if (!status) status = train(&t, vocabulary, least_count);
-    for (int32_t p = 0; p < t.keys.n && p < t.pairs_capacity; p++) free(t.pairs[p].words);
-    free(t.pairs);
-    free(t.heap);
-    free(t.ids);
-    free(t.first);
-    free(t.length);
-    strata_dictionary_finish(&t.keys);
-    return status;
+    STRATA_FINISHED(trainer) t = {.tokenizer = tokenizer, .words = words, .err = err};
+    STRATA_TRY(find_characters(tokenizer, words, vocabulary, err));
+    return train(&t, vocabulary, least_count);
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A pipeline's source of documents, and the map that converts them to tokens. */
-#include <string.h>
 
 #include "core/data/stage/stage.h"
-#include "core/data/text/texts.h"
+#include "core/data/text/tokenizer.h"
 
 static strata_status document_at(const strata_dataset *dataset, uint64_t seed, uint64_t epoch, int64_t index,
                                  strata_element *out, strata_error *err) {

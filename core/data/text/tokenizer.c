@@ -4,12 +4,8 @@
 #include "core/data/text/tokenizer.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/data/dataset.h"
-#include "core/data/text/texts.h"
-#include "core/data/text/words.h"
 
 /* ---- training ---- */
 

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Dividing texts into words: which characters belong to words, and which are their lower-case letters. */
-#include "core/data/text/words.h"
-
-#include <stdint.h>
-#include <string.h>
-
 #include "core/base/text.h"
+#include "core/data/text/tokenizer.h"
 
 /* ---- characters ---- */
 
