@@ -19,7 +19,7 @@ bool strata_utf8_valid(const char *string);
 
 /* Copies a list of strings to one block of memory, which the caller frees; NULL for none. */
 STRATA_MUST_USE strata_status strata_names_copy(const char *const *names, int n_names, char ***out_names, strata_error *err);
-/* Compares two elements of a list of strings, for qsort. */
+/* Compares two strings of a list, or two structs that begin with a string, for qsort. */
 int strata_by_bytes(const void *a, const void *b);
 
 /* The end of a message about a word that is none of the names: "; the nearest is \"x\"", or nothing if none is similar. */

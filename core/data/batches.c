@@ -67,9 +67,7 @@ static strata_status check_range(const strata_batches *b, const strata_batch_par
 
 static strata_status check_input(const strata_batches *b, const strata_batch_part *part, int64_t n, strata_error *err) {
     const strata_array *x = &b->element.parts[part->part];
-    strata_shape example = {.rank = x->shape.rank - 1};
-    if (example.rank >= 0) memcpy(example.dims, x->shape.dims + 1, (size_t)example.rank * sizeof *example.dims);
-    if (example.rank < 0 || x->shape.dims[0] != n || !strata_shape_equal(example, part->shape))
+    if (x->shape.rank < 1 || x->shape.dims[0] != n || !strata_shape_equal(strata_shape_inner(x->shape), part->shape))
         return strata_fail(err, STRATA_DATA, "batch %lld has shape %s; the model takes (n, ...) of %s",
                            (long long)b->element.key.index, strata_shape_text(x->shape).text,
                            strata_shape_text(part->shape).text);

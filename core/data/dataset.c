@@ -53,7 +53,7 @@ static strata_status check_arrays(const strata_array *features, const strata_arr
 
 /* Computes the largest integer label plus one. Fails with DATA for a label that is negative or does not fit an i32. */
 static strata_status count_classes(strata_dataset *dataset, strata_error *err) {
-    if (!dataset->has_labels || dataset->labels.dtype == STRATA_DTYPE_F32) return STRATA_OK;
+    if (!strata_dataset_has_labels(dataset) || dataset->labels.dtype == STRATA_DTYPE_F32) return STRATA_OK;
     for (int64_t i = 0; i < dataset->n * dataset->label_size; i++) {
         double label = strata_element_get(dataset->labels.dtype, dataset->labels.data, i);
         if (label < 0 || label > INT32_MAX)
@@ -102,12 +102,6 @@ strata_status strata_dataset_check_tokens(const strata_dataset *dataset, int64_t
     return name_token(dataset, 0, n_tokens - 1, "those the model knows", err);
 }
 
-static strata_shape without_first_axis(strata_shape shape) {
-    strata_shape element = {.rank = shape.rank - 1};
-    memcpy(element.dims, shape.dims + 1, (size_t)element.rank * sizeof *shape.dims);
-    return element;
-}
-
 strata_status strata_dataset_take_arrays(strata_array *features, strata_array *labels, double scale,
                                          strata_dataset **out_dataset, strata_error *err) {
     STRATA_FINISHED(strata_array) x = *features, y = labels ? *labels : (strata_array){0};
@@ -118,20 +112,18 @@ strata_status strata_dataset_take_arrays(strata_array *features, strata_array *l
     STRATA_TRY(STRATA_NEW(dataset, 1, err, "dataset: no host memory"));
     atomic_init(&dataset->references, 1);
     dataset->stage = &strata_stage_table;
-    dataset->has_labels = labels != NULL;
     dataset->features = x;
     dataset->labels = y;
     x.owned = y.owned = NULL;
     dataset->n = x.shape.dims[0];
-    dataset->element = without_first_axis(x.shape);
-    dataset->element_size = strata_shape_elements(dataset->element);
-    if (labels) dataset->label = without_first_axis(y.shape);
-    dataset->label_size = strata_shape_elements(dataset->label);
     dataset->scale = (float)strata_number_or(scale, 1);
     dataset->spec = (strata_element_spec){
         .n_parts = labels ? 2 : 1,
-        .parts = {{is_index(dataset->features.dtype) ? STRATA_DTYPE_I32 : STRATA_DTYPE_F32, dataset->element},
-                  {dataset->labels.dtype == STRATA_DTYPE_F32 ? STRATA_DTYPE_F32 : STRATA_DTYPE_I32, dataset->label}}};
+        .parts = {{is_index(dataset->features.dtype) ? STRATA_DTYPE_I32 : STRATA_DTYPE_F32, strata_shape_inner(x.shape)}}};
+    dataset->spec.parts[1].dtype = y.dtype == STRATA_DTYPE_F32 ? STRATA_DTYPE_F32 : STRATA_DTYPE_I32;
+    if (labels) dataset->spec.parts[1].shape = strata_shape_inner(y.shape);
+    dataset->element_size = strata_shape_elements(dataset->spec.parts[0].shape);
+    dataset->label_size = strata_shape_elements(dataset->spec.parts[1].shape);
     STRATA_TRY(count_classes(dataset, err));
     STRATA_TRY(find_token_range(dataset, err));
     *out_dataset = strata_released(&dataset);
@@ -232,8 +224,13 @@ static void destroy_table(strata_dataset *dataset) {
 int64_t strata_dataset_size(const strata_dataset *dataset) {
     return dataset->n;
 }
+/* The shape of a part, without the axis of a batch. */
+static strata_shape shape_of_part(const strata_dataset *dataset, int part) {
+    const strata_shape shape = dataset->spec.parts[part].shape;
+    return dataset->spec.is_batch ? strata_shape_inner(shape) : shape;
+}
 strata_shape strata_dataset_element_shape(const strata_dataset *dataset) {
-    return dataset->element;
+    return shape_of_part(dataset, 0);
 }
 strata_dtype strata_dataset_feature_dtype(const strata_dataset *dataset) {
     return dataset->spec.parts[0].dtype;
@@ -242,13 +239,13 @@ float strata_dataset_byte_scale(const strata_dataset *dataset) {
     return dataset->spec.parts[0].dtype == STRATA_DTYPE_U8 ? dataset->scale : 0;
 }
 bool strata_dataset_has_labels(const strata_dataset *dataset) {
-    return dataset->has_labels;
+    return strata_spec_role(&dataset->spec, 1) == STRATA_PART_TARGET;
 }
 strata_dtype strata_dataset_label_dtype(const strata_dataset *dataset) {
-    return dataset->has_labels ? dataset->spec.parts[1].dtype : STRATA_DTYPE_F32;
+    return strata_dataset_has_labels(dataset) ? dataset->spec.parts[1].dtype : STRATA_DTYPE_F32;
 }
 strata_shape strata_dataset_label_shape(const strata_dataset *dataset) {
-    return dataset->label;
+    return strata_dataset_has_labels(dataset) ? shape_of_part(dataset, 1) : STRATA_SHAPE();
 }
 int64_t strata_dataset_n_classes(const strata_dataset *dataset) {
     return dataset->n_classes;
@@ -290,10 +287,10 @@ static void insert_part(strata_element_spec *spec, int at) {
 
 strata_status strata_dataset_set_weights(strata_dataset *dataset, const strata_array *weights, strata_error *err) {
     strata_array copy;
-    if (dataset->stage != &strata_stage_table || !dataset->has_labels)
+    if (dataset->stage != &strata_stage_table || !strata_dataset_has_labels(dataset))
         return strata_fail(err, STRATA_INVALID,
                            "weights: the dataset is %s; it must be arrays with labels, without a stage over them",
-                           dataset->has_labels ? dataset->stage->name : "arrays without labels");
+                           strata_dataset_has_labels(dataset) ? dataset->stage->name : "arrays without labels");
     if (weights->dtype != STRATA_DTYPE_F32 || !strata_shape_equal(weights->shape, STRATA_SHAPE(dataset->n)))
         return strata_fail(err, STRATA_INVALID, "weights are %s %s; they must be f32 (%lld), one an element",
                            strata_dtype_name(weights->dtype), strata_shape_text(weights->shape).text, (long long)dataset->n);
@@ -479,7 +476,7 @@ void strata_dataset_fetch_part(const strata_dataset *dataset, const strata_order
         strata_dataset_fetch_part(more, order, first, n, 0, stored, out);
         return;
     }
-    if (part > 0 && !(part == 1 && dataset->has_labels)) {
+    if (part > 0 && !(part == 1 && strata_dataset_has_labels(dataset))) {
         strata_dataset_fetch_weights(dataset, order, first, n, out);
         return;
     }
@@ -498,7 +495,8 @@ void strata_dataset_fetch_part(const strata_dataset *dataset, const strata_order
 void strata_dataset_fetch(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
                           void *out_features, void *out_labels) {
     if (out_features) strata_dataset_fetch_part(dataset, order, first, n, 0, false, out_features);
-    if (out_labels && dataset->has_labels) strata_dataset_fetch_part(dataset, order, first, n, 1, false, out_labels);
+    if (out_labels && strata_dataset_has_labels(dataset))
+        strata_dataset_fetch_part(dataset, order, first, n, 1, false, out_labels);
 }
 
 /* ---- several inputs and targets ---- */
@@ -624,16 +622,13 @@ strata_status strata_table_part(const strata_dataset *whole, int64_t n, strata_r
                              .n_classes = whole->n_classes,
                              .least_token = whole->least_token,
                              .most_token = whole->most_token,
-                             .has_labels = whole->has_labels,
-                             .element = whole->element,
-                             .label = whole->label,
                              .element_size = whole->element_size,
                              .label_size = whole->label_size,
                              .scale = whole->scale};
     atomic_init(&part->references, 1);
     STRATA_TRY(strata_dataset_set_facts(part, &facts, err));
     STRATA_TRY(take(&whole->features, user, &part->features, err));
-    if (whole->has_labels) STRATA_TRY(take(&whole->labels, user, &part->labels, err));
+    if (whole->labels.data) STRATA_TRY(take(&whole->labels, user, &part->labels, err));
     if (whole->weights.data) STRATA_TRY(take(&whole->weights, user, &part->weights, err));
     for (; part->n_more < whole->n_more; part->n_more++)
         STRATA_TRY(strata_table_part(whole->more[part->n_more], n, take, user, &part->more[part->n_more], err));

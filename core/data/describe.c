@@ -18,8 +18,6 @@ enum { SAMPLES = 32, SHOWN = 6, HASH_DIGITS = 16 };
 typedef struct description {
     strata_text *text;
     const strata_describe_options *opts;
-    /* opts->what. */
-    const char *what;
     strata_error *err;
 } description;
 
@@ -43,7 +41,7 @@ void strata_text_add_term(strata_text *text, const char *name, const char *forma
 /* ---- the stages ---- */
 
 static strata_status no_memory(const description *d) {
-    return strata_fail(d->err, STRATA_OUT_OF_MEMORY, "no host memory for a description of the %s", d->what);
+    return strata_fail(d->err, STRATA_OUT_OF_MEMORY, "no host memory for a description of the %s", d->opts->what);
 }
 
 static void add_stages(const strata_dataset *dataset, strata_text *names) {
@@ -57,17 +55,17 @@ static strata_status describe_form(const description *d, const strata_dataset *d
     char name[160];
     if (d->opts->pipeline) {
         add_stages(dataset, &names);
-        snprintf(name, sizeof name, "pipeline of the %s", d->what);
+        snprintf(name, sizeof name, "pipeline of the %s", d->opts->what);
         if (names.failed) return no_memory(d);
         strata_text_add_term(d->text, name, "%s", names.bytes);
     }
     for (int i = 0; i < spec->n_parts && d->opts->pipeline; i++) {
-        snprintf(name, sizeof name, "part %d of an example of the %s", i, d->what);
+        snprintf(name, sizeof name, "part %d of an example of the %s", i, d->opts->what);
         strata_text_add_term(d->text, name, "%s%s%s %s", spec->names[i], spec->names[i][0] ? " " : "",
                              strata_dtype_name(spec->parts[i].dtype), strata_shape_text(spec->parts[i].shape).text);
     }
     for (int i = 0; i < dataset->n_class_names; i++) {
-        snprintf(name, sizeof name, "class %d of the %s", i, d->what);
+        snprintf(name, sizeof name, "class %d of the %s", i, d->opts->what);
         strata_text_add_term(d->text, name, "%s", dataset->class_names[i]);
     }
     return STRATA_OK;
@@ -94,7 +92,7 @@ static strata_status describe_element(const description *d, const strata_dataset
         if (i) strata_text_add(&line, "; ");
         add_values(&line, &element.parts[i]);
     }
-    snprintf(name, sizeof name, "example %" PRId64 " of the %s", index, d->what);
+    snprintf(name, sizeof name, "example %" PRId64 " of the %s", index, d->opts->what);
     if (line.failed) return no_memory(d);
     strata_text_add_term(d->text, name, "(%s)", line.n_bytes ? line.bytes : "");
     return STRATA_OK;
@@ -128,9 +126,9 @@ static strata_status describe_array(const description *d, const strata_array *ar
         STRATA_TRY(strata_sha256_of((const char *)array->data + (size_t)first * row, (size_t)rows * row, hash, d->err));
         if (rows > 1)
             snprintf(name, sizeof name, "%s of the examples %" PRId64 " to %" PRId64 " of the %s", role, first,
-                     first + rows - 1, d->what);
+                     first + rows - 1, d->opts->what);
         else
-            snprintf(name, sizeof name, "%s of the example %" PRId64 " of the %s", role, first, d->what);
+            snprintf(name, sizeof name, "%s of the example %" PRId64 " of the %s", role, first, d->opts->what);
         strata_text_add_term(d->text, name, STRATA_HASH_MARK "%.*s", HASH_DIGITS, hash);
     }
     return STRATA_OK;
@@ -148,7 +146,7 @@ static strata_status describe_arrays(const description *d, const strata_dataset 
 
 strata_status strata_dataset_describe(const strata_dataset *dataset, const strata_describe_options *opts, strata_text *text,
                                       strata_error *err) {
-    const description d = {.text = text, .opts = opts, .what = opts->what, .err = err};
+    const description d = {.text = text, .opts = opts, .err = err};
     STRATA_TRY(describe_form(&d, dataset));
     if (!opts->rows) return STRATA_OK;
     if (opts->pipeline) STRATA_TRY(describe_elements(&d, dataset));

@@ -133,7 +133,8 @@ static strata_status make_part(strata_dataset *whole, selection s, strata_datase
 /* Reads the labels if they are one class for each element. Otherwise *out is NULL. */
 static strata_status read_classes(const strata_dataset *dataset, int32_t **out, strata_error *err) {
     enum { MOST_CLASSES = 1 << 20 };
-    if (!dataset->has_labels || dataset->labels.dtype == STRATA_DTYPE_F32 || dataset->label_size != 1) return STRATA_OK;
+    if (!strata_dataset_has_labels(dataset) || dataset->labels.dtype == STRATA_DTYPE_F32 || dataset->label_size != 1)
+        return STRATA_OK;
     if (dataset->n_classes > MOST_CLASSES) return STRATA_OK;
     STRATA_TRY(STRATA_NEW(*out, dataset->n, err, "split: no host memory for %lld labels", (long long)dataset->n));
     for (int64_t i = 0; i < dataset->n; i++)

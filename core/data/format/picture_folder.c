@@ -3,9 +3,7 @@
  * Which files of a folder are pictures, by their names, and the folders that are left out. */
 #include "core/data/format/picture_folder.h"
 
-#include <dirent.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include "core/base/alloc.h"
 #include "core/base/ascii.h"
@@ -52,11 +50,20 @@ static bool is_ignored(const char *name, strata_picture_folder *f) {
     return true;
 }
 
+/* Notes each folder directly in the root, which is that of a class. */
 static bool enters(const char *name, void *user) {
-    return !is_ignored(name, user);
+    strata_picture_folder *f = user;
+    if (is_ignored(name, f)) return false;
+    if (!f->classes || strchr(name, '/')) return true;
+    struct strata_picture_class *found = strata_grow(&f->found, f->n_found, sizeof *found);
+    f->no_memory |= !found || !(found->name = strdup(name));
+    f->n_found += !f->no_memory;
+    return true;
 }
 
 static void skips(const char *name, strata_tree_skip why, void *user) {
+    strata_picture_folder *f = user;
+    if (why == STRATA_TREE_AGAIN && f->classes && !strchr(name, '/') && f->n_found) free(f->found[--f->n_found].name);
     static const strata_picture_left_out of[] = {[STRATA_TREE_BROKEN_LINK] = STRATA_PICTURE_BROKEN_LINK,
                                                  [STRATA_TREE_AGAIN] = STRATA_PICTURE_AGAIN,
                                                  [STRATA_TREE_NO_FILE] = STRATA_PICTURE_OTHER};
@@ -75,25 +82,12 @@ static bool wants(const char *name, void *user) {
     return false;
 }
 
-static bool is_filled(const strata_picture_folder *f, const char *class, size_t length) {
-    for (int i = f->n_filled; i-- > 0;)
-        if (strlen(f->filled[i]) == length && !memcmp(f->filled[i], class, length)) return true;
-    return false;
-}
-
 static strata_status take(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
                           strata_error *err) {
     strata_picture_folder *f = user;
-    STRATA_FREED unsigned char *taken = bytes;
-    const size_t length = strcspn(name, "/");
-    if (f->classes && !is_filled(f, name, length)) {
-        char **added = strata_grow(&f->filled, f->n_filled, sizeof *added);
-        if (!added || !(*added = strndup(name, length)))
-            return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", place);
-        f->n_filled++;
-    }
+    if (f->n_found) f->found[f->n_found - 1].filled = true; /* the class whose folder was entered last */
     f->n++;
-    return f->take(name, place, strata_released(&taken), n_bytes, f->user, err);
+    return f->take(name, place, bytes, n_bytes, f->user, err);
 }
 
 static strata_status fail_with_list(const strata_picture_folder *f, strata_status code, const char *place, const char *what,
@@ -107,20 +101,13 @@ static strata_status fail_with_list(const strata_picture_folder *f, strata_statu
 /* Fails if a folder has no pictures. Otherwise its class would be left out without a message. */
 static strata_status check_classes(const char *path, const strata_picture_folder *f, strata_error *err) {
     char place[LONGEST_PATH];
-    struct stat root, class;
-    strata_status status = STRATA_OK;
-    DIR *directory = stat(path, &root) ? NULL : opendir(path);
-    if (!directory) return STRATA_OK;
-    for (struct dirent *entry = readdir(directory); entry && !status; entry = readdir(directory)) {
-        if (entry->d_name[0] == '.' || is_of_system(entry->d_name) || is_filled(f, entry->d_name, strlen(entry->d_name)) ||
-            snprintf(place, sizeof place, "%s/%s", path, entry->d_name) >= (int)sizeof place || stat(place, &class) ||
-            !S_ISDIR(class.st_mode) || (class.st_dev == root.st_dev && class.st_ino == root.st_ino))
-            continue;
-        status =
-            fail_with_list(f, STRATA_DATA, place, "the folder of a class has no pictures; put some there, or remove it", err);
+    for (int i = 0; i < f->n_found; i++) {
+        if (f->found[i].filled) continue;
+        snprintf(place, sizeof place, "%s/%s", path, f->found[i].name);
+        return fail_with_list(f, STRATA_DATA, place, "the folder of a class has no pictures; put some there, or remove it",
+                              err);
     }
-    closedir(directory);
-    return status;
+    return f->no_memory ? strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path) : STRATA_OK;
 }
 
 strata_status strata_picture_folder_visit(const char *path, strata_picture_folder *f, strata_error *err) {
@@ -136,10 +123,10 @@ strata_status strata_picture_folder_visit(const char *path, strata_picture_folde
                                 f->classes ? "has no pictures in folders of classes: <class>/<name>" : "has no pictures", err);
     else if (!status && f->classes)
         status = check_classes(path, f, err);
-    for (int i = 0; i < f->n_filled; i++) free(f->filled[i]);
-    free(f->filled);
-    f->filled = NULL;
-    f->n_filled = 0;
+    for (int i = 0; i < f->n_found; i++) free(f->found[i].name);
+    free(f->found);
+    f->found = NULL;
+    f->n_found = 0;
     return status;
 }
 

@@ -32,9 +32,13 @@ typedef struct strata_picture_folder {
         int64_t n;
         char first[64];
     } left_out[STRATA_PICTURE_N_LEFT_OUT];
-    /* The classes in which there are pictures. */
-    char **filled;
-    int n_filled;
+    /* The folders of classes, and whether there are pictures in them. */
+    struct strata_picture_class {
+        char *name;
+        bool filled;
+    } * found;
+    int n_found;
+    bool no_memory;
 } strata_picture_folder;
 
 /* Visits all files that are called as pictures are, in no particular order, behind links and in folders at any depth. Start

@@ -2,9 +2,8 @@
  *
  * Resizing a picture: first its rows, then its columns. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "core/base/alloc.h"
 #include "strata/formats.h"
 
 /* Resizes one line of n_in samples, in_step apart, to n_out samples, out_step apart. */
@@ -28,16 +27,13 @@ strata_status strata_picture_resize(const strata_array *pixels, int64_t rows, in
                                     strata_error *err) {
     const int64_t height = pixels->shape.dims[0], width = pixels->shape.dims[1], channels = pixels->shape.dims[2];
     const int64_t n_in = height * width * channels, n_out = rows * columns * channels, n_between = height * columns * channels;
+    STRATA_FREED float *values = NULL;
     *out_pixels = (strata_array){0};
+    STRATA_TRY(STRATA_NEW(values, n_in + n_between + n_out, err, "no host memory for a picture of another size"));
     STRATA_TRY(strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(rows, columns, channels), out_pixels, err));
     if (rows == height && columns == width) {
         memcpy(out_pixels->data, pixels->data, (size_t)n_in);
         return STRATA_OK;
-    }
-    float *values = malloc((size_t)(n_in + n_between + n_out) * sizeof *values);
-    if (!values) {
-        strata_array_finish(out_pixels);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a picture of another size");
     }
     float *between = values + n_in, *out = between + n_between;
     for (int64_t i = 0; i < n_in; i++) values[i] = ((const uint8_t *)pixels->data)[i];
@@ -48,6 +44,5 @@ strata_status strata_picture_resize(const strata_array *pixels, int64_t rows, in
     for (int64_t x = 0; x < columns * channels; x++)
         resample(between + x, height, columns * channels, out + x, rows, columns * channels);
     for (int64_t i = 0; i < n_out; i++) ((uint8_t *)out_pixels->data)[i] = (uint8_t)(out[i] + 0.5F);
-    free(values);
     return STRATA_OK;
 }

@@ -59,8 +59,7 @@ static strata_status parse_dtype(const strata_json *entry, strata_safetensor *te
 static strata_status parse_shape(const strata_json *entry, strata_safetensor *tensor, strata_error *err) {
     const int64_t most_dim = (INT64_C(1) << 48) - 1;
     strata_json dims, dim;
-    STRATA_TRY(strata_json_get(entry, "shape", &dims, err));
-    STRATA_TRY(strata_json_expect(&dims, STRATA_JSON_ARRAY, err));
+    STRATA_TRY(strata_json_get_array(entry, "shape", &dims, err));
     tensor->shape.rank = 0;
     for (bool more = strata_json_first(&dims, &dim); more; more = strata_json_next(&dim)) {
         if (tensor->shape.rank == STRATA_MAX_RANK)
@@ -76,8 +75,7 @@ static strata_status parse_shape(const strata_json *entry, strata_safetensor *te
 static strata_status parse_offsets(const strata_json *entry, int64_t n_data, int64_t *out_begin, int64_t *out_end,
                                    strata_error *err) {
     strata_json offsets, offset;
-    STRATA_TRY(strata_json_get(entry, "data_offsets", &offsets, err));
-    STRATA_TRY(strata_json_expect(&offsets, STRATA_JSON_ARRAY, err));
+    STRATA_TRY(strata_json_get_array(entry, "data_offsets", &offsets, err));
     if (strata_json_length(&offsets) != 2)
         return strata_json_fail(&offsets, err, STRATA_DATA, "must be [begin, end], has %" PRId64 " elements",
                                 strata_json_length(&offsets));
@@ -154,10 +152,8 @@ static strata_status check_offsets(const strata_safetensors *file, const unsigne
 static strata_status parse_entries(strata_safetensors *file, const unsigned char *data, size_t n_data, strata_error *err) {
     STRATA_TRY(strata_json_expect(&file->header, STRATA_JSON_OBJECT, err));
     size_t n_entries = (size_t)strata_json_length(&file->header);
-    file->tensors = calloc(n_entries + 1, sizeof *file->tensors);
-    file->by_name = calloc(n_entries + 1, sizeof *file->by_name);
-    if (!file->tensors || !file->by_name)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for the names of %zu tensors", file->name, n_entries);
+    STRATA_TRY(STRATA_NEW(file->tensors, n_entries, err, "%s: no host memory for %zu tensors", file->name, n_entries));
+    STRATA_TRY(STRATA_NEW(file->by_name, n_entries, err, "%s: no host memory for %zu tensors", file->name, n_entries));
     strata_json entry;
     for (bool more = strata_json_first(&file->header, &entry); more; more = strata_json_next(&entry)) {
         if (strcmp(entry.name, metadata_key) == 0) {
@@ -320,12 +316,9 @@ static void add_metadata(strata_json_writer *writer, const strata_metadata *cons
 static size_t add_tensor(strata_json_writer *writer, const strata_named_array *tensor, size_t begin) {
     size_t end = begin + strata_array_bytes(&tensor->array);
     strata_json_begin_object(strata_json_key(writer, tensor->name));
-    strata_json_write_string(strata_json_key(writer, "dtype"), strata_safetensors_dtype_name(tensor->array.dtype));
-    strata_json_write_ints(strata_json_key(writer, "shape"), tensor->array.shape.dims, tensor->array.shape.rank);
-    strata_json_begin_array(strata_json_key(writer, "data_offsets"));
-    strata_json_write_int(writer, (int64_t)begin);
-    strata_json_write_int(writer, (int64_t)end);
-    strata_json_end_array(writer);
+    strata_json_put_string(writer, "dtype", strata_safetensors_dtype_name(tensor->array.dtype));
+    strata_json_put_shape(writer, "shape", tensor->array.shape);
+    strata_json_write_ints(strata_json_key(writer, "data_offsets"), (int64_t[]){(int64_t)begin, (int64_t)end}, 2);
     strata_json_end_object(writer);
     return end;
 }

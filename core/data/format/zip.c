@@ -68,8 +68,7 @@ static strata_status read_directory(strata_zip *a) {
     unsigned n = u16(a->bytes + end + 10);
     size_t at = u32(a->bytes + end + 16);
     if (n > MOST_MEMBERS || at > end) return damaged(a, end, "the zip directory is not at the offset that is written here");
-    a->members = calloc(n + 1, sizeof *a->members);
-    if (!a->members) return strata_fail(a->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", a->name);
+    STRATA_TRY(STRATA_NEW(a->members, n, a->err, "%s: no host memory", a->name));
     for (unsigned i = 0; i < n; i++) STRATA_TRY(read_entry(a, &at, end));
     return STRATA_OK;
 }

@@ -184,26 +184,25 @@ const char *const strata_date_orders[] = {"", "dmy", "mdy", "ymd"};
 /* The order of year, month and day, and the character between them. If a cell fits two formats, the other cells of the column
  * decide, and then those of other columns; if they fit both as well, the first format is used. */
 static const struct {
-    const char *name, *order;
+    const char *name;
     char separator;
-    strata_date_order kind;
-} formats[STRATA_DATE_FORMATS] = {{"YYYY-MM-DD", "ymd", '-', STRATA_DATE_YMD}, {"YYYY/MM/DD", "ymd", '/', STRATA_DATE_YMD},
-                                  {"YYYY.MM.DD", "ymd", '.', STRATA_DATE_YMD}, {"DD.MM.YYYY", "dmy", '.', STRATA_DATE_DMY},
-                                  {"MM.DD.YYYY", "mdy", '.', STRATA_DATE_MDY}, {"MM/DD/YYYY", "mdy", '/', STRATA_DATE_MDY},
-                                  {"DD/MM/YYYY", "dmy", '/', STRATA_DATE_DMY}, {"DD-MM-YYYY", "dmy", '-', STRATA_DATE_DMY},
-                                  {"MM-DD-YYYY", "mdy", '-', STRATA_DATE_MDY}};
+    strata_date_order order;
+} formats[STRATA_DATE_FORMATS] = {
+    {"YYYY-MM-DD", '-', STRATA_DATE_YMD}, {"YYYY/MM/DD", '/', STRATA_DATE_YMD}, {"YYYY.MM.DD", '.', STRATA_DATE_YMD},
+    {"DD.MM.YYYY", '.', STRATA_DATE_DMY}, {"MM.DD.YYYY", '.', STRATA_DATE_MDY}, {"MM/DD/YYYY", '/', STRATA_DATE_MDY},
+    {"DD/MM/YYYY", '/', STRATA_DATE_DMY}, {"DD-MM-YYYY", '-', STRATA_DATE_DMY}, {"MM-DD-YYYY", '-', STRATA_DATE_MDY}};
 
 const char *strata_date_format_name(int format) {
     return formats[format].name;
 }
 
 strata_date_order strata_date_format_order(int format) {
-    return formats[format].kind;
+    return formats[format].order;
 }
 
 int strata_date_format_with_order(int format, strata_date_order order) {
     int found = 0;
-    while (formats[found].kind != order || formats[found].separator != formats[format].separator) found++;
+    while (formats[found].order != order || formats[found].separator != formats[format].separator) found++;
     return found;
 }
 
@@ -255,7 +254,7 @@ static bool parse_time(const char **at, double *out_seconds) {
 static const char *parse_day(const char *cell, int format, int *year, int *month, int *day) {
     cell += strspn(cell, blanks);
     for (int i = 0; i < 3; i++) {
-        const char which = formats[format].order[i];
+        const char which = strata_date_orders[formats[format].order][i];
         if (i && *cell++ != formats[format].separator) return NULL;
         const int value = parse_digits(&cell, which == 'y' ? 4 : 1, which == 'y' ? 4 : 2);
         if (value < 0) return NULL;

@@ -82,9 +82,6 @@ static int by_count(const void *a, const void *b) {
     const counted_word *x = a, *y = b;
     return x->count != y->count ? (x->count < y->count ? 1 : -1) : strcmp(x->word, y->word);
 }
-static int by_word(const void *a, const void *b) {
-    return strcmp(((const counted_word *)a)->word, ((const counted_word *)b)->word);
-}
 static int by_value(const void *a, const void *b) {
     const double x = ((const counted_word *)a)->value, y = ((const counted_word *)b)->value;
     return (x > y) - (x < y);
@@ -136,8 +133,8 @@ strata_status strata_column_find_words(strata_column *column, const strata_csv *
     qsort(cells, (size_t)n_cells, sizeof *cells, strata_by_bytes);
     const int64_t n_words = count_equal_words(column, cells, n_cells, words), kept = n_words < most ? n_words : most;
     qsort(words, (size_t)n_words, sizeof *words, by_count);
-    qsort(words, (size_t)kept, sizeof *words, column->numeric ? by_value : by_word);
-    qsort(words + kept, (size_t)(n_words - kept), sizeof *words, column->numeric ? by_value : by_word);
+    qsort(words, (size_t)kept, sizeof *words, column->numeric ? by_value : strata_by_bytes);
+    qsort(words + kept, (size_t)(n_words - kept), sizeof *words, column->numeric ? by_value : strata_by_bytes);
     for (int64_t i = 0; i < n_words; i++) {
         cells[i] = words[i].word;
         *out_rare += i < kept ? 0 : words[i].count;

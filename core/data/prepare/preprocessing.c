@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "core/data/format/csv.h"
 #include "core/data/prepare/cell.h"
+#include "core/data/stage/stage.h"
 
 enum {
     /* The largest and the smallest limit for the words of a column that have a feature each: the most frequent ones. The others
@@ -56,7 +57,7 @@ typedef struct marker_count {
 /* What strata_preprocessing_found reports: how many columns of each kind and missing cells there are, and lines on the columns,
  * on words without a feature of their own, on what could be read otherwise and on columns that are left out. */
 typedef struct findings {
-    int64_t n_numbers, n_words, n_dates, n_texts, n_missing, n_unlabelled;
+    int64_t n_of_kind[4], n_missing, n_unlabelled;
     marker_count missing[MOST_LISTED], unlabelled[MOST_LISTED];
     strata_text columns, notes, left_out;
     int n_listed;
@@ -194,7 +195,6 @@ static strata_status find_date(strata_column *column, const strata_examples *exa
                                findings *found, strata_error *err) {
     const strata_date_order order = strata_date_format_order(column->date_format);
     column->kind = STRATA_COLUMN_DATE;
-    found->n_dates++;
     found->several_orders |= found->used_order && found->used_order != order;
     found->used_order = order;
     if (other)
@@ -208,7 +208,6 @@ static strata_status find_date(strata_column *column, const strata_examples *exa
 static strata_status find_words(strata_column *column, const strata_csv *csv, int index, findings *found, strata_error *err) {
     int64_t n_rare = 0;
     column->kind = STRATA_COLUMN_WORDS;
-    found->n_words++;
     STRATA_TRY(strata_column_find_words(column, csv, index, true, most_words(strata_csv_n_rows(csv)), &n_rare, err));
     if (column->n_rare)
         strata_text_add(&found->notes,
@@ -227,7 +226,6 @@ static strata_status find_kind(strata_column *column, const strata_examples *exa
     column->format = examples->reading.numbers;
     if (stats->n_numbers == n) {
         column->kind = STRATA_COLUMN_NUMBER;
-        found->n_numbers++;
         return STRATA_OK;
     }
     const int format = date_format_of(stats, examples->reading.dates, found->order, &other);
@@ -311,12 +309,12 @@ static strata_status find_column(strata_preprocessing *p, const strata_examples 
     STRATA_TRY(copy_name(name, &column->name, err));
     if (text) {
         column->kind = STRATA_COLUMN_TEXT;
-        found->n_texts++;
         found->n_missing += stats->n_missing;
         count_markers(column, csv, index, found->missing);
     } else {
         STRATA_TRY(find_kind(column, examples, index, stats, found, err));
     }
+    found->n_of_kind[column->kind]++;
     list_column(column, found);
     return STRATA_OK;
 }
@@ -353,7 +351,7 @@ static strata_status find_columns(strata_preprocessing *p, const strata_examples
         return strata_fail(err, STRATA_DATA,
                            "%s: all columns are left out, so there is nothing to learn from:%s. Name the columns (--columns)",
                            strata_csv_name(csv), found->left_out.bytes ? found->left_out.bytes : "");
-    if (found->n_texts == p->n_columns) p->kind = STRATA_PREPROCESSING_TEXTS;
+    if (found->n_of_kind[STRATA_COLUMN_TEXT] == p->n_columns) p->kind = STRATA_PREPROCESSING_TEXTS;
     p->length = opts->length;
     p->vocabulary = opts->vocabulary;
     p->subwords = opts->subwords;
@@ -361,10 +359,6 @@ static strata_status find_columns(strata_preprocessing *p, const strata_examples
 }
 
 /* ---- the description for the user ---- */
-
-static void add_count(strata_text *text, int64_t n, const char *one, const char *many) {
-    if (n) strata_text_add(text, "%s%lld %s", text->n_bytes ? ", " : "", (long long)n, n == 1 ? one : many);
-}
 
 /* Adds the description of the labels: how many classes there are, or which numbers are learned. */
 static void add_labels(const strata_preprocessing *p, strata_text *text) {
@@ -435,11 +429,13 @@ static void findings_finish(findings *found) {
 }
 
 static strata_status describe(strata_preprocessing *p, findings *found, strata_error *err) {
+    static const char *const kinds[][2] = {
+        {"number", "numbers"}, {"column of words", "columns of words"}, {"date", "dates"}, {"text", "texts"}};
     strata_text text = {0};
-    add_count(&text, found->n_numbers, "number", "numbers");
-    add_count(&text, found->n_words, "column of words", "columns of words");
-    add_count(&text, found->n_dates, "date", "dates");
-    add_count(&text, found->n_texts, "text", "texts");
+    for (int k = 0; k < 4; k++) {
+        const int64_t n = found->n_of_kind[k];
+        if (n) strata_text_add(&text, "%s%lld %s", text.n_bytes ? ", " : "", (long long)n, kinds[k][n > 1]);
+    }
     strata_text_add(&text, ", %lld missing", (long long)found->n_missing);
     add_markers(found->missing, &text);
     add_labels(p, &text);
@@ -571,14 +567,13 @@ static strata_status find_in_arrays(strata_preprocessing *p, const strata_exampl
     STRATA_FINISHED(findings) found = {0};
     STRATA_TRY(check_arrays(x, y, err));
     p->kind = STRATA_PREPROCESSING_ARRAYS;
-    p->element = (strata_shape){.rank = x->shape.rank - 1};
-    memcpy(p->element.dims, x->shape.dims + 1, (size_t)p->element.rank * sizeof(int64_t));
+    p->element = strata_shape_inner(x->shape);
     STRATA_TRY(name_columns("number", p->element.rank == 1 ? p->element.dims[0] : 1, &p->columns, &p->n_columns, err));
     STRATA_TRY(name_columns("label", y->shape.rank == 2 ? y->shape.dims[1] : 1, &p->labels, &p->n_labels, err));
     STRATA_TRY(strata_labels_find(p, examples, NULL, task, err));
     const int64_t n = strata_shape_elements(x->shape);
     for (int64_t i = 0; i < n; i++) found.n_missing += isnan(strata_element_get(x->dtype, x->data, i));
-    found.n_numbers = n / x->shape.dims[0];
+    found.n_of_kind[STRATA_COLUMN_NUMBER] = n / x->shape.dims[0];
     return describe(p, &found, err);
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "core/base/file.h"
+#include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/format/stream.h"
 #include "core/data/format/tree.h"
@@ -145,10 +146,6 @@ static strata_status take_batch(const char *path, const char *place, unsigned ch
     return expand(place, taken, n_bytes, &item->records, &item->n, err);
 }
 
-static int by_name(const void *a, const void *b) {
-    return strcmp(((const batch *)a)->name, ((const batch *)b)->name);
-}
-
 /* Reads the batches from a tar archive, a folder with the batches, or a folder with the tar archive. */
 static strata_status read_batches(const char *path, batches *b, strata_error *err) {
     const strata_tree_visitor visitor = {wants_batch, take_batch, b, .depth = 1};
@@ -198,6 +195,6 @@ strata_status strata_dataset_cifar10(const char *path, const char *split, strata
                            "%s: has no %s*.bin, .bin.gz or .bin.xz, neither directly nor in %s/, and no %s; get them with: "
                            "strata data fetch cifar10",
                            path, b.train ? "data_batch" : "test_batch", folder_name, tar_name);
-    qsort(b.items, (size_t)b.n, sizeof *b.items, by_name);
+    qsort(b.items, (size_t)b.n, sizeof *b.items, strata_by_bytes);
     return join(&b, out_dataset, err);
 }

@@ -69,16 +69,12 @@ static void reviews_finish(reviews *r) {
     free(r->items);
 }
 
-static int by_name(const void *a, const void *b) {
-    return strcmp(((const review *)a)->name, ((const review *)b)->name);
-}
-
 static strata_status from_reviews(reviews *r, const char *place, strata_texts **out_texts, strata_error *err) {
     char source[LONGEST_PATH + 64];
     STRATA_OWNED(strata_texts) *texts = NULL;
     snprintf(source, sizeof source, "%s: %lld reviews", place, (long long)r->n);
     STRATA_TRY(strata_texts_create(source, classes, 2, &texts, err));
-    qsort(r->items, (size_t)r->n, sizeof *r->items, by_name);
+    qsort(r->items, (size_t)r->n, sizeof *r->items, strata_by_bytes);
     for (int64_t i = 0; i < r->n; i++)
         STRATA_TRY(strata_texts_add(texts, (const char *const[]){r->items[i].text}, 1, r->items[i].label, 0, err));
     *out_texts = strata_released(&texts);

@@ -2,6 +2,7 @@
  *
  * A dataset of uniform random numbers, for programs and tests that need data of some shape. */
 #include "core/data/dataset.h"
+#include "core/data/stage/stage.h"
 #include "strata/philox.h"
 
 /* Features and labels have different streams. */
@@ -17,14 +18,12 @@ static void fill(strata_array *array, uint64_t seed, uint32_t stream) {
 
 static strata_status make(strata_shape element, int64_t n, uint64_t seed, uint32_t stream, strata_array *out,
                           strata_error *err) {
-    strata_shape shape = {.rank = element.rank + 1, .dims = {n}};
     if (n < 1 || element.rank >= STRATA_MAX_RANK)
         return strata_fail(err, STRATA_INVALID,
                            "random dataset: %lld elements of shape %s; it needs at least 1, of at most %d "
                            "dimensions",
                            (long long)n, strata_shape_text(element).text, STRATA_MAX_RANK - 1);
-    for (int d = 0; d < element.rank; d++) shape.dims[d + 1] = element.dims[d];
-    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, shape, out, err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, strata_shape_outer(n, element), out, err));
     fill(out, seed, stream);
     return STRATA_OK;
 }

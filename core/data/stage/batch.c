@@ -60,13 +60,12 @@ static void copy_to_corner(const strata_array *from, strata_shape room, char *ou
 
 static strata_status stack(const batching *b, const strata_element *elements, int64_t n, int part, strata_array *out,
                            strata_error *err) {
-    strata_shape each, all = {.rank = 1, .dims = {n}};
+    strata_shape each;
     STRATA_TRY(common_shape(b, elements, n, part, &each, err));
     if (each.rank == STRATA_MAX_RANK)
         return strata_fail(err, STRATA_UNSUPPORTED, "batch: elements of %d axes; at most %d can be batched", each.rank,
                            STRATA_MAX_RANK - 1);
-    memcpy(all.dims + 1, each.dims, (size_t)each.rank * sizeof *each.dims);
-    all.rank += each.rank;
+    const strata_shape all = strata_shape_outer(n, each);
     STRATA_TRY(strata_array_create(elements[0].parts[part].dtype, all, out, err));
     size_t step = strata_array_bytes(out) / (size_t)n;
     if (b->padded && b->pad[part] != 0)
@@ -117,8 +116,7 @@ static strata_status put(const strata_stage *stage, strata_dataset **dataset, ba
             return strata_fail(err, STRATA_INVALID,
                                "%s: part %d is %s and its padded shape %s; they need as many axes, at most %d", stage->name, i,
                                strata_shape_text(spec.parts[i].shape).text, strata_shape_text(shape).text, STRATA_MAX_RANK - 1);
-        spec.parts[i].shape = (strata_shape){.rank = shape.rank + 1, .dims = {b.drop_remainder ? b.n : -1}};
-        memcpy(spec.parts[i].shape.dims + 1, shape.dims, (size_t)shape.rank * sizeof *shape.dims);
+        spec.parts[i].shape = strata_shape_outer(b.drop_remainder ? b.n : -1, shape);
     }
     spec.is_batch = true;
     STRATA_TRY(strata_stage_put(stage, dataset, &b, sizeof b, &spec, err));

@@ -42,8 +42,7 @@ static strata_status cache_open(strata_iterator *it, strata_error *err) {
     }
     pthread_mutex_unlock(&c->lock);
     if (state->store) return STRATA_OK;
-    if (!(state->store = calloc(1, sizeof *state->store)))
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "cache: no host memory");
+    STRATA_TRY(STRATA_NEW(state->store, 1, err, "cache: no host memory"));
     atomic_init(&state->store->references, 1);
     state->store->seed = it->seed;
     state->filling = true;

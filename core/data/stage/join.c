@@ -83,9 +83,8 @@ typedef struct interleaving {
 static strata_status interleave_open(strata_iterator *it, strata_error *err) {
     const interleave *options = it->dataset->state;
     interleaving *s = it->state;
-    s->cycle = calloc((size_t)options->cycle_length, sizeof *s->cycle);
-    if (!s->cycle)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "interleave: no host memory for %d datasets", options->cycle_length);
+    STRATA_TRY(
+        STRATA_NEW(s->cycle, options->cycle_length, err, "interleave: no host memory for %d datasets", options->cycle_length));
     return strata_iterator_open_parents(it, it->epoch, err);
 }
 

@@ -82,15 +82,6 @@ static strata_status check_spec(const strata_element_spec *spec, const char *who
     return STRATA_OK;
 }
 
-/* The shape of a part, without the axis of a batch. */
-static strata_shape of_one_example(const strata_element_spec *spec, int part) {
-    strata_shape shape = {0}, all = spec->parts[part].shape;
-    int batch_axes = spec->is_batch ? 1 : 0;
-    shape.rank = all.rank - batch_axes;
-    for (int i = 0; i < shape.rank; i++) shape.dims[i] = all.dims[i + batch_axes];
-    return shape;
-}
-
 strata_status strata_stage_create(const strata_stage *stage, strata_dataset *const *parents, int n_parents, const void *state,
                                   size_t state_bytes, const strata_element_spec *spec, strata_dataset **out_dataset,
                                   strata_error *err) {
@@ -104,9 +95,6 @@ strata_status strata_stage_create(const strata_stage *stage, strata_dataset *con
     dataset->spec = *of;
     dataset->n = STRATA_SIZE_UNKNOWN;
     dataset->most_token = -1;
-    dataset->has_labels = strata_spec_role(of, 1) == STRATA_PART_TARGET;
-    dataset->element = of_one_example(of, 0);
-    if (dataset->has_labels) dataset->label = of_one_example(of, 1);
     if (n_parents) {
         const strata_dataset *first = parents[0];
         const strata_dataset_facts facts = {.source = first->source,

@@ -94,10 +94,8 @@ static void *work(void *user) {
 }
 
 static strata_status begin(ring *r, strata_error *err) {
-    r->slots = calloc((size_t)r->map->n_slots, sizeof *r->slots);
-    if (!r->slots)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %lld slots", r->iterator->dataset->stage->name,
-                           (long long)r->map->n_slots);
+    STRATA_TRY(STRATA_NEW(r->slots, r->map->n_slots, err, "%s: no host memory for %lld slots",
+                          r->iterator->dataset->stage->name, (long long)r->map->n_slots));
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->filled, NULL);
     pthread_cond_init(&r->freed, NULL);

@@ -20,6 +20,19 @@ enum { STRATA_MAX_PARENTS = 4 };
 STRATA_OWNER(strata_iterator)
 STRATA_OWNER(strata_order)
 
+/* A shape without its first axis, which it must have. */
+static inline strata_shape strata_shape_inner(strata_shape shape) {
+    strata_shape inner = {.rank = shape.rank - 1};
+    memcpy(inner.dims, shape.dims + 1, (size_t)inner.rank * sizeof *shape.dims);
+    return inner;
+}
+/* A shape with another axis before it. */
+static inline strata_shape strata_shape_outer(int64_t n, strata_shape shape) {
+    strata_shape outer = {.rank = shape.rank + 1, .dims = {n}};
+    memcpy(outer.dims + 1, shape.dims, (size_t)shape.rank * sizeof *shape.dims);
+    return outer;
+}
+
 /* The value of an element that is finished at the end of its block, which the caller takes. */
 static inline strata_element strata_element_released(strata_element *element) {
     const strata_element taken = *element;
@@ -92,12 +105,6 @@ struct strata_dataset {
     int n_shuffles;
     /* How many files the source reads; 0: it is not known, or there are no files. */
     int64_t n_files;
-
-    bool has_labels;
-    /* The shape of one example's features. */
-    strata_shape element;
-    /* The shape of one example's labels. */
-    strata_shape label;
 
     /* The arrays of a source in memory, views or owned. labels.data NULL: there are no labels. */
     strata_array features, labels;
