@@ -43,6 +43,8 @@ typedef struct track {
     bool device;
 } track;
 
+STRATA_OWNER(strata_trace)
+
 struct strata_trace {
     strata_file_writer *file;
     int rank;
@@ -62,23 +64,16 @@ double strata_trace_now(void) {
 
 strata_status strata_trace_create(const char *path, int rank, const char *process, strata_trace **out_trace,
                                   strata_error *err) {
-    strata_trace *trace = malloc(sizeof *trace);
-    if (!trace) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a trace");
-    trace->n = trace->n_tracks = 0;
-    trace->ahead = 0;
+    STRATA_OWNED(strata_trace) *trace = NULL;
+    STRATA_TRY(STRATA_NEW(trace, 1, err, "no host memory for a trace"));
     trace->rank = rank;
-    trace->file = NULL;
-    trace->labels = NULL;
     trace->process = process ? strdup(process) : NULL;
     pthread_mutex_init(&trace->lock, NULL);
     strata_trace_thread_track(trace, "host thread");
     strata_error reason = {0};
     strata_status status = strata_file_writer_create(path, &trace->file, &reason);
-    if (status) {
-        strata_trace_destroy(trace);
-        return strata_fail(err, status == STRATA_UNAVAILABLE ? STRATA_DATA : status, "trace: %s", reason.message);
-    }
-    *out_trace = trace;
+    if (status) return strata_fail(err, status == STRATA_UNAVAILABLE ? STRATA_DATA : status, "trace: %s", reason.message);
+    *out_trace = strata_released(&trace);
     return STRATA_OK;
 }
 

@@ -19,6 +19,8 @@
 
 enum { MOST_QUEUED = 64 << 20 };
 
+STRATA_OWNER(strata_events)
+
 struct strata_events {
     pthread_t thread;
     pthread_mutex_t mutex;
@@ -126,22 +128,18 @@ strata_status strata_events_add(strata_events *events, int64_t step, int field, 
 strata_status strata_events_make_folders(const char *folder, strata_error *err) {
     STRATA_FREED char *path = strdup(folder);
     if (!path) return strata_fail(err, STRATA_OUT_OF_MEMORY, "events: the path of a folder");
-    int failed = 0;
-    for (char *at = path + 1; *path && !failed; at++) {
-        if (*at && *at != '/') continue;
-        char end = *at;
-        *at = '\0';
+    for (char *at = path + 1; *path; at++) {
+        const char end = *at;
         struct stat info;
-        if (mkdir(path, 0777) && errno != EEXIST)
-            failed = errno;
-        else if (stat(path, &info))
-            failed = errno;
-        else if (!S_ISDIR(info.st_mode))
-            failed = ENOTDIR;
+        if (end && end != '/') continue;
+        *at = '\0';
+        if ((mkdir(path, 0777) && errno != EEXIST) || stat(path, &info))
+            return strata_file_fail(err, errno, folder, "make the folder");
+        if (!S_ISDIR(info.st_mode)) return strata_file_fail(err, ENOTDIR, folder, "make the folder");
         *at = end;
         if (!end) break;
     }
-    return failed ? strata_file_fail(err, failed, folder, "make the folder") : STRATA_OK;
+    return STRATA_OK;
 }
 
 /* Creates a file with a new name. TensorBoard finds it by its name, events.out.tfevents.SECONDS.HOST.PROCESS.NUMBER. */
@@ -165,35 +163,27 @@ static strata_status open_file(strata_events *e, const char *folder, strata_erro
 strata_status strata_events_create(const char *folder, strata_events **out_events, strata_error *err) {
     if (!folder || !*folder) return strata_fail(err, STRATA_INVALID, "events: the folder has no name");
     STRATA_TRY(strata_events_make_folders(folder, err));
-    strata_events *e = calloc(1, sizeof *e);
-    if (!e) return strata_fail(err, STRATA_OUT_OF_MEMORY, "events: the writer of %s", folder);
+    STRATA_OWNED(strata_events) *e = NULL;
+    STRATA_TRY(STRATA_NEW(e, 1, err, "events: the writer of %s", folder));
     pthread_mutex_init(&e->mutex, NULL);
     pthread_cond_init(&e->added, NULL);
     pthread_cond_init(&e->written, NULL);
     e->file = -1;
-    strata_status status = open_file(e, folder, err);
-    int failed = status ? 0 : pthread_create(&e->thread, NULL, write_queue, e);
-    if (failed)
-        status = strata_fail(err, STRATA_UNAVAILABLE, "%s: no thread to write it: %s", e->path, strata_errno_text(failed));
-    if (status) {
-        if (e->file >= 0) {
-            close(e->file);
-            unlink(e->path);
-        }
+    STRATA_TRY(open_file(e, folder, err));
+    const int failed = pthread_create(&e->thread, NULL, write_queue, e);
+    if (failed) {
+        close(e->file);
+        unlink(e->path);
         e->file = -1;
-        strata_events_destroy(e);
-        return status;
+        return strata_fail(err, STRATA_UNAVAILABLE, "%s: no thread to write it: %s", e->path, strata_errno_text(failed));
     }
     strata_text first = {0};
     strata_proto_double(&first, 1, now());
     strata_proto_string(&first, 3, "brain.Event:2");
-    status = add_event(e, &first, err);
-    if (!status) status = strata_events_flush(e, err);
-    if (status)
-        strata_events_destroy(e);
-    else
-        *out_events = e;
-    return status;
+    STRATA_TRY(add_event(e, &first, err));
+    STRATA_TRY(strata_events_flush(e, err));
+    *out_events = strata_released(&e);
+    return STRATA_OK;
 }
 
 strata_status strata_events_flush(strata_events *events, strata_error *err) {

@@ -87,17 +87,15 @@ strata_status strata_events_image(strata_events *events, const char *tag, int64_
         return strata_fail(err, STRATA_INVALID, "events: %s is %s %s; a picture is u8 or f32 (rows, columns, 1, 3 or 4)", tag,
                            strata_dtype_name(picture->dtype), strata_shape_text(s).text);
     int64_t n = strata_shape_elements(s);
-    unsigned char *pixels = bytes ? picture->data : malloc(n ? (size_t)n : 1);
-    if (!pixels) return strata_fail(err, STRATA_OUT_OF_MEMORY, "events: a picture of %lld bytes", (long long)n);
+    STRATA_FREED unsigned char *converted = NULL;
+    if (floats) STRATA_TRY(STRATA_NEW(converted, n, err, "events: a picture of %lld bytes", (long long)n));
     for (int64_t i = 0; floats && i < n; i++) {
         float v = ((const float *)picture->data)[i];
-        pixels[i] = (unsigned char)(v >= 1 ? 255 : v > 0 ? v * 255 + 0.5F : 0); /* NaN becomes 0 */
+        converted[i] = (unsigned char)(v >= 1 ? 255 : v > 0 ? v * 255 + 0.5F : 0); /* NaN becomes 0 */
     }
     STRATA_FINISHED(strata_text) file = {0};
     strata_text image = {0}, value = {0};
-    strata_status status = strata_png_encode(pixels, s.dims[0], s.dims[1], channels, &file, err);
-    if (floats) free(pixels);
-    if (status) return status;
+    STRATA_TRY(strata_png_encode(floats ? converted : picture->data, s.dims[0], s.dims[1], channels, &file, err));
     strata_proto_integer(&image, 1, s.dims[0]);
     strata_proto_integer(&image, 2, s.dims[1]);
     strata_proto_integer(&image, 3, channels);

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/data/format/picture_folder.h"
+#include "core/data/format/picture_formats.h"
 #include "strata/dataset.h"
 #include "strata/formats.h"
 #include "strata/preprocessing.h"

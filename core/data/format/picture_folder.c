@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which files of a folder are pictures, by their names, and the folders that are left out. */
-#include "core/data/format/picture_folder.h"
-
 #include <stdio.h>
 
 #include "core/base/alloc.h"

@@ -7,7 +7,7 @@
 #include "core/base/alloc.h"
 #include "core/base/text.h"
 #include "core/data/dataset.h"
-#include "core/data/format/picture_folder.h"
+#include "core/data/format/picture_formats.h"
 #include "core/data/format/stream.h"
 #include "core/data/format/tree.h"
 #include "core/data/prepare/preprocessing.h"

@@ -1,14 +1,77 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Draws digits. Each point of the glyph's strokes (core/data/set/digits_glyphs.h) is moved a little at random. The strokes are
+ * Draws digits. Each point of the glyph's strokes is moved a little at random. The strokes are
  * then bent by a wave, rotated, sheared, scaled and shifted, and drawn with a round pen, and noise is added. For the drawing,
  * the smallest squared distance to a stroke is computed for each pixel, so that crossing strokes join smoothly. */
 #include <math.h>
 #include <string.h>
 
-#include "core/data/set/digits_glyphs.h"
 #include "core/data/set/image_set.h"
 #include "strata/philox.h"
+
+/* ---- the strokes of each digit in several styles, in a box of 100 x 100 where y points downward ---- */
+
+enum { N_STYLES = 3, MOST_STROKES = 3, MOST_POINTS = 12 };
+
+/* LINES: straight lines from point to point; CURVE: a smooth curve through the points. */
+typedef enum { NO_STROKE, LINES, CURVE } stroke_kind;
+
+typedef struct stroke {
+    stroke_kind kind;
+    int n_points;
+    struct {
+        uint8_t x, y;
+    } points[MOST_POINTS];
+} stroke;
+
+/* clang-format off: each line is a stroke */
+static const stroke glyphs[10][N_STYLES][MOST_STROKES] = {
+    {{{CURVE, 9, {{50, 4}, {26, 18}, {16, 50}, {26, 82}, {50, 96}, {74, 82}, {84, 50}, {74, 18}, {48, 4}}}},
+     {{CURVE, 9, {{60, 6}, {38, 22}, {28, 55}, {38, 88}, {56, 94}, {70, 66}, {72, 28}, {58, 6}, {44, 14}}}},
+     {{CURVE, 8, {{66, 12}, {36, 8}, {14, 44}, {26, 84}, {56, 94}, {84, 62}, {78, 24}, {54, 10}}}}},
+
+    {{{LINES, 2, {{50, 4}, {50, 96}}}},
+     {{LINES, 3, {{32, 26}, {53, 5}, {51, 96}}}},
+     {{LINES, 3, {{34, 22}, {52, 5}, {52, 95}}}, {LINES, 2, {{30, 95}, {74, 95}}}}},
+
+    {{{CURVE, 7, {{18, 28}, {34, 8}, {62, 8}, {76, 28}, {62, 52}, {38, 74}, {18, 93}}}, {LINES, 2, {{18, 93}, {82, 93}}}},
+     {{CURVE, 10, {{20, 25}, {40, 6}, {70, 12}, {72, 38}, {48, 68}, {24, 90}, {20, 78}, {40, 78}, {60, 92}, {86, 86}}}},
+     {{CURVE, 5, {{20, 22}, {46, 6}, {74, 16}, {70, 42}, {18, 92}}}, {LINES, 2, {{18, 92}, {84, 88}}}}},
+
+    {{{CURVE, 9, {{20, 15}, {46, 5}, {72, 18}, {66, 39}, {42, 47}, {70, 57}, {78, 78}, {50, 96}, {18, 84}}}},
+     {{LINES, 3, {{20, 8}, {76, 8}, {46, 42}}}, {CURVE, 5, {{46, 42}, {72, 52}, {78, 76}, {54, 95}, {20, 86}}}},
+     {{CURVE, 10, {{20, 20}, {50, 5}, {71, 22}, {55, 43}, {38, 48}, {42, 41}, {64, 51}, {75, 73}, {52, 96}, {18, 84}}}}},
+
+    {{{LINES, 3, {{26, 6}, {18, 55}, {82, 55}}}, {LINES, 2, {{64, 22}, {62, 96}}}},
+     {{LINES, 3, {{60, 4}, {15, 64}, {86, 64}}}, {LINES, 2, {{61, 4}, {60, 96}}}},
+     {{CURVE, 4, {{22, 8}, {18, 40}, {36, 54}, {66, 48}}}, {CURVE, 3, {{70, 8}, {66, 50}, {60, 96}}}}},
+
+    {{{LINES, 3, {{76, 8}, {28, 8}, {24, 45}}}, {CURVE, 6, {{24, 45}, {50, 38}, {76, 55}, {74, 82}, {46, 95}, {18, 85}}}},
+     {{CURVE, 8, {{80, 7}, {42, 9}, {28, 24}, {34, 42}, {62, 48}, {76, 70}, {58, 93}, {20, 88}}}},
+     {{CURVE, 6, {{30, 10}, {26, 42}, {54, 40}, {78, 62}, {60, 92}, {20, 88}}}, {LINES, 2, {{30, 10}, {82, 6}}}}},
+
+    {{{CURVE, 9, {{68, 6}, {38, 25}, {20, 60}, {30, 90}, {58, 94}, {74, 74}, {60, 54}, {36, 60}, {24, 76}}}},
+     {{CURVE, 8, {{50, 4}, {30, 35}, {22, 70}, {40, 95}, {68, 88}, {70, 64}, {48, 54}, {26, 68}}}},
+     {{CURVE, 9, {{74, 14}, {50, 6}, {26, 35}, {18, 68}, {38, 96}, {70, 86}, {72, 62}, {46, 52}, {24, 70}}}}},
+
+    {{{LINES, 3, {{18, 8}, {80, 8}, {42, 96}}}},
+     {{LINES, 3, {{18, 10}, {80, 8}, {46, 96}}}, {LINES, 2, {{32, 50}, {74, 48}}}},
+     {{CURVE, 3, {{18, 18}, {40, 9}, {80, 10}}}, {CURVE, 3, {{80, 10}, {58, 48}, {48, 96}}}}},
+
+    {{{CURVE,
+       11,
+       {{70, 18}, {48, 5}, {28, 20}, {40, 42}, {65, 60}, {74, 80}, {50, 96}, {26, 80}, {35, 58}, {62, 40}, {70, 18}}}},
+     {{CURVE, 7, {{50, 5}, {30, 15}, {30, 35}, {50, 46}, {70, 35}, {70, 15}, {50, 5}}},
+      {CURVE, 7, {{50, 46}, {25, 58}, {25, 84}, {50, 96}, {75, 84}, {75, 58}, {50, 46}}}},
+     {{CURVE, 10, {{76, 12}, {50, 5}, {28, 22}, {48, 46}, {72, 70}, {52, 96}, {26, 78}, {44, 52}, {70, 26}, {74, 8}}}}},
+
+    {{{CURVE, 6, {{72, 24}, {48, 6}, {24, 24}, {30, 48}, {56, 48}, {72, 24}}}, {CURVE, 3, {{72, 24}, {70, 60}, {60, 96}}}},
+     {{CURVE, 9, {{72, 20}, {46, 6}, {24, 28}, {42, 50}, {68, 38}, {75, 14}, {72, 60}, {50, 94}, {24, 86}}}},
+     {{CURVE, 7, {{70, 14}, {42, 8}, {26, 30}, {44, 50}, {70, 36}, {72, 18}, {70, 30}}}, {LINES, 2, {{72, 10}, {70, 96}}}}},
+};
+/* clang-format on */
+
+/* ---- the ranges of what is random ---- */
 
 enum { SIDE = STRATA_DIGIT_SIDE, PIXELS = SIDE * SIDE, PIECES = 4 /* line segments between two points of a curve */ };
 
