@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Returns typed values from a tree of JSON, with messages that name the path of a value; parses text to a tree, and writes text. */
+ * Typed values of a tree of JSON, with messages that name the path of a value; parsing text to a tree; writing text. */
 #include "core/base/json.h"
 
 #include <cjson/cJSON.h>
@@ -298,7 +298,7 @@ bool strata_json_difference(const strata_json *a, const strata_json *b, char *ou
 /* ---- parsing by recursive descent, with one function for each rule of the grammar, to cJSON's tree ----
  *
  * Accepts exactly RFC 8259 with valid UTF-8, no \u0000, no key twice in an object, numbers of at most LONGEST_NUMBER characters
- * that a double can have, and STRATA_JSON_MAX_DEPTH levels of arrays and objects. cJSON's own parser accepts more, and reports no
+ * that a double can have, and STRATA_JSON_MAX_DEPTH levels of arrays and objects. cJSON's own parser accepts more and names no
  * line. */
 
 enum { LONGEST_NUMBER = 60 };

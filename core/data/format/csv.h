@@ -41,7 +41,7 @@ typedef struct strata_column_names {
 
 /* Zero-initialize it, and call strata_columns_finish at the end. */
 typedef struct strata_columns {
-    /* [n_all] The indices of all columns that are used: n_features features, the labels, which begin at `labels`, the weight. */
+    /* [n_all] The indices of all columns that are used: n_features features, the labels (`labels`), the weight. */
     int *features, n_features, n_all;
     int *labels, n_labels;
     /* -1: there is none. */

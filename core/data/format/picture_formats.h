@@ -52,8 +52,8 @@ int strata_exif_orientation(const unsigned char *picture, size_t n_bytes);
  * OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_exif_turn(const char *name, int orientation, strata_array *pixels, strata_error *err);
 
-/* ---- picture_folder.c: visits the pictures of a folder, and counts what it leaves out. All that read folders of pictures use it,
- * so that training, evaluation and prediction use the same files ---- */
+/* ---- picture_folder.c: visits the pictures of a folder, and counts what it leaves out. All that read folders of pictures use
+ * it, so that training, evaluation and prediction use the same files ---- */
 
 /* Why an entry of a folder is no picture that is read. */
 typedef enum strata_picture_left_out {

@@ -56,8 +56,8 @@ STRATA_MUST_USE strata_status strata_word_next(strata_word_reader *reader, const
 /* Counts sequences without white space; a character of a script that has no spaces between words counts as a word. */
 int64_t strata_count_words(const char *text);
 
-/* ---- dictionary.c: byte strings. Each has a number, in the order in which they were added, and a count. It is a hash table with
- * open addressing; the strings themselves are in one block of memory ---- */
+/* ---- dictionary.c: byte strings. Each has a number, in the order in which they were added, and a count. It is a hash table
+ * with open addressing; the strings themselves are in one block of memory ---- */
 
 /* Zero-initialize it, and call strata_dictionary_finish at the end. */
 typedef struct strata_dictionary {
