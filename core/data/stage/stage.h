@@ -5,8 +5,8 @@
  *
  * Reading order: dataset.c (the source in memory), pipeline.c (iterators, and what every stage shares), select.c (take, skip,
  * shard, filter, repeat), shuffle.c, batch.c, join.c (zip, interleave), cache.c, ring.c (map and prefetch: the only ones with
- * threads), sources.c (generators and files), auto_shard.c (the data of one worker), batches.c (the batches for fit, evaluate and
- * predict), worker_batches.c (the same for several workers). */
+ * threads), sources.c (generators and files), auto_shard.c (the data of one worker), batches.c (the batches for fit, evaluate
+ * and predict), worker_batches.c (the same for several workers). */
 #ifndef STRATA_CORE_DATA_STAGE_H
 #define STRATA_CORE_DATA_STAGE_H
 
