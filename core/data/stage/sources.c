@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sources whose elements come from the program's callbacks, and from files that are read one after the other: each is opened when
- * the iteration reaches it. */
+ * Sources whose elements come from the program's callbacks, and from files that are read one after the other: each is opened
+ * when the iteration reaches it. */
 #include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/stage/stage.h"
