@@ -50,6 +50,7 @@ const strata_number_format strata_decimal_point = {'.', ','}, strata_decimal_com
 
 /* The length of the first of these characters that is at `at`; 0: none is. */
 static size_t length_of_any(const char *at, const char *const *characters, size_t n) {
+    if (!*at || strata_ascii_is_digit(*at)) return 0; /* as in most cells */
     for (size_t i = 0; i < n; i++)
         if (*at == *characters[i] && !strncmp(at, characters[i], strlen(characters[i]))) return strlen(characters[i]);
     return 0;
