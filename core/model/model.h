@@ -18,9 +18,45 @@
 #include "core/optimizer/optimizer.h"
 #include "core/run/group.h"
 #include "core/run/strategy.h"
-#include "strata/model.h"
+#include "strata/distribute.h"
 
 _Static_assert(STRATA_PARAMETER_ALIGNMENT % STRATA_SEGMENT_CHUNK == 0, "a chunk belongs to one parameter");
+
+/* The implementation of training for a strategy whose workers do not run steps together (parameter_server). */
+struct strata_manifest;
+struct strata_trainer {
+    /* Called by strata_model_fit after it checked model, data and options. Defaults are set in opts, and the arrays of history
+     * are allocated. */
+    strata_status (*fit)(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
+                         strata_history *history, strata_error *err);
+    /* Called before a model is saved in a callback of fit. Waits until the workers have finished their batches, and writes the
+     * position in the epoch, the sums and the count of updates to the model; with `values` also parameters, states and slots.
+     * Training continues when the callback returns. Does nothing outside of fit. NULL: the model always has these values. */
+    strata_status (*settle)(strata_model *model, bool values, strata_error *err);
+    /* Called after settle: the tasks that own parameters, states and slots write them to files in the folder, and add these
+     * files and their contents to the manifest. *out_written false: nothing was written, since the model has all values. NULL:
+     * always false. */
+    strata_status (*write_parts)(strata_model *model, const char *folder, struct strata_manifest *manifest, bool *out_written,
+                                 strata_error *err);
+    /* Takes bucket k of the gradients of a worker's program (strata_gradient_layout) as soon as the device has computed it. The
+     * gradients are placed at the servers, which are no devices of the program. NULL: no gradients are placed there. */
+    strata_receive *take;
+};
+
+/* A variable with a copy on each replica's device. */
+struct strata_distributed_variable {
+    strata_strategy *strategy;
+    /* No other variable of the strategy has it, not even a destroyed one, whose address a new one may have. */
+    int64_t number;
+    strata_synchronization synchronization;
+    strata_aggregation aggregation;
+    /* [strategy->n_replicas] */
+    strata_variable **copies;
+    /* For a block of a model's parameters: the model, and the index of the block. NULL: another variable. */
+    strata_model *model;
+    int block;
+    strata_owned owned;
+};
 
 /* A value of the model: one of its inputs, or the result of a call of a layer. */
 struct strata_value {
@@ -434,9 +470,15 @@ STRATA_MUST_USE strata_status strata_model_read_replica(const strata_model *mode
 STRATA_MUST_USE strata_status strata_model_write_replica(strata_model *model, int replica, const float *values,
                                                          strata_error *err);
 
-/* step.c, with step.h, gradients.c and update.c: builds the graph of a step. The caller destroys step->graph. */
+/* step.c: builds the graph of a step. The caller destroys step->graph. */
 STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind,
                                                 const strata_step_options *opts, strata_error *err);
+/* Whether every device needs the gradients of all parameters: to compute their norm, to check whether all are finite, or
+ * because they are sent in a smaller dtype, which only all_reduce supports. */
+bool strata_step_needs_all_gradients(const strata_model *model);
+/* The buckets in which a step gives gradients away, in the order in which it computes them. Returns 0 if they are too small, or
+ * are not those of one block without sparse parameters. */
+int strata_model_list_buckets(const strata_model *model, struct strata_gradient_bucket out_buckets[STRATA_MOST_BUCKETS]);
 
 /* divide.c: how an input of the graph of all replicas is placed: each replica has the rows of its examples, a copy, or a
  * number; the replicas' numbers add up to the input's value. */

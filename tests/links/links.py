@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fails when a folder of the library links to, or includes a header of, a folder on its own level or a higher one, when the
 command or a sample includes another header than its own and the public ones or links a symbol that these do not declare, when
-nothing uses a function or variable of the library, when a
-file other than core/base/locale.c calls a function of the C library whose result depends on the program's locale, and when a
-file waits for a time of day or compares such times.
+nothing uses a function or variable of the library, when a folder names what belongs to folders above it, when a file other
+than core/base/locale.c calls a function of the C library whose result depends on the program's locale, and when a file waits for
+a time of day or compares such times.
 
 usage: links.py SOURCE_DIR BUILD_DIR
 
@@ -52,6 +52,9 @@ LEVELS = [
     ["strategies"],
 ]
 LEVEL_OF = {folder: level for level, folders in enumerate(LEVELS) for folder in folders}
+
+# Words that the files of a folder do not contain, since what they name is made of it, and is in folders above it.
+NOT_NAMED = {"core/run": re.compile(r"model|histor(?:y|ies)|manifest", re.I)}
 
 
 # What depends on the locale: text of numbers, letters, the order of words, dates and messages. snprintf is checked by its
@@ -194,6 +197,13 @@ def is_never_used(source, build, defined, promised):
             for symbol, name in sorted(defined.items()) if symbol not in used and not name.startswith(("data/", "shaders/"))]
 
 
+def names_above(source):
+    """The lines of a folder's files that name what NOT_NAMED keeps out of it."""
+    return [f"{path.relative_to(source)}:{number} names what is above {folder}: {line.strip()}"
+            for folder, words in NOT_NAMED.items() for path in sorted((source / folder).rglob("*.[ch]"))
+            for number, line in enumerate(path.read_text().splitlines(), 1) if words.search(line)]
+
+
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
@@ -205,6 +215,7 @@ def main():
         sys.exit(f"there are object files of only {len(needed)} sources in {' '.join(sys.argv[2:])}")
     promised = declared(sorted((source / "include/strata").glob("*.h")))
     wrong = reaches_inside(source, build, defined, promised) + is_never_used(source, build, defined, promised)
+    wrong += names_above(source)
     for path in sorted((source / "include/strata").glob("*.h")):
         name = f"strata/{path.name}"
         if name not in LEVEL_OF:
