@@ -34,6 +34,14 @@ static inline void strata_free_at(void *pointer) {
 /* Declares a variable that is finished at the end of the block: STRATA_FINISHED(strata_text) text = {0}; */
 #define STRATA_FINISHED(type) __attribute__((cleanup(type##_finish))) type
 
+/* The header of a type with a function type##_destroy has STRATA_DESTROYABLE(type). A pointer that is declared as
+ * STRATA_DESTROYED(type) model = NULL; is then destroyed at the end of the block. */
+#define STRATA_DESTROYABLE(type)                          \
+    static inline void type##_destroy_at(type **object) { \
+        type##_destroy(*object);                          \
+    }
+#define STRATA_DESTROYED(type) __attribute__((cleanup(type##_destroy_at))) type *
+
 /* Makes room for one more element of a list of n that only grows, and returns it, filled with 0; NULL: there is no memory, and
  * the list is not changed. The memory is doubled when n is a power of two. list: the address of the pointer to the list. */
 static inline void *strata_grow(void *list, int n, size_t element_bytes) {

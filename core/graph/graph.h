@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "core/base/alloc.h"
 #include "core/graph/op.h"
 #include "strata/graph.h"
 
@@ -79,5 +80,7 @@ typedef struct strata_constant_attrs {
 typedef struct strata_read_attrs {
     strata_variable *variable;
 } strata_read_attrs;
+
+STRATA_DESTROYABLE(strata_graph)
 
 #endif

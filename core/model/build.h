@@ -23,8 +23,6 @@ typedef struct strata_slot_text {
     char text[16];
 } strata_slot_text;
 strata_slot_text strata_slot_name(const char *base, int index);
-/* As strata_model_build_calls, for a model with one input and one output. */
-strata_tensor *strata_model_build_layers(strata_model *model, strata_layer_context *context, strata_tensor *x);
 /* Computes parameters[], flat_size and outputs from the layers, unless this was done. Fails with the first error of adding
  * layers. */
 STRATA_MUST_USE strata_status strata_model_declare(strata_model *model, strata_error *err);
@@ -45,6 +43,8 @@ void strata_model_drop_call(strata_model *model, int value);
 void strata_model_drop_layer(strata_model *model, int index);
 /* The index of the layer with this name, not counting layers inside of others; -1: there is none. */
 int strata_model_find_layer(const strata_model *model, const char *name);
+/* Whether the value with this index is the input of a call, or an output. */
+bool strata_model_is_used(const strata_model *model, int value);
 /* How many of the values are calls of layers. */
 int strata_model_n_calls(const strata_model *model);
 /* The layer whose branch is open; NULL: there is none. */

@@ -118,10 +118,8 @@ static void destroy_task(void *data) {
 static strata_status fit_task(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                               strata_history *history, strata_error *err);
 
-static const strata_trainer trainer = {.fit = fit_task,
-                                       .settle = strata_ps_settle,
-                                       .write_parts = strata_ps_write_parts,
-                                       .take = strata_ps_take_bucket};
+static const strata_trainer trainer = {
+    .fit = fit_task, .settle = strata_ps_settle, .write_parts = strata_ps_write_parts, .take = strata_ps_take_bucket};
 
 strata_status strata_parameter_server_join(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
     static const strata_parameter_server_options defaults = {0};

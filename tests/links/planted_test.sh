@@ -34,7 +34,8 @@ print("\n".join(links.reaches_inside(source, build, defined, set()) + links.is_n
                 links.names_above(source)))
 print("goes up" if links.goes_up("strata/status.h", "strata/model.h") else "is not found")
 END
-for found in "includes core/graph/graph.h" "links strata_planted" "defines strata_unused" "planted.h:1 names what is above core/run" "goes up"; do
+for found in "includes core/graph/graph.h" "links strata_planted" "defines strata_unused" "goes up" \
+    "planted.h:1 names what is above core/run"; do
     grep -q "$found" "$work/found" || fail "not found: $found; found is: $(cat "$work/found")"
 done
 [ "$(wc -l <"$work/found")" = 5 ] || fail "more is found than was planted: $(cat "$work/found")"
