@@ -4,7 +4,6 @@
 #ifndef STRATA_CORE_DATA_DATASET_H
 #define STRATA_CORE_DATA_DATASET_H
 
-#include "core/base/alloc.h"
 #include "strata/dataset.h"
 
 /* The end of a function that makes a dataset: gives it to the caller, or destroys it if status is a failure. Returns status. */
@@ -36,7 +35,5 @@ STRATA_MUST_USE strata_status strata_split_check(const char *split, bool *out_tr
 
 /* Fails with DATA, naming the first wrong weight, unless all weights are at least 0 and finite. */
 STRATA_MUST_USE strata_status strata_weights_check(const float *weights, int64_t n, strata_error *err);
-
-STRATA_DESTROYABLE(strata_dataset)
 
 #endif

@@ -6,7 +6,6 @@
 
 #include <stdatomic.h>
 
-#include "core/base/alloc.h"
 #include "core/graph/op.h"
 #include "strata/graph.h"
 
@@ -81,6 +80,6 @@ typedef struct strata_read_attrs {
     strata_variable *variable;
 } strata_read_attrs;
 
-STRATA_DESTROYABLE(strata_graph)
+STRATA_OWNER(strata_graph)
 
 #endif

@@ -476,7 +476,7 @@ static strata_status drop_unused(strata_onnx_import *im) {
     strata_model *model = im->model;
     for (int i = model->n_values - 1; i >= 0; i--) {
         strata_value *value = model->values[i];
-        if (strata_model_is_used(model, i)) continue;
+        if (value->used) continue;
         if (value->layer < 0)
             return strata_onnx_fail(im, STRATA_UNSUPPORTED, "nothing depends on the input \"%s\"", value->name);
         strata_model_drop_call(model, i);

@@ -12,7 +12,7 @@ strata_status strata_model_lower(strata_model *model, int64_t batch, int n_repli
     pjrt_module module = {0};
     const pjrt_lower_options options = {.n_replicas = n_replicas, .fast = fast};
     STRATA_TRY(strata_model_build_step(model, STRATA_PROGRAM_TRAIN, batch, 0, NULL, &step, err));
-    STRATA_DESTROYED(strata_graph) graph = step.graph;
+    STRATA_OWNED(strata_graph) *graph = step.graph;
     const strata_status status = strata_pjrt_lower_graph(step.outputs, step.outputs[0] != step.scores, step.updates,
                                                          step.n_updates, options, &module, err);
     *out_text = module.text;

@@ -43,8 +43,6 @@ void strata_model_drop_call(strata_model *model, int value);
 void strata_model_drop_layer(strata_model *model, int index);
 /* The index of the layer with this name, not counting layers inside of others; -1: there is none. */
 int strata_model_find_layer(const strata_model *model, const char *name);
-/* Whether the value with this index is the input of a call, or an output. */
-bool strata_model_is_used(const strata_model *model, int value);
 /* How many of the values are calls of layers. */
 int strata_model_n_calls(const strata_model *model);
 /* The layer whose branch is open; NULL: there is none. */

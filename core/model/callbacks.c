@@ -102,8 +102,7 @@ strata_status strata_callback_states_take(const strata_model *model, bool gather
     if (gather) STRATA_TRY(strata_workers_gather_parts(workers, mine, (size_t)own, &out->all, out->bytes, err));
     for (int w = 0; w < out->n; w++) out->total += out->bytes[w];
     if (gather) return STRATA_OK;
-    out->all = mine;
-    mine = NULL;
+    out->all = strata_released(&mine);
     return STRATA_OK;
 }
 
@@ -316,8 +315,7 @@ static strata_status csv_event(strata_event event, const strata_progress *p, voi
         if (fflush(s->file)) return strata_file_fail(err, errno, s->path, "write");
     }
     if (event == STRATA_EVENT_TRAIN_END && s->file) {
-        FILE *file = s->file;
-        s->file = NULL;
+        FILE *file = strata_released(&s->file);
         if (fclose(file)) return strata_file_fail(err, errno, s->path, "write");
     }
     return STRATA_OK;

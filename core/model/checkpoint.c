@@ -167,7 +167,7 @@ static strata_status take_texts(strata_checkpoint *c, const strata_model *model,
 
 static strata_status take_training(strata_checkpoint *c, strata_model *model, strata_error *err) {
     const char *training = NULL, *json = strata_manifest_find_text(&c->manifest, STRATA_MODEL_METADATA);
-    STRATA_DESTROYED(strata_model) again = NULL;
+    STRATA_OWNED(strata_model) *again = NULL;
     STRATA_TRY(strata_training_of(model, &training, err));
     if (training) STRATA_TRY(strata_manifest_add_text(&c->manifest, STRATA_TRAINING_METADATA, training, err));
     /* A checkpoint that could not be read would be noticed only when it is needed. */
@@ -252,12 +252,11 @@ static strata_status take_all(strata_checkpoint *c, strata_model *model, int epo
 strata_status strata_checkpoint_take(strata_model *model, int epochs, strata_checkpoint_scope scope,
                                      const strata_callback_states *callbacks, strata_checkpoint **out_checkpoint,
                                      strata_error *err) {
-    STRATA_DESTROYED(strata_checkpoint) copy = NULL;
+    STRATA_OWNED(strata_checkpoint) *copy = NULL;
     STRATA_TRY(STRATA_NEW(copy, 1, err, "checkpoint: no host memory"));
     copy->model = model;
     STRATA_TRY(take_all(copy, model, epochs, scope, callbacks, err));
-    *out_checkpoint = copy;
-    copy = NULL;
+    *out_checkpoint = strata_released(&copy);
     return STRATA_OK;
 }
 
@@ -331,7 +330,7 @@ strata_status strata_checkpoint_describe(strata_checkpoint *c, strata_error *err
 static strata_status read_back(const char *path, void *context, strata_error *err) {
     const strata_checkpoint *written = context;
     const strata_model *own = written->model;
-    STRATA_DESTROYED(strata_model) model = NULL;
+    STRATA_OWNED(strata_model) *model = NULL;
     STRATA_TRY(strata_model_load_with(own->registry, path, &model, err));
     bool same = model->parameters.n == own->parameters.n;
     for (int i = 0; i < model->parameters.n && same; i++) {
@@ -348,7 +347,7 @@ static strata_status save(strata_model *model, const char *verb, int epochs, str
     const strata_trainer *trainer = model->strategy ? model->strategy->trainer : NULL;
     const bool trains = scope != STRATA_CHECKPOINT_MODEL;
     STRATA_FINISHED(strata_callback_states) callbacks = {0};
-    STRATA_DESTROYED(strata_checkpoint) copy = NULL;
+    STRATA_OWNED(strata_checkpoint) *copy = NULL;
     STRATA_TRY(trains ? strata_model_check_compiled(model, verb, err) : strata_model_check_readable(model, verb, err));
     if (trainer && trainer->settle) STRATA_TRY(trainer->settle(model, true, err));
     if (trains && epochs < (model->position.steps ? 0 : 1))
@@ -426,11 +425,10 @@ strata_status strata_model_load(const char *path, strata_model **out_model, stra
 
 strata_status strata_model_load_with(strata_registry *registry, const char *path, strata_model **out_model, strata_error *err) {
     STRATA_FINISHED(strata_manifest) file = {0};
-    STRATA_DESTROYED(strata_model) model = NULL;
+    STRATA_OWNED(strata_model) *model = NULL;
     STRATA_TRY(strata_manifest_open_file(path, &file, err));
     STRATA_TRY(load_file(registry, &file, &model, err));
-    *out_model = model;
-    model = NULL;
+    *out_model = strata_released(&model);
     return STRATA_OK;
 }
 
@@ -602,8 +600,7 @@ static strata_status put(strata_model *model, state *s, strata_error *err) {
     free(model->training);
     free(model->continued);
     model->training = NULL;
-    model->continued = s->training;
-    s->training = NULL;
+    model->continued = strata_released(&s->training);
     model->optimizer_steps = counts[STEPS];
     model->rate.own = rate_of(s);
     model->scale.steps = counts[SCALE_STEPS];

@@ -53,7 +53,7 @@ STRATA_MUST_USE strata_status strata_checkpoint_take(strata_model *model, int ep
 /* The name of the tensor with a slot of the optimizer, (flat_size): "checkpoint/slot_0". */
 const char *strata_checkpoint_slot_name(int slot);
 void strata_checkpoint_destroy(strata_checkpoint *checkpoint); /* NULL is fine */
-STRATA_DESTROYABLE(strata_checkpoint)
+STRATA_OWNER(strata_checkpoint)
 /* Writes a safetensors file; rank 0's is a model file. check: reads the file before it gets its name; out_sha256, out_bytes;
  * NULL: they are not needed. */
 STRATA_MUST_USE strata_status strata_checkpoint_write(const strata_checkpoint *checkpoint, const char *path,

@@ -153,8 +153,7 @@ strata_status strata_checkpoint_folder_find(const char *folder, strata_manifest 
         if (status && !is_damage(status)) return strata_fail(err, status, "%s", own.message);
         if (status && !i) first = own;
         if (status) continue;
-        *out_path = path;
-        path = NULL;
+        *out_path = strata_released(&path);
         return STRATA_OK;
     }
     if (!n) return STRATA_OK;

@@ -423,8 +423,7 @@ static strata_status unplace(strata_model *model, strata_error *err) {
     strata_model_free_variables(model);
     strata_owned_forget(&model->owned);
     model->strategy = NULL;
-    model->loaded = values;
-    values = NULL;
+    model->loaded = strata_released(&values);
     return STRATA_OK;
 }
 

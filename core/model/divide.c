@@ -323,8 +323,8 @@ static strata_status take_part(const strata_step *whole, strata_device_part *par
 static strata_status add(strata_model *model, const strata_model_program *program, int first, int n, bool apart,
                          strata_layer_cost *layers, bool *out_apart, strata_error *err) {
     strata_step whole;
-    STRATA_DESTROYED(strata_graph) graph = NULL;
-    STRATA_DESTROYED(strata_partition) partition = NULL;
+    STRATA_OWNED(strata_graph) *graph = NULL;
+    STRATA_OWNED(strata_partition) *partition = NULL;
     STRATA_TRY(build(model, program, first, n, apart, layers, &whole, &partition, err));
     graph = whole.graph;
     *out_apart = !apart && mixes_examples(&whole, partition);

@@ -115,8 +115,7 @@ static strata_status join(strata_model *model, float **out_apart, strata_error *
     for (int r = 0; r < n; r++) STRATA_TRY(strata_model_copy(model, r, STRATA_VALUES_ALL, false, values + r * size, err));
     STRATA_TRY(strata_model_read_all(model, values + n * size, err));
     STRATA_TRY(strata_model_write_all(model, values + n * size, err));
-    *out_apart = values;
-    values = NULL;
+    *out_apart = strata_released(&values);
     return STRATA_OK;
 }
 

@@ -14,7 +14,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "core/data/dataset.h"
 #include "core/data/stage/stage.h"
 #include "core/model/data.h"
 #include "core/model/fit.h"
@@ -121,14 +120,16 @@ static strata_status report_not_finite(fit *f, const run *done, strata_error *er
     f->model->optimizer_steps = done->numbers.update - 1;
     STRATA_TRY(strata_model_reset_sums(f->model, err));
     snprintf(where, sizeof where, "epoch %d, step %lld", f->progress.epoch + 1, (long long)done->step + 1);
-    STRATA_DESTROYED(strata_dataset) dataset = NULL;
-    STRATA_DESTROYED(strata_batches) batches = NULL;
+    strata_dataset *dataset = NULL;
+    strata_batches *batches = NULL;
     strata_status status = STRATA_OK;
     const bool opened = !reopen_batches(f, done->first, &dataset, &batches, NULL);
     for (int64_t i = done->first, row = 0, n; opened && !status && i <= done->last; i++, row += n) {
         if (strata_batches_next(batches, &n, NULL) || !n) break;
         status = diagnose_batch(f, done, batches, 0, n, row, false, err);
     }
+    strata_batches_destroy(batches);
+    strata_dataset_destroy(dataset);
     if (status) return status;
     return strata_fail(err, STRATA_DATA, "the loss was not finite at %s, but is when it is run again", where);
 }

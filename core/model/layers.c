@@ -96,7 +96,7 @@ strata_status strata_model_declare(strata_model *model, strata_error *err) {
     if (parent) return strata_fail(err, STRATA_INVALID, "%s: it is begun and does not end", parent->name);
     if (model->parameters.n) return STRATA_OK;
     STRATA_TRY(strata_model_connect(model, err));
-    STRATA_DESTROYED(strata_graph) graph = NULL;
+    STRATA_OWNED(strata_graph) *graph = NULL;
     strata_layer_context context = {.declaring = true};
     strata_tensor *outputs[STRATA_MAX_OUTPUTS];
     strata_status status = build_for_one(model, &context, &graph, outputs, err);
@@ -111,7 +111,7 @@ strata_status strata_model_declare(strata_model *model, strata_error *err) {
 }
 
 strata_status strata_model_check_endings(strata_model *model, const strata_output_spec *specs, strata_error *err) {
-    STRATA_DESTROYED(strata_graph) graph = NULL;
+    STRATA_OWNED(strata_graph) *graph = NULL;
     strata_layer_context context = {.declaring = true, .training = true};
     strata_tensor *outputs[STRATA_MAX_OUTPUTS];
     STRATA_TRY(build_for_one(model, &context, &graph, outputs, err));

@@ -109,7 +109,7 @@ static strata_status add_exchanges(const report *r, const strata_partition *part
 }
 
 static strata_status list(report *r, const strata_step *step, strata_model_mesh *out, strata_error *err) {
-    STRATA_DESTROYED(strata_partition) partition = NULL;
+    STRATA_OWNED(strata_partition) *partition = NULL;
     const strata_partition_options opts = {.mesh = &r->mesh,
                                            .n = 1,
                                            .own_statistics = true,
@@ -135,7 +135,7 @@ strata_status strata_model_list_mesh(strata_model *model, int64_t batch, const c
     STRATA_TRY(read_mesh(mesh, &r.mesh, err));
     STRATA_TRY(place_examples(&r, opts.batch, err));
     STRATA_TRY(strata_step_build(&step, model, STRATA_PROGRAM_TRAIN, &opts, err));
-    STRATA_DESTROYED(strata_graph) graph = step.graph;
+    STRATA_OWNED(strata_graph) *graph = step.graph;
     out_mesh->n_devices = strata_mesh_n_devices(&r.mesh);
     const strata_status status = list(&r, &step, out_mesh, err);
     if (status) strata_model_mesh_finish(out_mesh);

@@ -28,8 +28,7 @@ strata_status strata_model_create_functional(strata_model **out_model, strata_er
     STRATA_TRY(strata_model_set_label(model, "", err));
     model->functional = true;
     model->rate.own = STRATA_SCHEDULED_RATE;
-    *out_model = model;
-    model = NULL;
+    *out_model = strata_released(&model);
     return STRATA_OK;
 }
 
@@ -173,8 +172,7 @@ static strata_status choose_name(const strata_layer_list *list, const strata_lay
         return strata_fail(err, STRATA_INVALID, "there are two layers called \"%s\"", name);
     for (int number = 1; !given && name_taken(list, parent, name); number++)
         snprintf(name, bytes, "%s%s%s_%d", prefix, slash, last, number);
-    *out_name = name;
-    name = NULL;
+    *out_name = strata_released(&name);
     return STRATA_OK;
 }
 

@@ -70,6 +70,8 @@ struct strata_value {
     /* [n_inputs] Indices of the values that are the inputs of the call. */
     int *inputs;
     int n_inputs;
+    /* It is the input of a call, or an output. */
+    bool used;
 };
 
 typedef struct strata_input_spec {
@@ -444,7 +446,7 @@ struct strata_model {
     strata_group_totals communicated;
 };
 
-STRATA_DESTROYABLE(strata_model)
+STRATA_OWNER(strata_model)
 void strata_model_free_notes(strata_model *model);
 /* json.c: the losses of the outputs, their weights and metrics as text, for files of other programs: the loss's name, or JSON
  * where there is more than that. *out_text NULL: there are none; the caller frees it. strata_model_recall_losses sets those of

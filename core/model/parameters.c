@@ -139,8 +139,7 @@ strata_status strata_model_gather_own(strata_model *model, float **out_values, s
     for (int r = 0; r < model->strategy->n_replicas; r++) STRATA_TRY(read_replica(model, r, own + r * size, err));
     if (strata_strategy_has_workers(model->strategy))
         return strata_workers_gather_parts(workers, own, (size_t)n * sizeof *own, out_values, bytes, err);
-    *out_values = own;
-    own = NULL;
+    *out_values = strata_released(&own);
     return STRATA_OK;
 }
 

@@ -32,7 +32,7 @@ static void strata_model_program_destroy(strata_model_program *program) {
     strata_graph_destroy(program->graph);
     free(program);
 }
-STRATA_DESTROYABLE(strata_model_program)
+STRATA_OWNER(strata_model_program)
 
 /* Creates a program with its steps, which is not compiled. *out_program is to be destroyed after a failure too. layers: as for
  * strata_model_divide. */
@@ -57,7 +57,7 @@ static strata_status create(strata_model *model, strata_program_kind kind, int64
 
 strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int64_t batch, int replica,
                                       strata_layer_cost *layers, strata_step *out_step, strata_error *err) {
-    STRATA_DESTROYED(strata_model_program) program = NULL;
+    STRATA_OWNED(strata_model_program) *program = NULL;
     STRATA_TRY(create(model, kind, batch, (strata_batch_form){0}, layers, &program, err));
     *out_step = program->steps[replica];
     program->steps[replica].graph = NULL;
@@ -77,7 +77,7 @@ static int64_t free_bytes(const strata_device *device) {
  * else the last one that was checked. */
 static strata_status check_parts(strata_model *model, strata_program_kind kind, int64_t batch, const strata_device **out_device,
                                  strata_error *err) {
-    STRATA_DESTROYED(strata_model_program) program = NULL;
+    STRATA_OWNED(strata_model_program) *program = NULL;
     *out_device = model->replicas[0].device;
     STRATA_TRY(create(model, kind, batch, (strata_batch_form){0}, NULL, &program, err));
     for (int r = 0; r < program->n_parts; r++) {
@@ -201,7 +201,7 @@ strata_status strata_model_get_program(strata_model *model, strata_program_kind 
             *out_program = p;
             return STRATA_OK;
         }
-    STRATA_DESTROYED(strata_model_program) program = NULL;
+    STRATA_OWNED(strata_model_program) *program = NULL;
     const strata_status created = create(model, kind, batch, form, NULL, &program, err);
     if (created) return program ? explain(model, program, 0, created, err) : created;
     for (int r = 0; r < program->n_parts; r++)

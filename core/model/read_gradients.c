@@ -9,7 +9,7 @@
 static strata_status run(strata_model *model, const strata_dataset *dataset, const strata_model_feed *parts,
                          strata_executable *exe, int64_t n, int *out_slot, strata_error *err) {
     strata_batches_options opts = {.batch = n};
-    STRATA_DESTROYED(strata_batches) batches = NULL;
+    STRATA_OWNED(strata_batches) *batches = NULL;
     int64_t got = 0;
     strata_model_batch_parts(model, dataset, parts, true, &opts);
     STRATA_TRY(strata_batches_create(dataset, &opts, &batches, err));

@@ -50,7 +50,7 @@ static strata_status measure(strata_model *model, strata_program_kind kind, int6
                              strata_program_cost *out_cost, strata_error *err) {
     strata_step s;
     STRATA_TRY(strata_model_build_step(model, kind, batch, 0, out_layers, &s, err));
-    STRATA_DESTROYED(strata_graph) graph = s.graph;
+    STRATA_OWNED(strata_graph) *graph = s.graph;
     return strata_executable_measure(model->replicas[0].device, s.outputs, s.n_outputs, s.updates, s.n_updates, out_cost, err);
 }
 

@@ -142,6 +142,7 @@ static strata_status add_call(strata_model *model, int index, const char *given,
     value->layer = index;
     value->number = number;
     memcpy(value->inputs, inputs, (size_t)n * sizeof *inputs);
+    for (int i = 0; i < n; i++) model->values[inputs[i]]->used = true;
     return STRATA_OK;
 }
 
@@ -217,6 +218,7 @@ static strata_status add_output(strata_model *model, const strata_value *value, 
         free(output->name);
         return status;
     }
+    model->values[index]->used = true;
     model->n_outputs++;
     return STRATA_OK;
 }
@@ -228,6 +230,13 @@ void strata_model_output(strata_model *model, const strata_value *value, strata_
 }
 
 /* ---- removing ---- */
+
+static void mark_used(strata_model *model) {
+    for (int v = 0; v < model->n_values; v++) model->values[v]->used = false;
+    for (int v = 0; v < model->n_values; v++)
+        for (int i = 0; i < model->values[v]->n_inputs; i++) model->values[model->values[v]->inputs[i]]->used = true;
+    for (int i = 0; i < model->n_outputs; i++) model->values[model->outputs[i].value]->used = true;
+}
 
 void strata_model_drop_call(strata_model *model, int index) {
     const int layer = model->values[index]->layer;
@@ -242,6 +251,7 @@ void strata_model_drop_call(strata_model *model, int index) {
     for (int i = 0; i < model->n_inputs; i++) model->inputs[i].value -= model->inputs[i].value > index;
     for (int i = 0; i < model->n_outputs; i++) model->outputs[i].value -= model->outputs[i].value > index;
     strata_model_drop_layer(model, layer);
+    mark_used(model);
 }
 
 /* ---- before the layers are declared ---- */
@@ -250,18 +260,11 @@ static strata_status make_chain(strata_model *model, strata_error *err) {
     strata_model_free_values(model);
     strata_value *x = append(model, "x", 0);
     if (!x) return no_memory(err);
+    x->used = true;
     for (int i = 0; i < model->list.n; i++) STRATA_TRY(add_call(model, i, NULL, (int[]){model->n_values - 1}, 1, err));
     model->inputs[0].value = 0;
     model->outputs[0].value = model->n_values - 1;
     return STRATA_OK;
-}
-
-bool strata_model_is_used(const strata_model *model, int index) {
-    bool used = false;
-    for (int v = 0; v < model->n_values; v++)
-        for (int i = 0; i < model->values[v]->n_inputs; i++) used |= model->values[v]->inputs[i] == index;
-    for (int i = 0; i < model->n_outputs; i++) used |= model->outputs[i].value == index;
-    return used;
 }
 
 strata_status strata_model_connect(strata_model *model, strata_error *err) {
@@ -270,7 +273,7 @@ strata_status strata_model_connect(strata_model *model, strata_error *err) {
     if (!model->n_outputs) return strata_fail(err, STRATA_INVALID, "model: it has no outputs (strata_model_output)");
     for (int i = 0; i < model->n_values; i++) {
         const strata_value *value = model->values[i];
-        if (strata_model_is_used(model, i)) continue;
+        if (value->used) continue;
         if (value->layer < 0)
             return strata_fail(err, STRATA_INVALID, "input \"%s\": no layer takes it; remove it, or call a layer with it",
                                value->name);
