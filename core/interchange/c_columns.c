@@ -6,9 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/data/prepare/cell.h"
-#include "core/data/prepare/preprocessing.h"
 #include "core/interchange/c_export.h"
+#include "strata/preprocessing.h"
 
 enum { MOST_FIELD = 48 };
 
@@ -34,10 +33,12 @@ typedef struct field {
 static field field_of(const strata_preprocessing *p, int column) {
     field out;
     char own[MOST_FIELD], other[MOST_FIELD];
-    strata_c_identifier(p->columns[column].name ? p->columns[column].name : "", own, sizeof own);
+    const char *name = strata_preprocessing_column(p, column).name;
+    strata_c_identifier(name ? name : "", own, sizeof own);
     snprintf(out.text, sizeof out.text, "c_%s", own);
-    for (int i = 0; i < p->n_columns; i++) {
-        strata_c_identifier(p->columns[i].name ? p->columns[i].name : "", other, sizeof other);
+    for (int i = 0; i < strata_preprocessing_n_columns(p); i++) {
+        name = strata_preprocessing_column(p, i).name;
+        strata_c_identifier(name ? name : "", other, sizeof other);
         if (i != column && !strcmp(own, other)) snprintf(out.text, sizeof out.text, "c_%s_%d", own, column);
     }
     return out;
@@ -47,13 +48,13 @@ static void add_row_type(const strata_preprocessing *p, const char *name, strata
     strata_text_add(
         out, "\n/* A row of the table. A number that is missing is NAN, a word NULL or \"\". */\ntypedef struct %s_row {\n",
         name);
-    for (int i = 0; i < p->n_columns; i++) {
-        const strata_column *column = &p->columns[i];
-        if (column->kind == STRATA_COLUMN_DATE)
+    for (int i = 0; i < strata_preprocessing_n_columns(p); i++) {
+        const strata_column_info column = strata_preprocessing_column(p, i);
+        if (column.kind == STRATA_COLUMN_DATE)
             strata_text_add(out, "    /* Days since 1970-01-01, with a fraction for the time of day. */\n");
-        if (column->kind != STRATA_COLUMN_TEXT)
+        if (column.kind != STRATA_COLUMN_TEXT)
             strata_text_add(out, "    %s%s;\n",
-                            column->kind == STRATA_COLUMN_WORDS && !column->numeric ? "const char *" : "double ",
+                            column.kind == STRATA_COLUMN_WORDS && !column.numeric ? "const char *" : "double ",
                             field_of(p, i).text);
     }
     strata_text_add(out, "} %s_row;\n", name);
@@ -68,7 +69,7 @@ static void add_cycle(const char *value, double days, strata_text *out) {
                     value, value);
 }
 
-static void add_number(const strata_column *column, const char *name, strata_text *out) {
+static void add_number(const strata_column_info *column, const char *name, strata_text *out) {
     char value[MOST_FIELD + 32];
     snprintf(value, sizeof value, "row->%s", name);
     strata_text_add(out, "    *x++ = isnan(%s) ? 0 : (float)((%s - ", value, value);
@@ -84,7 +85,7 @@ static void add_number(const strata_column *column, const char *name, strata_tex
 }
 
 /* Writes the condition that the row has this word. */
-static void add_condition(const strata_column *column, const char *name, const char *word, strata_text *out) {
+static void add_condition(const strata_column_info *column, const char *name, const char *word, strata_text *out) {
     double number = 0;
     if (column->numeric && strata_cell_number(word, column->format, &number)) {
         strata_text_add(out, "row->%s == ", name);
@@ -99,7 +100,7 @@ static void add_condition(const strata_column *column, const char *name, const c
 }
 
 /* Writes one feature for each word, and one for all rare words. */
-static void add_words(const strata_column *column, const char *name, strata_text *out) {
+static void add_words(const strata_column_info *column, const char *name, strata_text *out) {
     for (int k = 0; k < column->n_words; k++) {
         strata_text_add(out, "    *x++ = ");
         add_condition(column, name, column->words[k], out);
@@ -115,20 +116,22 @@ static void add_words(const strata_column *column, const char *name, strata_text
 /* Writes the function that computes the features, in the order of the columns. */
 static void add_encoding(const strata_preprocessing *p, const char *name, strata_text *out) {
     bool dates = false;
-    for (int i = 0; i < p->n_columns; i++) dates |= p->columns[i].kind == STRATA_COLUMN_DATE;
+    for (int i = 0; i < strata_preprocessing_n_columns(p); i++)
+        dates |= strata_preprocessing_column(p, i).kind == STRATA_COLUMN_DATE;
     strata_text_add(out, "\nvoid %s_features(const %s_row *row, float *x);\nvoid %s_features(const %s_row *row, float *x) {\n",
                     name, name, name, name);
     if (dates) strata_text_add(out, "    double turn;\n");
-    for (int i = 0; i < p->n_columns; i++) {
-        if (p->columns[i].kind == STRATA_COLUMN_WORDS)
-            add_words(&p->columns[i], field_of(p, i).text, out);
-        else if (p->columns[i].kind != STRATA_COLUMN_TEXT)
-            add_number(&p->columns[i], field_of(p, i).text, out);
+    for (int i = 0; i < strata_preprocessing_n_columns(p); i++) {
+        const strata_column_info column = strata_preprocessing_column(p, i);
+        if (column.kind == STRATA_COLUMN_WORDS)
+            add_words(&column, field_of(p, i).text, out);
+        else if (column.kind != STRATA_COLUMN_TEXT)
+            add_number(&column, field_of(p, i).text, out);
     }
     strata_text_add(out, "}\n");
 }
 
-static void add_classes(const strata_column *label, const char *name, strata_text *out) {
+static void add_classes(const strata_column_info *label, const char *name, strata_text *out) {
     strata_text_add(
         out,
         "\nconst char *%s_class(int index);\nconst char *%s_class(int index) {\n    static const char *const names[%d] = {",
@@ -143,17 +146,18 @@ static void add_classes(const strata_column *label, const char *name, strata_tex
 /* Writes the function that converts the labels back: y = y deviation + mean. */
 static void add_restoring(const strata_preprocessing *p, const char *name, strata_text *out) {
     strata_text_add(out, "\nvoid %s_restore(float *y);\nvoid %s_restore(float *y) {\n", name, name);
-    for (int i = 0; i < p->n_labels; i++) {
+    for (int i = 0; i < strata_preprocessing_n_labels(p); i++) {
+        const strata_column_info label = strata_preprocessing_label_column(p, i);
         strata_text_add(out, "    y[%d] = (float)(y[%d] * ", i, i);
-        strata_c_add_double(out, p->labels[i].deviation);
+        strata_c_add_double(out, label.deviation);
         strata_text_add(out, " + ");
-        strata_c_add_double(out, p->labels[i].mean);
+        strata_c_add_double(out, label.mean);
         strata_text_add(out, ");\n");
     }
     strata_text_add(out, "}\n");
 }
 
-static void add_array_scaling(const strata_column *column, const char *name, int64_t n, strata_text *out) {
+static void add_array_scaling(const strata_column_info *column, const char *name, int64_t n, strata_text *out) {
     strata_text_add(out,
                     "\nvoid %s_standardize(float *x);\nvoid %s_standardize(float *x) {\n    for (int i = 0; i < %lld; i++) "
                     "x[i] = isnan(x[i]) ? 0 : (float)((x[i] - ",
@@ -173,10 +177,12 @@ strata_status strata_c_add_columns(const strata_model *model, const char *name, 
         return STRATA_OK;
     }
     STRATA_TRY(strata_model_preprocessing(model, &p, err));
-    const bool arrays = p->kind == STRATA_PREPROCESSING_ARRAYS && p->element.rank > 1;
-    const bool rows =
-        !arrays && p->n_columns && p->kind != STRATA_PREPROCESSING_TEXTS && p->kind != STRATA_PREPROCESSING_PICTURES;
-    const bool numbers = p->n_labels && p->labels[0].kind != STRATA_COLUMN_WORDS;
+    const strata_preprocessing_kind kind = strata_preprocessing_get_kind(p);
+    const strata_shape element = strata_preprocessing_element(p);
+    const int n_columns = strata_preprocessing_n_columns(p), n_labels = strata_preprocessing_n_labels(p);
+    const strata_column_info label = n_labels ? strata_preprocessing_label_column(p, 0) : (strata_column_info){0};
+    const bool arrays = kind == STRATA_PREPROCESSING_ARRAYS && element.rank > 1, words = label.kind == STRATA_COLUMN_WORDS;
+    const bool rows = !arrays && n_columns && kind != STRATA_PREPROCESSING_TEXTS && kind != STRATA_PREPROCESSING_PICTURES;
     strata_text_add(usage, " *\n");
     if (rows) {
         add_row_type(p, name, out);
@@ -186,19 +192,20 @@ strata_status strata_c_add_columns(const strata_model *model, const char *name, 
             name, name, name);
     }
     if (arrays) {
-        add_array_scaling(&p->columns[0], name, strata_shape_elements(p->element), out);
+        const strata_column_info column = strata_preprocessing_column(p, 0);
+        add_array_scaling(&column, name, strata_shape_elements(element), out);
         strata_text_add(usage, " *     void %s_standardize(float *x);    converts the numbers of an array to x, in place\n",
                         name);
     }
-    if (p->kind == STRATA_PREPROCESSING_PICTURES) strata_text_add(usage, " * x has pixels from 0 to 1.\n");
-    if (strata_preprocessing_has_texts(p))
+    if (kind == STRATA_PREPROCESSING_PICTURES) strata_text_add(usage, " * x has pixels from 0 to 1.\n");
+    if (strata_preprocessing_vocabulary(p))
         strata_text_add(usage, " * Texts are given as tokens: indices in the vocabulary, which is in the .strata file.\n");
-    if (p->n_labels == 1 && !numbers) {
-        add_classes(&p->labels[0], name, out);
+    if (n_labels == 1 && words) {
+        add_classes(&label, name, out);
         strata_text_add(usage, " *     const char *%s_class(int index);    the name of a class; NULL: there is no such class\n",
                         name);
     }
-    if (numbers) {
+    if (n_labels && !words) {
         add_restoring(p, name, out);
         strata_text_add(usage, " *     void %s_restore(float *y);    the label in the table's own numbers\n", name);
     }

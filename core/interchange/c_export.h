@@ -6,19 +6,18 @@
 #ifndef STRATA_CORE_INTERCHANGE_C_EXPORT_H
 #define STRATA_CORE_INTERCHANGE_C_EXPORT_H
 
-#include "core/base/text.h"
-#include "core/graph/graph.h"
-#include "core/model/model.h"
+#include "core/interchange/weights.h"
+#include "strata/text.h"
 
 enum { STRATA_C_PLACE_BYTES = 96 };
 
 typedef struct strata_c_export {
     strata_model *model;
     strata_graph *graph;
+    int n_nodes;
     /* The prefix of the names of the file's functions, types and constants. */
     const char *name;
-    /* (all_size) The parameters and states. */
-    float *values;
+    strata_weights weights;
     /* [n_nodes] A C expression for the address of each node's first element; "" if no output needs the node. */
     char (*places)[STRATA_C_PLACE_BYTES];
     /* constants: the definitions of constants and weights. body: the statements of the function. */
@@ -28,8 +27,8 @@ typedef struct strata_c_export {
 /* Writes the statements of an op. They read in0, in1, ... and write out, which are declared before them. Returns false if
  * they cannot be written for the node's attributes or types. */
 typedef bool (*strata_c_emit)(strata_c_export *c, const strata_tensor *node);
-/* The function for an op; NULL: there is none. */
-strata_c_emit strata_c_find(const strata_op *op);
+/* The function for the op of a node; NULL: there is none. */
+strata_c_emit strata_c_find(const strata_tensor *node);
 /* Adds definitions of the functions that the statements use. They come after the includes. */
 void strata_c_add_words(const strata_text *body, strata_text *out);
 /* The C type for a dtype: "float", "int32_t", ...; NULL: there is none. */

@@ -5,9 +5,8 @@
 #ifndef STRATA_CORE_INTERCHANGE_KERAS_EXPORT_H
 #define STRATA_CORE_INTERCHANGE_KERAS_EXPORT_H
 
-#include "core/base/json.h"
 #include "core/interchange/keras_classes.h"
-#include "core/model/model.h"
+#include "core/interchange/weights.h"
 
 /* A layer of the Keras model. */
 typedef struct strata_keras_layer {
@@ -15,8 +14,9 @@ typedef struct strata_keras_layer {
     strata_keras_class row;
     bool both;
     char name[STRATA_KERAS_NAME_BYTES];
-    /* The layer from which it is made; NULL: it is an input. */
-    const strata_layer *layer;
+    /* The first call of the layer from which it is made; NULL: it is an input, or belongs to the input or output of the
+     * model. */
+    const strata_call *layer;
     /* It computes only the activation of `layer` or the sum of its two branches, or it belongs to the input or output of
      * the model. */
     bool part;
@@ -37,7 +37,9 @@ typedef struct strata_keras_layer {
 typedef struct strata_keras_call {
     /* The index of the layer, and those of the calls that compute its inputs. */
     int layer, *inputs, n_inputs;
-    strata_tensor *y;
+    /* The shape (1, ...) and the type of its value. */
+    strata_shape shape;
+    strata_dtype dtype;
     /* The number of the call among the calls of its layer that the outputs need, counted from 0. */
     int number;
     /* n_uses: how many calls and outputs use its value. depth: the length of the longest path of calls from it to an
@@ -51,11 +53,8 @@ typedef struct strata_keras_call {
 typedef struct strata_keras_export {
     strata_model *model;
     const char *path;
-    strata_graph *graph;
-    strata_layer_context context;
-    strata_parameter_set parameters;
-    /* (all_size) The parameters and states. */
-    float *values;
+    strata_model_structure structure;
+    strata_weights weights;
     strata_keras_layer *layers;
     strata_keras_call *calls;
     /* [n_layers] The layers in Keras' order. */

@@ -42,7 +42,7 @@ static bool in_front(const strata_keras_export *ex, int a, int b) {
 void strata_keras_put_in_order(strata_keras_export *ex) {
     int n_reached = 0, n_after = 0, *after = ex->order; /* this array has room for all calls */
     for (int i = 0; i < ex->n_layers; i++) ex->layers[i].reached = -1;
-    for (int i = 0; i < ex->model->n_outputs; i++) reach(ex, ex->outputs[i], &n_reached, after, &n_after);
+    for (int i = 0; i < strata_model_n_outputs(ex->model); i++) reach(ex, ex->outputs[i], &n_reached, after, &n_after);
     measure_depths(ex, after, n_after);
     for (int i = 0; i < ex->n_calls; i++)
         if (ex->calls[i].reached) ex->calls[i].number = ex->layers[ex->calls[i].layer].n_calls++;

@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
-#include "core/data/format/kind.h"
 #include "core/interchange/onnx.h"
+#include "strata/formats.h"
 #include "strata/interchange.h"
 
 /* The number of elements that a value may have. */

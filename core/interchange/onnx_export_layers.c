@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/graph/graph.h"
 #include "core/interchange/onnx_export.h"
 
 /* ---- windows ---- */
@@ -44,28 +43,21 @@ static const char *conv_node(strata_onnx_export *ex, const conv *c, const char *
     return y;
 }
 
-/* The sizes of the positions of an image, (N, positions..., C). */
-static const int64_t *positions(const strata_onnx_val *image, strata_shape *shape) {
-    *shape = strata_tensor_shape(image->tensor);
-    return shape->dims + 1;
-}
-
 static const char *conv_layer(strata_onnx_export *ex, const conv *c, const char *kernel) {
-    strata_shape in, out;
-    const char *x = strata_onnx_moved(ex, ex->x->name, c->n_axes + 2, true);
-    const char *y =
-        conv_node(ex, c, x, kernel, strata_onnx_put_weight(ex, "bias"), positions(ex->x, &in), positions(ex->y, &out));
+    const strata_shape in = strata_onnx_shape_of(ex, 0), out = ex->call->shape;
+    const char *x = strata_onnx_moved(ex, strata_onnx_x(ex, 0), c->n_axes + 2, true);
+    const char *y = conv_node(ex, c, x, kernel, strata_onnx_put_weight(ex, "bias"), in.dims + 1, out.dims + 1);
     return strata_onnx_activate_behind(ex, c->activation, y, c->n_axes + 2);
 }
 
 const char *strata_onnx_layer_conv2d(strata_onnx_export *ex) {
-    const strata_conv2d_options *o = ex->layer->options;
+    const strata_conv2d_options *o = ex->call->options;
     const conv c = {o->padding, o->activation, o->explicit_padding, o->kernel_size, o->stride, o->dilation, o->groups, 2};
     return conv_layer(ex, &c, strata_onnx_put_weight_as(ex, "kernel", (const int[]){3, 2, 0, 1}, NULL));
 }
 
 const char *strata_onnx_layer_conv1d(strata_onnx_export *ex) {
-    const strata_conv1d_options *o = ex->layer->options;
+    const strata_conv1d_options *o = ex->call->options;
     const conv c = {o->padding, o->activation, o->explicit_padding, &o->kernel_size, &o->stride, &o->dilation, o->groups, 1};
     return conv_layer(ex, &c, strata_onnx_put_weight_as(ex, "kernel", (const int[]){2, 1, 0}, NULL));
 }
@@ -80,21 +72,21 @@ static const char *depthwise_weight(strata_onnx_export *ex, const char *name, in
 }
 
 const char *strata_onnx_layer_depthwise_conv2d(strata_onnx_export *ex) {
-    const strata_depthwise_conv2d_options *o = ex->layer->options;
+    const strata_depthwise_conv2d_options *o = ex->call->options;
     conv c = {o->padding, o->activation, o->explicit_padding, o->kernel_size, o->stride, o->dilation, 1, 2};
     const char *kernel = depthwise_weight(ex, "kernel", &c.groups);
     return conv_layer(ex, &c, kernel);
 }
 
 const char *strata_onnx_layer_separable_conv2d(strata_onnx_export *ex) {
-    const strata_separable_conv2d_options *o = ex->layer->options;
+    const strata_separable_conv2d_options *o = ex->call->options;
     static const int64_t one[2] = {1, 1};
     conv c = {o->padding, NULL, o->explicit_padding, o->kernel_size, o->stride, o->dilation, 1, 2};
     const conv point = {NULL, NULL, o->explicit_padding, one, one, one, 1, 2};
-    strata_shape in, out;
+    const strata_shape in = strata_onnx_shape_of(ex, 0), out = ex->call->shape;
     const char *kernel = depthwise_weight(ex, "depthwise_kernel", &c.groups);
-    const char *t = strata_onnx_moved(ex, ex->x->name, 4, true);
-    t = conv_node(ex, &c, t, kernel, NULL, positions(ex->x, &in), positions(ex->y, &out));
+    const char *t = strata_onnx_moved(ex, strata_onnx_x(ex, 0), 4, true);
+    t = conv_node(ex, &c, t, kernel, NULL, in.dims + 1, out.dims + 1);
     t = conv_node(ex, &point, t, strata_onnx_put_weight_as(ex, "pointwise_kernel", (const int[]){3, 2, 0, 1}, NULL),
                   strata_onnx_put_weight(ex, "bias"), one, one);
     return strata_onnx_activate_behind(ex, o->activation, t, 4);
@@ -102,9 +94,9 @@ const char *strata_onnx_layer_separable_conv2d(strata_onnx_export *ex) {
 
 /* The padding and output_padding follow from the size of the layer's output. */
 const char *strata_onnx_layer_conv2d_transpose(strata_onnx_export *ex) {
-    const strata_conv2d_transpose_options *o = ex->layer->options;
+    const strata_conv2d_transpose_options *o = ex->call->options;
     int64_t pads[4], more[2];
-    const strata_shape in = strata_tensor_shape(ex->x->tensor), out = strata_tensor_shape(ex->y->tensor);
+    const strata_shape in = strata_onnx_shape_of(ex, 0), out = ex->call->shape;
     const bool same = o->padding && !strcmp(o->padding, "same");
     for (int d = 0; d < 2; d++) {
         const int64_t stride = o->stride[d] ? o->stride[d] : 1;
@@ -115,7 +107,7 @@ const char *strata_onnx_layer_conv2d_transpose(strata_onnx_export *ex) {
         pads[2 + d] = all > 0 ? all - all / 2 : 0;
         more[d] = out.dims[1 + d] - ((in.dims[1 + d] - 1) * stride + reach - pads[d] - pads[2 + d]);
     }
-    const char *inputs[] = {strata_onnx_moved(ex, ex->x->name, 4, true),
+    const char *inputs[] = {strata_onnx_moved(ex, strata_onnx_x(ex, 0), 4, true),
                             strata_onnx_put_weight_as(ex, "kernel", (const int[]){3, 2, 0, 1}, NULL),
                             strata_onnx_put_weight(ex, "bias")};
     const char *t = strata_onnx_add_node(ex, "ConvTranspose", inputs, 3, NULL);
@@ -125,29 +117,29 @@ const char *strata_onnx_layer_conv2d_transpose(strata_onnx_export *ex) {
 }
 
 const char *strata_onnx_layer_pool(strata_onnx_export *ex) {
-    const char *kind = ex->layer->kind->name;
+    const char *kind = ex->call->kind;
     const bool max = *kind == 'm', two = strchr(kind, '2');
-    const strata_pool2d_options *o = ex->layer->options;
-    const strata_pool1d_options *one = ex->layer->options;
+    const strata_pool2d_options *o = ex->call->options;
+    const strata_pool1d_options *one = ex->call->options;
     const int axes = two ? 2 : 1;
     const int64_t *size = two ? o->size : &one->size, *given = two ? o->stride : &one->stride;
     int64_t stride[2], pads[4];
-    strata_shape in, out;
+    const strata_shape in = strata_onnx_shape_of(ex, 0), out = ex->call->shape;
     for (int d = 0; d < axes; d++) stride[d] = given[d] ? given[d] : size[d];
-    const char *x = strata_onnx_moved(ex, ex->x->name, axes + 2, true);
+    const char *x = strata_onnx_moved(ex, strata_onnx_x(ex, 0), axes + 2, true);
     const char *t = strata_onnx_one(ex, max ? "MaxPool" : "AveragePool", x);
-    pads_of(two ? o->padding : one->padding, two ? o->explicit_padding : one->explicit_padding, positions(ex->x, &in),
-            positions(ex->y, &out), size, stride, NULL, axes, pads);
+    pads_of(two ? o->padding : one->padding, two ? o->explicit_padding : one->explicit_padding, in.dims + 1, out.dims + 1, size,
+            stride, NULL, axes, pads);
     strata_onnx_set_window(ex, size, stride, NULL, pads, axes);
     return strata_onnx_moved(ex, t, axes + 2, false);
 }
 
 const char *strata_onnx_layer_global_pool(strata_onnx_export *ex) {
     int64_t axes[STRATA_MAX_RANK];
-    const int rank = strata_tensor_shape(ex->x->tensor).rank;
-    if (rank < 3) return ex->x->name;
+    const int rank = strata_onnx_shape_of(ex, 0).rank;
+    if (rank < 3) return strata_onnx_x(ex, 0);
     for (int d = 1; d < rank - 1; d++) axes[d - 1] = d;
-    const char *t = strata_onnx_one(ex, strstr(ex->layer->kind->name, "max") ? "ReduceMax" : "ReduceMean", ex->x->name);
+    const char *t = strata_onnx_one(ex, strstr(ex->call->kind, "max") ? "ReduceMax" : "ReduceMean", strata_onnx_x(ex, 0));
     strata_onnx_set_ints(ex, "axes", axes, rank - 2);
     strata_onnx_set_int(ex, "keepdims", 0);
     return t;
@@ -168,47 +160,47 @@ static const char *plus(strata_onnx_export *ex, const char *t, const char *param
 }
 
 const char *strata_onnx_layer_dense(strata_onnx_export *ex) {
-    const char *t = strata_onnx_two(ex, "MatMul", ex->x->name, strata_onnx_put_weight(ex, "kernel"));
-    return strata_onnx_activate(ex, ((const strata_dense_options *)ex->layer->options)->activation, plus(ex, t, "bias"));
+    const char *t = strata_onnx_two(ex, "MatMul", strata_onnx_x(ex, 0), strata_onnx_put_weight(ex, "kernel"));
+    return strata_onnx_activate(ex, ((const strata_dense_options *)ex->call->options)->activation, plus(ex, t, "bias"));
 }
 
 const char *strata_onnx_layer_activation(strata_onnx_export *ex) {
-    return strata_onnx_activate(ex, ((const strata_activation_options *)ex->layer->options)->function, ex->x->name);
+    return strata_onnx_activate(ex, ((const strata_activation_options *)ex->call->options)->function, strata_onnx_x(ex, 0));
 }
 
 /* The node computes nothing in predictions. It stores the rate for readers of the file. */
 const char *strata_onnx_layer_dropout(strata_onnx_export *ex) {
-    const double rate = ((const strata_dropout_options *)ex->layer->options)->rate;
-    return strata_onnx_two(ex, "Dropout", ex->x->name, strata_onnx_put_number(ex, rate));
+    const double rate = ((const strata_dropout_options *)ex->call->options)->rate;
+    return strata_onnx_two(ex, "Dropout", strata_onnx_x(ex, 0), strata_onnx_put_number(ex, rate));
 }
 
 const char *strata_onnx_layer_identity(strata_onnx_export *ex) {
-    return strata_onnx_one(ex, "Identity", ex->x->name);
+    return strata_onnx_one(ex, "Identity", strata_onnx_x(ex, 0));
 }
 
 const char *strata_onnx_layer_flatten(strata_onnx_export *ex) {
-    const char *t = strata_onnx_one(ex, "Flatten", ex->x->name);
+    const char *t = strata_onnx_one(ex, "Flatten", strata_onnx_x(ex, 0));
     strata_onnx_set_int(ex, "axis", 1);
     return t;
 }
 
 const char *strata_onnx_layer_reshape(strata_onnx_export *ex) {
-    const strata_shape shape = ((const strata_reshape_options *)ex->layer->options)->shape;
+    const strata_shape shape = ((const strata_reshape_options *)ex->call->options)->shape;
     int64_t to[STRATA_MAX_RANK + 1] = {0};
     memcpy(to + 1, shape.dims, (size_t)shape.rank * sizeof *to);
-    return strata_onnx_reshaped(ex, ex->x->name, to, shape.rank + 1);
+    return strata_onnx_reshaped(ex, strata_onnx_x(ex, 0), to, shape.rank + 1);
 }
 
 const char *strata_onnx_layer_embedding(strata_onnx_export *ex) {
-    if (((const strata_embedding_options *)ex->layer->options)->mask_zero) strata_onnx_refuse(ex, ": mask_zero");
-    return strata_onnx_two(ex, "Gather", strata_onnx_put_weight(ex, "embeddings"), ex->x->name);
+    if (((const strata_embedding_options *)ex->call->options)->mask_zero) strata_onnx_refuse(ex, ": mask_zero");
+    return strata_onnx_two(ex, "Gather", strata_onnx_put_weight(ex, "embeddings"), strata_onnx_x(ex, 0));
 }
 
 const char *strata_onnx_layer_batch_norm(strata_onnx_export *ex) {
-    const strata_batch_norm_options *o = ex->layer->options;
+    const strata_batch_norm_options *o = ex->call->options;
     static const char *const names[] = {"gamma", "beta", "moving_mean", "moving_variance"};
-    const int rank = strata_tensor_shape(ex->x->tensor).rank;
-    const char *inputs[5] = {strata_onnx_moved(ex, ex->x->name, rank, true)};
+    const int rank = strata_onnx_shape_of(ex, 0).rank;
+    const char *inputs[5] = {strata_onnx_moved(ex, strata_onnx_x(ex, 0), rank, true)};
     for (int i = 0; i < 4; i++) inputs[1 + i] = strata_onnx_put_weight(ex, names[i]);
     const char *t = strata_onnx_add_node(ex, "BatchNormalization", inputs, 5, NULL);
     strata_onnx_set_float(ex, "epsilon", strata_number_or(o->epsilon, 1e-3));
@@ -217,8 +209,8 @@ const char *strata_onnx_layer_batch_norm(strata_onnx_export *ex) {
 }
 
 const char *strata_onnx_layer_layer_norm(strata_onnx_export *ex) {
-    const double epsilon = ((const strata_layer_norm_options *)ex->layer->options)->epsilon;
-    const char *inputs[] = {ex->x->name, strata_onnx_put_weight(ex, "gamma"), strata_onnx_put_weight(ex, "beta")};
+    const double epsilon = ((const strata_layer_norm_options *)ex->call->options)->epsilon;
+    const char *inputs[] = {strata_onnx_x(ex, 0), strata_onnx_put_weight(ex, "gamma"), strata_onnx_put_weight(ex, "beta")};
     const char *t = strata_onnx_add_node(ex, "LayerNormalization", inputs, 3, NULL);
     strata_onnx_set_int(ex, "axis", -1);
     strata_onnx_set_float(ex, "epsilon", strata_number_or(epsilon, 1e-3));
@@ -227,15 +219,15 @@ const char *strata_onnx_layer_layer_norm(strata_onnx_export *ex) {
 
 /* Becomes an instance normalization, of a tensor in which each group is one channel. */
 const char *strata_onnx_layer_group_norm(strata_onnx_export *ex) {
-    const strata_group_norm_options *o = ex->layer->options;
-    const strata_shape shape = strata_tensor_shape(ex->x->tensor);
+    const strata_group_norm_options *o = ex->call->options;
+    const strata_shape shape = strata_onnx_shape_of(ex, 0);
     const int64_t channels = shape.dims[shape.rank - 1], groups = o->groups == -1 ? channels : o->groups ? o->groups : 32;
     const char *scale = strata_onnx_new_name(ex), *shift = strata_onnx_new_name(ex);
     int64_t back[STRATA_MAX_RANK] = {-1, channels};
     float *ones = strata_onnx_add_initializer(ex, scale, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(groups), NULL);
     for (int64_t g = 0; ones && g < groups; g++) ones[g] = 1;
     strata_onnx_add_initializer(ex, shift, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(groups), NULL); /* the shift is zeros */
-    const char *t = strata_onnx_moved(ex, ex->x->name, shape.rank, true);
+    const char *t = strata_onnx_moved(ex, strata_onnx_x(ex, 0), shape.rank, true);
     t = strata_onnx_reshaped(ex, t, (const int64_t[]){0, groups, -1}, 3);
     t = strata_onnx_add_node(ex, "InstanceNormalization", (const char *[]){t, scale, shift}, 3, NULL);
     strata_onnx_set_float(ex, "epsilon", strata_number_or(o->epsilon, 1e-3));
@@ -245,24 +237,24 @@ const char *strata_onnx_layer_group_norm(strata_onnx_export *ex) {
 }
 
 const char *strata_onnx_layer_rms_norm(strata_onnx_export *ex) {
-    const strata_rms_norm_options *o = ex->layer->options;
-    const char *x = ex->x->name, *t = strata_onnx_one(ex, "ReduceMean", strata_onnx_two(ex, "Mul", x, x));
+    const strata_rms_norm_options *o = ex->call->options;
+    const char *x = strata_onnx_x(ex, 0), *t = strata_onnx_one(ex, "ReduceMean", strata_onnx_two(ex, "Mul", x, x));
     strata_onnx_set_ints(ex, "axes", (const int64_t[]){-1}, 1);
     t = strata_onnx_two(ex, "Add", t, strata_onnx_put_number(ex, strata_number_or(o->epsilon, 1e-6)));
     return times(ex, strata_onnx_two(ex, "Div", x, strata_onnx_one(ex, "Sqrt", t)), "gamma");
 }
 
 const char *strata_onnx_layer_merge(strata_onnx_export *ex) {
-    const char *op = !strcmp(ex->layer->kind->name, "add") ? "Add" : "Mul", *t = ex->x[0].name;
-    for (int i = 1; i < ex->n; i++) t = strata_onnx_two(ex, op, t, ex->x[i].name);
+    const char *op = !strcmp(ex->call->kind, "add") ? "Add" : "Mul", *t = strata_onnx_x(ex, 0);
+    for (int i = 1; i < ex->call->n_inputs; i++) t = strata_onnx_two(ex, op, t, strata_onnx_x(ex, i));
     return t;
 }
 
 const char *strata_onnx_layer_concat(strata_onnx_export *ex) {
-    const int64_t axis = ((const strata_concat_options *)ex->layer->options)->axis;
+    const int64_t axis = ((const strata_concat_options *)ex->call->options)->axis;
     const char *names[STRATA_MAX_LAYER_INPUTS];
-    for (int i = 0; i < ex->n; i++) names[i] = ex->x[i].name;
-    const char *t = strata_onnx_add_node(ex, "Concat", names, ex->n, NULL);
+    for (int i = 0; i < ex->call->n_inputs; i++) names[i] = strata_onnx_x(ex, i);
+    const char *t = strata_onnx_add_node(ex, "Concat", names, ex->call->n_inputs, NULL);
     strata_onnx_set_int(ex, "axis", axis ? axis : -1);
     return t;
 }
@@ -298,10 +290,10 @@ const char *strata_onnx_layer_recurrent(strata_onnx_export *ex) {
     static const int orders[2][4] = {{0, 1, 2, 0}, {0, 3, 1, 2}};
     static const char *const names[2][3] = {{"kernel", "recurrent_kernel", "bias"},
                                             {"backward_kernel", "backward_recurrent_kernel", "backward_bias"}};
-    const strata_recurrent_layer_options *o = ex->layer->options;
-    const bool lstm = ex->layer->kind->name[0] == 'l', both = o->bidirectional;
+    const strata_recurrent_layer_options *o = ex->call->options;
+    const bool lstm = ex->call->kind[0] == 'l', both = o->bidirectional;
     const int gates = lstm ? 4 : 3, *order = orders[lstm], directions = both ? 2 : 1;
-    const int64_t units = o->units, width = gates * units, k = strata_tensor_shape(ex->x->tensor).dims[2];
+    const int64_t units = o->units, width = gates * units, k = strata_onnx_shape_of(ex, 0).dims[2];
     const char *w = strata_onnx_new_name(ex), *r = strata_onnx_new_name(ex), *b = strata_onnx_new_name(ex);
     float *rows = strata_onnx_add_initializer(ex, w, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(directions, width, k), NULL);
     float *matrix = strata_onnx_add_initializer(ex, r, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(directions, width, units), NULL);
@@ -316,7 +308,7 @@ const char *strata_onnx_layer_recurrent(strata_onnx_export *ex) {
                 for (int64_t u = 0; u < units; u++)
                     bias[way * 2 * width + half * width + g * units + u] = given[half * width + order[g] * units + u];
     }
-    const char *inputs[] = {strata_onnx_transposed(ex, ex->x->name, (const int64_t[]){1, 0, 2}, 3), w, r, b};
+    const char *inputs[] = {strata_onnx_transposed(ex, strata_onnx_x(ex, 0), (const int64_t[]){1, 0, 2}, 3), w, r, b};
     const char *t = strata_onnx_add_node(ex, lstm ? "LSTM" : "GRU", inputs, 4, NULL);
     StrataOnnx__Node *node = strata_onnx_last_node(ex);
     if (node) node->output = strata_onnx_take(ex, 2 * sizeof(*node->output));
@@ -347,13 +339,13 @@ static const char *projected(strata_onnx_export *ex, const char *t, const char *
 
 const char *strata_onnx_layer_attention(strata_onnx_export *ex) {
     static const char *const names[] = {"query", "key", "value"};
-    const strata_multi_head_attention_options *o = ex->layer->options;
-    const strata_shape shape = strata_tensor_shape(ex->x->tensor);
+    const strata_multi_head_attention_options *o = ex->call->options;
+    const strata_shape shape = strata_onnx_shape_of(ex, 0);
     const int64_t t = shape.dims[1], key_dim = o->key_dim ? o->key_dim : shape.dims[2] / o->heads;
     const char *parts[3];
     for (int i = 0; i < 3; i++) {
-        parts[i] =
-            strata_onnx_reshaped(ex, projected(ex, ex->x->name, names[i]), (const int64_t[]){0, t, o->heads, key_dim}, 4);
+        parts[i] = strata_onnx_reshaped(ex, projected(ex, strata_onnx_x(ex, 0), names[i]),
+                                        (const int64_t[]){0, t, o->heads, key_dim}, 4);
         parts[i] =
             strata_onnx_transposed(ex, parts[i], i == 1 ? (const int64_t[]){0, 2, 3, 1} : (const int64_t[]){0, 2, 1, 3}, 4);
     }
@@ -372,20 +364,13 @@ const char *strata_onnx_layer_attention(strata_onnx_export *ex) {
 }
 
 const char *strata_onnx_layer_weights(strata_onnx_export *ex) {
-    const strata_weights_options *o = ex->layer->options;
+    const strata_weights_options *o = ex->call->options;
     const char *name = strata_onnx_put_weight(ex, "value");
     if (!o->dtype || !strcmp(o->dtype, "f32")) return name;
     return strata_onnx_converted(ex, name, !strcmp(o->dtype, "bool") ? STRATA_ONNX_TYPE_BOOL : STRATA_ONNX_TYPE_INT32);
 }
 
-/* Exports a layer with two branches of layers, one branch after the other. */
 const char *strata_onnx_layer_residual(strata_onnx_export *ex) {
-    const strata_layer *layer = ex->layer;
-    strata_onnx_val ends[2] = {*ex->x, *ex->x};
-    for (int b = 0; b < 2; b++)
-        for (int i = 0; i < layer->branches[b].n; i++)
-            ends[b] = strata_onnx_export_call(ex, &layer->branches[b].layers[i], 1, &ends[b], 1);
-    ex->layer = layer, ex->base = layer->name;
-    return strata_onnx_activate(ex, ((const strata_residual_options *)layer->options)->activation,
-                                strata_onnx_two(ex, "Add", ends[0].name, ends[1].name));
+    return strata_onnx_activate(ex, ((const strata_residual_options *)ex->call->options)->activation,
+                                strata_onnx_two(ex, "Add", strata_onnx_x(ex, 0), strata_onnx_x(ex, 1)));
 }

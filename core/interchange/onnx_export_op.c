@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/graph/graph.h"
 #include "core/interchange/onnx_export.h"
 
 /* The ops that become one ONNX node with the same inputs, and have no numbers. */
@@ -25,12 +24,11 @@ static const struct {
 
 static const char *op_window(strata_onnx_export *ex, const strata_op_options *o, const int64_t *numbers) {
     const bool back = strstr(o->op, "transpose");
-    const strata_shape kernel = strata_tensor_shape(ex->x[1].tensor), in = strata_tensor_shape(ex->x[0].tensor),
-                       out = strata_tensor_shape(ex->y->tensor);
+    const strata_shape kernel = strata_onnx_shape_of(ex, 1), in = strata_onnx_shape_of(ex, 0), out = ex->call->shape;
     const int64_t pads[] = {numbers[4], numbers[6], numbers[5], numbers[7]};
     int64_t more[2];
-    const char *x = strata_onnx_moved(ex, ex->x[0].name, 4, true);
-    const char *w = strata_onnx_transposed(ex, ex->x[1].name, (const int64_t[]){3, 2, 0, 1}, 4);
+    const char *x = strata_onnx_moved(ex, strata_onnx_x(ex, 0), 4, true);
+    const char *w = strata_onnx_transposed(ex, strata_onnx_x(ex, 1), (const int64_t[]){3, 2, 0, 1}, 4);
     const char *t = strata_onnx_two(ex, back ? "ConvTranspose" : "Conv", x, w);
     strata_onnx_set_window(ex, kernel.dims, numbers, numbers + 2, pads, 2);
     strata_onnx_set_int(ex, "group", numbers[8]);
@@ -43,7 +41,7 @@ static const char *op_window(strata_onnx_export *ex, const strata_op_options *o,
 
 /* A number of the type of x. Integers are limited to those that f32 has. */
 static const char *number_like(strata_onnx_export *ex, double number) {
-    const strata_dtype dtype = strata_tensor_dtype(ex->x->tensor);
+    const strata_dtype dtype = ex->structure.calls[ex->call->inputs[0]].dtype;
     if (strata_dtype_is_float(dtype)) return strata_onnx_put_number(ex, number);
     if (dtype != STRATA_DTYPE_I32 || fabs(number) > 1 << 24)
         strata_onnx_refuse(ex, ": numbers that are not f32, or i32 up to 2^24");
@@ -51,11 +49,11 @@ static const char *number_like(strata_onnx_export *ex, double number) {
 }
 
 const char *strata_onnx_layer_op(strata_onnx_export *ex) {
-    const strata_op_options *o = ex->layer->options;
-    const char *names[STRATA_MAX_LAYER_INPUTS], *x = ex->x->name, *t;
+    const strata_op_options *o = ex->call->options;
+    const char *names[STRATA_MAX_LAYER_INPUTS], *x = strata_onnx_x(ex, 0), *t;
     int64_t numbers[2 * STRATA_MAX_NUMBERS] = {0}, axes[STRATA_MAX_RANK];
-    const int count = o->numbers.n, rank = strata_tensor_shape(ex->x->tensor).rank, n = ex->n;
-    for (int i = 0; i < n; i++) names[i] = ex->x[i].name;
+    const int count = o->numbers.n, rank = strata_onnx_shape_of(ex, 0).rank, n = ex->call->n_inputs;
+    for (int i = 0; i < n; i++) names[i] = strata_onnx_x(ex, i);
     for (int i = 0; i < count; i++) numbers[i] = fabs(o->numbers.values[i]) < 1e15 ? (int64_t)o->numbers.values[i] : 0;
     for (int d = 0; d < STRATA_MAX_RANK; d++) axes[d] = d;
     for (size_t i = 0; i < sizeof same_ops / sizeof *same_ops; i++)

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
 #include "core/interchange/onnx.h"
 
 /* The element types, with their numbers in ONNX. */

@@ -169,9 +169,10 @@ const char *strata_onnx_put_number(strata_onnx_export *ex, double value) {
 }
 
 const float *strata_onnx_elements_of(const strata_onnx_export *ex, const char *parameter, strata_shape *out_shape) {
-    const strata_parameter_spec *p = strata_parameters_find(&ex->model->parameters, ex->layer->name, parameter);
-    if (p) *out_shape = p->shape;
-    return p ? ex->values + strata_model_place(ex->model, p) : NULL;
+    const int i = strata_parameter_find(ex->model, ex->call->name, parameter);
+    if (i < 0) return NULL;
+    *out_shape = ex->weights.arrays[i].shape;
+    return ex->weights.arrays[i].data;
 }
 
 const char *strata_onnx_put_weight(strata_onnx_export *ex, const char *parameter) {
@@ -185,7 +186,7 @@ const char *strata_onnx_put_weight_as(strata_onnx_export *ex, const char *parame
     strata_array permuted = {0};
     const float *elements = strata_onnx_elements_of(ex, parameter, &own);
     if (!elements) return NULL;
-    snprintf(text, sizeof text, "%.110s/%.40s", ex->layer->name, parameter);
+    snprintf(text, sizeof text, "%.110s/%.40s", ex->call->name, parameter);
     const char *name = strata_onnx_copy_text(ex, text);
     for (size_t i = 0; i < ex->out.n_initializer; i++) /* it exists if the layer was called before */
         if (!strcmp(ex->out.initializer[i]->name, name)) return name;
@@ -204,9 +205,16 @@ const char *strata_onnx_put_weight_as(strata_onnx_export *ex, const char *parame
     return name;
 }
 
+const char *strata_onnx_x(const strata_onnx_export *ex, int i) {
+    return ex->names[ex->call->inputs[i]];
+}
+
+strata_shape strata_onnx_shape_of(const strata_onnx_export *ex, int i) {
+    return ex->structure.calls[ex->call->inputs[i]].shape;
+}
+
 void strata_onnx_refuse(strata_onnx_export *ex, const char *why) {
-    const strata_layer *layer = ex->layer;
-    strata_text_add(&ex->unsupported, "%s%s (%s%s)", ex->unsupported.n_bytes ? ", " : "", layer->kind->name, layer->name, why);
+    strata_text_add(&ex->unsupported, "%s%s (%s%s)", ex->unsupported.n_bytes ? ", " : "", ex->call->kind, ex->call->name, why);
 }
 
 /* ---- functions that several layers use ---- */
