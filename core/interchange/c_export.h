@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Internals of the export to C. c_export.c visits the nodes of the graph of a prediction, assigns memory to each value
- * and writes the file. c_ops.c writes the loops for each op. c_columns.c writes the functions that convert a row of a
- * table to features. */
+ * and writes the file. c_ops.c writes the loops for each op. */
 #ifndef STRATA_CORE_INTERCHANGE_C_EXPORT_H
 #define STRATA_CORE_INTERCHANGE_C_EXPORT_H
 
@@ -36,12 +35,5 @@ const char *strata_c_type(strata_dtype dtype);
 /* Adds a number as a literal of the type float, or double. */
 void strata_c_add_float(strata_text *text, double value);
 void strata_c_add_double(strata_text *text, double value);
-
-/* Makes an identifier from a name: every other character becomes '_'. */
-void strata_c_identifier(const char *name, char *out, size_t bytes);
-/* If the model has a preprocessing, adds the type of a row, the computation of the features and the names of the classes.
- * `usage` receives their description for the comment at the top of the file. */
-STRATA_MUST_USE strata_status strata_c_add_columns(const strata_model *model, const char *name, strata_text *out,
-                                                   strata_text *usage, strata_error *err);
 
 #endif

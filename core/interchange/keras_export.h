@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Internals of the export to Keras. keras_export.c finds the Keras layers of a model and their calls; keras_order.c sorts
- * them into Keras' order; keras_writer.c writes config.json and the weights. */
+ * Internals of the export to Keras. keras_export.c finds the Keras layers of a model and their calls, and sorts them into Keras'
+ * order; keras_writer.c writes config.json and the weights. */
 #ifndef STRATA_CORE_INTERCHANGE_KERAS_EXPORT_H
 #define STRATA_CORE_INTERCHANGE_KERAS_EXPORT_H
 
@@ -27,7 +27,7 @@ typedef struct strata_keras_layer {
     /* The shape (N, ...) and the type of one input. */
     strata_shape shape;
     strata_dtype dtype;
-    /* For sorting (keras_order.c). reached: the number of the layer in the order in which the walk reached it; -1: it was
+    /* For sorting. reached: the number of the layer in the order in which the walk reached it; -1: it was
      * not reached. depth: the length of the longest path of calls from it to an output. */
     int reached, depth;
     int n_calls;
@@ -73,9 +73,6 @@ typedef struct strata_keras_export {
 
 /* Adds an entry to this list. */
 void strata_keras_refuse(strata_keras_export *ex, const char *kind, const char *name, const char *why);
-/* Sorts the layers and calls that the outputs need into Keras' order: by decreasing depth, and layers of equal depth in
- * the order in which a walk from the outputs reaches them. Keras numbers the groups of weights in this order. */
-void strata_keras_put_in_order(strata_keras_export *ex);
 /* Writes the text of config.json. Adds options without a counterpart to the list. */
 STRATA_MUST_USE strata_status strata_keras_write_config(strata_keras_export *ex, char **out_text, size_t *out_bytes);
 /* Writes the bytes of model.weights.h5. */

@@ -117,16 +117,11 @@ static strata_status write_fields(strata_keras_export *ex, const strata_keras_la
     if (own->part || !*own->row.kind) return STRATA_OK; /* a layer without a kind was refused before */
     for (bool more = strata_json_first(options, &item); more; more = strata_json_next(&item))
         if (!has_field(own, item.name)) refuse_option(ex, own, item.name, "");
-    if (!strcmp(own->row.kind, "multi_head_attention") && !strata_json_find(options, "key_dim", &found)) {
+    if (!strcmp(own->row.kind, "multi_head_attention") && !strata_json_find(options, "key_dim", &found))
         strata_json_write_int(strata_json_key(w, "key_dim"),
                               own->shape.dims[2] / ((const strata_multi_head_attention_options *)own->layer->options)->heads);
-    }
-    if (strata_json_find(options, "no_average", &found)) {
-        strata_json_write_int(strata_json_key(w, "momentum"), 0);
-    }
-    if (own->layer->frozen) {
-        strata_json_write_bool(strata_json_key(w, "trainable"), false);
-    }
+    if (strata_json_find(options, "no_average", &found)) strata_json_write_int(strata_json_key(w, "momentum"), 0);
+    if (own->layer->frozen) strata_json_write_bool(strata_json_key(w, "trainable"), false);
     return STRATA_OK;
 }
 
@@ -230,9 +225,8 @@ static void write_call(const strata_keras_export *ex, const strata_keras_call *c
     if (list) strata_json_end_array(w);
     strata_json_end_array(w);
     strata_json_begin_object(strata_json_key(w, "kwargs"));
-    if (attention && ((const strata_multi_head_attention_options *)own->layer->options)->causal) {
+    if (attention && ((const strata_multi_head_attention_options *)own->layer->options)->causal)
         strata_json_write_bool(strata_json_key(w, "use_causal_mask"), true);
-    }
     strata_json_end_object(w);
     strata_json_end_object(w);
 }

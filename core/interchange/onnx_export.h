@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Internals of the ONNX export. onnx_export.c visits the calls of the model. onnx_export_layers.c and onnx_export_op.c
- * translate layers to nodes. onnx_writer.c makes nodes, constants and their names. */
+ * Internals of the ONNX export. onnx_export.c visits the calls of the model. onnx_export_layers.c translates layers to nodes.
+ * onnx_writer.c makes nodes, constants and their names. */
 #ifndef STRATA_CORE_INTERCHANGE_ONNX_EXPORT_H
 #define STRATA_CORE_INTERCHANGE_ONNX_EXPORT_H
 
@@ -100,19 +100,7 @@ const char *strata_onnx_reshaped(strata_onnx_export *ex, const char *x, const in
 /* x converted to an element type of ONNX. */
 const char *strata_onnx_converted(strata_onnx_export *ex, const char *x, int type);
 
-/* ---- onnx_export_table.c ---- */
-/* Whether the file takes the user's numbers, and computes the features from them. p may be NULL. */
-bool strata_onnx_takes_numbers(const strata_preprocessing *p);
-/* Whether the first output is converted to the label's own numbers. p may be NULL. */
-bool strata_onnx_restores(const strata_preprocessing *p);
-/* Adds the columns that cannot be numbers to ex->unsupported. */
-void strata_onnx_check_columns(strata_onnx_export *ex, const strata_preprocessing *p);
-/* Adds the nodes that compute the features of x, (N, columns) or arrays. */
-const char *strata_onnx_features(strata_onnx_export *ex, const strata_preprocessing *p, const char *x);
-/* Adds the nodes y deviation + mean. */
-const char *strata_onnx_restored(strata_onnx_export *ex, const strata_preprocessing *p, const char *y);
-
-/* ---- onnx_export_layers.c, onnx_export_op.c ---- */
+/* ---- onnx_export_layers.c ---- */
 /* Adds the nodes of ex->call, and returns the name of its output. */
 typedef const char *strata_onnx_layer_export(strata_onnx_export *ex);
 #define STRATA_ONNX_LAYER(kind, function) strata_onnx_layer_export strata_onnx_layer_##function;

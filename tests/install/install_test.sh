@@ -44,7 +44,7 @@ LD_LIBRARY_PATH=$libdir "$work/by_cxx"
 "$work/consumer/with_static"
 
 # libstrata has none of libstrata_interchange, which finds libstrata beside itself.
-! nm -D --defined-only "$libdir/libstrata.so" | grep -q strata_model_save_c || { echo "libstrata.so exports it"; exit 1; }
+! nm -D --defined-only "$libdir/libstrata.so" | grep -qw strata_model_save_c || { echo "libstrata.so exports it"; exit 1; }
 # shellcheck disable=SC2046
 "$CC" -std=c11 -Wall -Wextra -Werror "$here/convert.c" -o "$work/convert" \
     $(pkg-config --cflags --libs strata-interchange)

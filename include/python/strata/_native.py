@@ -78,8 +78,8 @@ _path, _c, _interchange = _load()
 _libc = ctypes.CDLL(None)
 _libc.free.argtypes = [ctypes.c_void_p]
 
-_BASIC = {"void": None, "bool": ctypes.c_bool, "char": ctypes.c_char, "int": ctypes.c_int, "double": ctypes.c_double,
-          "float": ctypes.c_float, "size_t": ctypes.c_size_t, "va_list": ctypes.c_void_p,
+_BASIC = {"void": None, "bool": ctypes.c_bool, "char": ctypes.c_char, "int": ctypes.c_int, "unsigned": ctypes.c_uint,
+          "double": ctypes.c_double, "float": ctypes.c_float, "size_t": ctypes.c_size_t, "va_list": ctypes.c_void_p,
           **{f"{u}int{n}_t": getattr(ctypes, f"c_{u}int{n}") for u in ("", "u") for n in (8, 16, 32, 64)}}
 _structs = {}
 
