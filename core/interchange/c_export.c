@@ -152,7 +152,7 @@ static void add_block(walk *w, const strata_tensor *t, strata_text *unsupported)
         strata_text_add(&c->body, "        const %s *const in%d = %s;\n", strata_c_type(strata_tensor_dtype(node.inputs[i])), i,
                         c->places[root_of(w, node.inputs[i])]);
     strata_text_add(&c->body, "        %s *const out = %s;\n", strata_c_type(strata_tensor_dtype(t)), c->places[node.index]);
-    if (!strata_c_find(t)(c, t))
+    if (!strata_c_write(c, t))
         strata_text_add(unsupported, "%s%s %s", unsupported->n_bytes ? ", " : "", node.op, shape_text(t).text);
     strata_text_add(&c->body, "    }\n");
 }
@@ -164,7 +164,7 @@ static strata_status check_ops(const walk *w, strata_error *err) {
         const strata_tensor *t = strata_graph_tensor(w->c.graph, i);
         const strata_dtype dtype = strata_tensor_dtype(t);
         bool earlier = false;
-        if (w->last[i] < 0 || (strata_c_type(dtype) && (is_leaf(t) || w->roots[i] != i || strata_c_find(t)))) continue;
+        if (w->last[i] < 0 || (strata_c_type(dtype) && (is_leaf(t) || w->roots[i] != i || strata_c_has(t)))) continue;
         for (int k = 0; k < i; k++) {
             const strata_tensor *before = strata_graph_tensor(w->c.graph, k);
             earlier |= w->last[k] >= 0 && !strcmp(strata_tensor_node(before).op, strata_tensor_node(t).op) &&
@@ -230,8 +230,8 @@ static strata_status write_body(walk *w, int64_t most, strata_error *err) {
 }
 
 /* ---- what the model knows about the columns of a table ----
- * The type of a row, the computation of its features, the names of classes, and the conversion of standardised labels back to the
- * numbers of the table. The C code does not divide texts into words: a model of texts gets tokens. */
+ * The type of a row, the computation of its features, the names of classes, and the conversion of standardised labels back to
+ * the numbers of the table. The C code does not divide texts into words: a model of texts gets tokens. */
 
 enum { MOST_FIELD = 48 };
 
@@ -392,8 +392,8 @@ static void add_array_scaling(const strata_column_info *column, const char *name
     strata_text_add(out, ");\n}\n");
 }
 
-/* If the model has a preprocessing, adds the type of a row, the computation of the features and the names of the classes. `usage`
- * receives their description for the comment at the top of the file. */
+/* If the model has a preprocessing, adds the type of a row, the computation of the features and the names of the classes.
+ * `usage` receives their description for the comment at the top of the file. */
 static strata_status add_columns(const strata_model *model, const char *name, strata_text *out, strata_text *usage,
                                  strata_error *err) {
     strata_preprocessing *p = NULL;

@@ -23,11 +23,11 @@ typedef struct strata_c_export {
     strata_text constants, body;
 } strata_c_export;
 
-/* Writes the statements of an op. They read in0, in1, ... and write out, which are declared before them. Returns false if
- * they cannot be written for the node's attributes or types. */
-typedef bool (*strata_c_emit)(strata_c_export *c, const strata_tensor *node);
-/* The function for the op of a node; NULL: there is none. */
-strata_c_emit strata_c_find(const strata_tensor *node);
+/* Whether the node's op can be written. */
+bool strata_c_has(const strata_tensor *node);
+/* Writes the statements of a node. They read in0, in1, ... and write out, which are declared before them. Returns false if they
+ * cannot be written for the node's attributes or types. */
+bool strata_c_write(strata_c_export *c, const strata_tensor *node);
 /* Adds definitions of the functions that the statements use. They come after the includes. */
 void strata_c_add_words(const strata_text *body, strata_text *out);
 /* The C type for a dtype: "float", "int32_t", ...; NULL: there is none. */

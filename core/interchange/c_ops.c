@@ -16,7 +16,6 @@ typedef struct value {
     int64_t number;
     const char *text;
 } value;
-static const value none[] = {{0}};
 
 /* Adds a template with its values, which end at a NULL name. */
 static void expand(strata_text *out, const value *values, const char *template, bool nested) {
@@ -115,10 +114,6 @@ static literal literal_of(strata_dtype dtype, double value) {
     if (text.bytes) snprintf(out.text, sizeof out.text, "%s", text.bytes);
     strata_text_finish(&text);
     return out;
-}
-
-static literal epsilon_of(const strata_tensor *node) {
-    return literal_of(STRATA_DTYPE_F32, strata_tensor_attribute(node, "epsilon", 0));
 }
 
 /* ---- loops over index spaces ---- */
@@ -288,11 +283,6 @@ static bool cast(strata_c_export *c, const strata_tensor *node) {
     return true;
 }
 
-static bool where(strata_c_export *c, const strata_tensor *node) {
-    over_elements(c, node, none, "    out[$o] = in0[$p] ? in1[$q] : in2[$r];\n}\n");
-    return true;
-}
-
 /* ---- ops that copy elements ---- */
 
 /* Writes the loops for out[target_offset + ...] = in[source_offset + ...]. */
@@ -305,11 +295,6 @@ static void copy(strata_c_export *c, int in, strata_shape sizes, const int64_t *
     open_loops(c, &s);
     PUT(c, "    out[$to] = in$in[$from];\n}\n", {"to", 0, index_of(&s, 0, target_offset).text}, {"in", in, NULL},
         {"from", 0, index_of(&s, 1, source_offset).text});
-}
-
-static bool broadcast(strata_c_export *c, const strata_tensor *node) {
-    over_elements(c, node, none, "    out[$o] = in0[$p];\n}\n");
-    return true;
 }
 
 /* The ops that copy all elements of their input, or a part of it, to places of their output. */
@@ -343,29 +328,6 @@ static bool concat(strata_c_export *c, const strata_tensor *node) {
         copy(c, i, x, target, at * product(y, axis + 1, y.rank), source, 0);
         at += x.dims[axis];
     }
-    return true;
-}
-
-/* An index out of range gives zeros. */
-static bool gather(strata_c_export *c, const strata_tensor *node) {
-    const strata_shape x = shape_in(node, 0);
-    const int64_t axis = number(node, "axis");
-    PUT(c,
-        "for (int o = 0; o < $outer; o++) for (int j = 0; j < $n; j++) {\n"
-        "    const int64_t row = in1[j];\n"
-        "    for (int i = 0; i < $inner; i++)\n"
-        "        out[(o * $n + j) * $inner + i] = row >= 0 && row < $rows ? in0[(o * $rows + row) * $inner + i] : 0;\n"
-        "}\n",
-        {"outer", product(x, 0, axis), NULL}, {"n", strata_shape_elements(shape_in(node, 1)), NULL},
-        {"inner", product(x, axis + 1, x.rank), NULL}, {"rows", x.dims[axis], NULL});
-    return true;
-}
-
-static bool one_hot(strata_c_export *c, const strata_tensor *node) {
-    PUT(c,
-        "for (int i = 0; i < $n; i++) for (int k = 0; k < $depth; k++)\n"
-        "    out[i * $depth + k] = in0[i] == k;\n",
-        {"n", strata_shape_elements(shape_in(node, 0)), NULL}, {"depth", number(node, "depth"), NULL});
     return true;
 }
 
@@ -405,176 +367,6 @@ static bool matmul(strata_c_export *c, const strata_tensor *node) {
             "        for (int n = 0; n < $N; n++) row[n] += factor * b[k * $row_b + n];\n"
             "    }\n"
             "}\n");
-    return true;
-}
-
-/* The attributes of a window, and the sizes of the images that it slides over: (N, in_h, in_w, in_c) and (N, out_h, out_w,
- * out_c). */
-#define WINDOW(node, x, y)                                                                                       \
-    {"in_h", x.dims[1], NULL}, {"in_w", x.dims[2], NULL}, {"in_c", x.dims[3], NULL}, {"out_h", y.dims[1], NULL}, \
-        {"out_w", y.dims[2], NULL}, {"out_c", y.dims[3], NULL},                                                  \
-        {"step_h", (int64_t)strata_tensor_attribute(node, "stride", 0), NULL},                                   \
-        {"step_w", (int64_t)strata_tensor_attribute(node, "stride", 1), NULL},                                   \
-        {"spread_h", (int64_t)strata_tensor_attribute(node, "dilation", 0), NULL},                               \
-        {"spread_w", (int64_t)strata_tensor_attribute(node, "dilation", 1), NULL},                               \
-        {"kernel_h", (int64_t)strata_tensor_attribute(node, "size", 0), NULL},                                   \
-        {"kernel_w", (int64_t)strata_tensor_attribute(node, "size", 1), NULL},                                   \
-        {"top", (int64_t)strata_tensor_attribute(node, "padding", 0), NULL}, {                                   \
-        "left", (int64_t)strata_tensor_attribute(node, "padding", 2), NULL                                       \
-    }
-
-/* A convolution, or its transpose, whose output is the larger image. */
-static bool conv2d(strata_c_export *c, const strata_tensor *node) {
-    const bool back = strcmp(strata_tensor_node(node).op, "conv2d") != 0;
-    const strata_shape in = shape_in(node, 0), out = strata_tensor_shape(node), x = back ? out : in, y = back ? in : out;
-    const int64_t groups = number(node, "groups");
-    const value sizes[] = {WINDOW(node, x, y),
-                           {"elements", strata_shape_elements(out), NULL},
-                           {"groups", groups, NULL},
-                           {"group_in", x.dims[3] / groups, NULL},
-                           {"group_out", y.dims[3] / groups, NULL},
-                           {0}};
-    put(c, sizes,
-        "for (int i = 0; i < $elements; i++) out[i] = 0;\n"
-        "for (int oh = 0; oh < $out_h; oh++) for (int ow = 0; ow < $out_w; ow++)\n"
-        "    for (int kh = 0; kh < $kernel_h; kh++) for (int kw = 0; kw < $kernel_w; kw++) {\n"
-        "        const int h = oh * $step_h + kh * $spread_h - $top, w = ow * $step_w + kw * $spread_w - $left;\n"
-        "        if (h < 0 || h >= $in_h || w < 0 || w >= $in_w) continue;\n"
-        "        for (int g = 0; g < $groups; g++) for (int k = 0; k < $group_in; k++) {\n"
-        "            const float *filter = in1 + ((kh * $kernel_w + kw) * $group_in + k) * $out_c + g * $group_out;\n"
-        "            const int small = (oh * $out_w + ow) * $out_c + g * $group_out, large = (h * $in_w + w) * $in_c + g * "
-        "$group_in + k;\n");
-    put(c, sizes,
-        back ? "            float sum = 0;\n"
-               "            for (int f = 0; f < $group_out; f++) sum += in0[small + f] * filter[f];\n"
-               "            out[large] += sum;\n"
-               "        }\n"
-               "    }\n"
-             : "            for (int f = 0; f < $group_out; f++) out[small + f] += in0[large] * filter[f];\n"
-               "        }\n"
-               "    }\n");
-    return x.dims[0] == 1;
-}
-
-static bool pool(strata_c_export *c, const strata_tensor *node) {
-    const strata_shape x = shape_in(node, 0), y = strata_tensor_shape(node);
-    const bool max = *strata_tensor_node(node).op == 'm';
-    PUT(c,
-        "for (int oh = 0; oh < $out_h; oh++) for (int ow = 0; ow < $out_w; ow++) for (int k = 0; k < $out_c; k++) {\n"
-        "    float value = 0;\n"
-        "    int n = 0;\n"
-        "    for (int kh = 0; kh < $kernel_h; kh++) for (int kw = 0; kw < $kernel_w; kw++) {\n"
-        "        const int h = oh * $step_h + kh - $top, w = ow * $step_w + kw - $left;\n"
-        "        if (h < 0 || h >= $in_h || w < 0 || w >= $in_w) continue;\n"
-        "        const float v = in0[(h * $in_w + w) * $in_c + k];\n"
-        "        $take\n"
-        "    }\n"
-        "    out[(oh * $out_w + ow) * $out_c + k] = value$mean;\n"
-        "}\n",
-        WINDOW(node, x, y), {"take", 0, max ? "if (!n++ || v > value || v != v) value = v;" : "value += v, n++;"},
-        {"mean", 0, max ? "" : " / (float)n"});
-    return x.dims[0] == 1;
-}
-
-/* ---- reductions along axes ---- */
-
-/* The sizes before, of and after the axes that are reduced. */
-#define AXES(x, axis, n)                                                                 \
-    {"outer", product(x, 0, axis), NULL}, {"n", product(x, axis, (axis) + (n)), NULL}, { \
-        "inner", product(x, (axis) + (n), x.rank), NULL                                  \
-    }
-
-static bool reduce(strata_c_export *c, const strata_tensor *node) {
-    const strata_shape x = shape_in(node, 0);
-    const int64_t axis = number(node, "axis"), n_axes = number(node, "n_axes");
-    const char *kind = strata_tensor_node(node).op + strlen("reduce_");
-    const bool sums = !strcmp(kind, "sum") || !strcmp(kind, "mean"), max = !strcmp(kind, "max");
-    if (!product(x, axis, axis + n_axes)) return false;
-    PUT(c,
-        "for (int o = 0; o < $outer; o++) for (int i = 0; i < $inner; i++) {\n"
-        "    $type value = $first;\n"
-        "    for (int k = 0; k < $n; k++) {\n"
-        "        const $type v = in0[(o * $n + k) * $inner + i];\n"
-        "        $take\n"
-        "    }\n"
-        "    out[o * $inner + i] = value$mean;\n"
-        "}\n",
-        {"mean", 0, strcmp(kind, "mean") ? "" : " / $n"}, {"type", 0, strata_c_type(strata_tensor_dtype(node))},
-        {"first", 0, sums ? "0" : "in0[0]"},
-        {"take", 0,
-         sums             ? "value += v;"
-         : is_float(node) ? max ? "if (!k || v > value || v != v) value = v;" : "if (!k || v < value || v != v) value = v;"
-         : max            ? "if (!k || v > value) value = v;"
-                          : "if (!k || v < value) value = v;"},
-        AXES(x, axis, n_axes));
-    return true;
-}
-
-static bool argmax(strata_c_export *c, const strata_tensor *node) {
-    const strata_shape x = shape_in(node, 0);
-    PUT(c,
-        "for (int o = 0; o < $outer; o++) for (int i = 0; i < $inner; i++) {\n"
-        "    int best = 0;\n"
-        "    for (int k = 1; k < $n; k++) {\n"
-        "        const $type most = in0[(o * $n + best) * $inner + i], v = in0[(o * $n + k) * $inner + i];\n"
-        "        if ($better) best = k;\n"
-        "    }\n"
-        "    out[o * $inner + i] = best;\n"
-        "}\n",
-        {"type", 0, strata_c_type(dtype_in(node, 0))},
-        {"better", 0, is_float(node) ? "most == most && (v > most || v != v)" : "v > most"}, AXES(x, number(node, "axis"), 1));
-    return true;
-}
-
-static bool softmax(strata_c_export *c, const strata_tensor *node) {
-    const strata_shape x = strata_tensor_shape(node);
-    const bool logs = !strcmp(strata_tensor_node(node).op, "log_softmax");
-    const value v[] = {{"rows", product(x, 0, x.rank - 1), NULL},
-                       {"n", x.dims[x.rank - 1], NULL},
-                       {"kept", 0, logs ? "x[k] - most" : "e"},
-                       {"by", 0, logs ? "-" : "/"},
-                       {0}};
-    put(c, v,
-        "for (int r = 0; r < $rows; r++) {\n"
-        "    const float *x = in0 + r * $n;\n"
-        "    float *y = out + r * $n, most = x[0], sum = 0;\n"
-        "    for (int k = 1; k < $n; k++) if (x[k] > most) most = x[k];\n"
-        "    for (int k = 0; k < $n; k++) {\n"
-        "        const float e = expf(x[k] - most);\n"
-        "        sum += e;\n"
-        "        y[k] = $kept;\n"
-        "    }\n");
-    if (logs) put(c, v, "    sum = logf(sum);\n");
-    put(c, v, "    for (int k = 0; k < $n; k++) y[k] $by= sum;\n}\n");
-    return true;
-}
-
-/* ---- normalisation ---- */
-
-static bool batch_norm(strata_c_export *c, const strata_tensor *node) {
-    const strata_shape x = strata_tensor_shape(node);
-    PUT(c,
-        "for (int k = 0; k < $n; k++) {\n"
-        "    const float factor = in3[k] / sqrtf(in2[k] + $epsilon);\n"
-        "    for (int r = 0; r < $rows; r++)\n"
-        "        out[r * $n + k] = (in0[r * $n + k] - in1[k]) * factor + in4[k];\n"
-        "}\n",
-        {"rows", product(x, 0, x.rank - 1), NULL}, {"n", x.dims[x.rank - 1], NULL}, {"epsilon", 0, epsilon_of(node).text});
-    return true;
-}
-
-static bool layer_norm(strata_c_export *c, const strata_tensor *node) {
-    const strata_shape x = strata_tensor_shape(node);
-    PUT(c,
-        "for (int r = 0; r < $rows; r++) {\n"
-        "    const float *x = in0 + r * $n;\n"
-        "    float mean = 0, squares = 0;\n"
-        "    for (int k = 0; k < $n; k++) mean += x[k] / $n;\n"
-        "    for (int k = 0; k < $n; k++) squares += (x[k] - mean) * (x[k] - mean);\n"
-        "    const float factor = 1 / sqrtf(squares / $n + $epsilon);\n"
-        "    for (int k = 0; k < $n; k++) out[r * $n + k] = (x[k] - mean) * factor * in1[k] + in2[k];\n"
-        "}\n",
-        {"rows", product(x, 0, x.rank - 1), NULL}, {"n", x.dims[x.rank - 1], NULL}, {"epsilon", 0, epsilon_of(node).text});
     return true;
 }
 
@@ -649,38 +441,187 @@ static bool recurrent(strata_c_export *c, const strata_tensor *node) {
 
 /* ---- the table ---- */
 
-static const struct {
-    const char *op;
-    strata_c_emit emit;
-} rows[] = {{"clip", clip},
-            {"cast", cast},
-            {"where", where},
-            {"broadcast_to", broadcast},
-            {"transpose", move},
-            {"slice", move},
-            {"pad", move},
-            {"concat", concat},
-            {"gather", gather},
-            {"one_hot", one_hot},
-            {"matmul", matmul},
-            {"conv2d", conv2d},
-            {"conv2d_input_grad", conv2d},
-            {"max_pool2d", pool},
-            {"avg_pool2d", pool},
-            {"reduce_sum", reduce},
-            {"reduce_mean", reduce},
-            {"reduce_max", reduce},
-            {"reduce_min", reduce},
-            {"argmax", argmax},
-            {"softmax", softmax},
-            {"log_softmax", softmax},
-            {"batch_norm", batch_norm},
-            {"layer_norm", layer_norm},
-            {"recurrent", recurrent}};
+/* How an op is written: by a function, or by its template, which is written once, or for each element, or once if there is one
+ * example. */
+typedef enum way { BY_FUNCTION, ONCE, EACH, ONE_EXAMPLE } way;
 
-strata_c_emit strata_c_find(const strata_tensor *node) {
-    const strata_node_info of = strata_tensor_node(node);
+#define WINDOW(kh, kw)                                                           \
+    "        const int h = oh * $step_h + " kh " - $top, w = ow * $step_w + " kw \
+    " - $left;\n"                                                                \
+    "        if (h < 0 || h >= $in_h || w < 0 || w >= $in_w) continue;\n"
+#define CONVOLUTION \
+    "for (int i = 0; i < $elements; i++) out[i] = 0;\n"                                                               \
+    "for (int oh = 0; oh < $out_h; oh++) for (int ow = 0; ow < $out_w; ow++)\n"                                       \
+    "    for (int kh = 0; kh < $kernel_h; kh++) for (int kw = 0; kw < $kernel_w; kw++) {\n" \
+    WINDOW("kh * $spread_h", "kw * $spread_w") \
+    "        for (int g = 0; g < $groups; g++) for (int k = 0; k < $group_in; k++) {\n"                               \
+    "            const float *filter = in1 + ((kh * $kernel_w + kw) * $group_in + k) * $out_c + g * $group_out;\n"    \
+    "            const int small = (oh * $out_w + ow) * $out_c + g * $group_out, large = (h * $in_w + w) * $in_c + g" \
+    " * $group_in + k;\n"
+#define POOL(take, value) \
+    "for (int oh = 0; oh < $out_h; oh++) for (int ow = 0; ow < $out_w; ow++) for (int k = 0; k < $out_c; k++) {\n" \
+    "    float value = 0;\n"                                                                                       \
+    "    int n = 0;\n"                                                                                             \
+    "    for (int kh = 0; kh < $kernel_h; kh++) for (int kw = 0; kw < $kernel_w; kw++) {\n" \
+    WINDOW("kh", "kw") \
+    "        const float v = in0[(h * $in_w + w) * $in_c + k];\n"                                                  \
+    "        " take                                                                                                \
+    "\n"                                                                                                           \
+    "    }\n"                                                                                                      \
+    "    out[(oh * $out_w + ow) * $out_c + k] = " value                                                            \
+    ";\n"                                                                                                          \
+    "}\n"
+#define REDUCE(first, take, value)                                          \
+    "for (int o = 0; o < $outer; o++) for (int i = 0; i < $inner; i++) {\n" \
+    "    $type value = " first                                              \
+    ";\n"                                                                   \
+    "    for (int k = 0; k < $n; k++) {\n"                                  \
+    "        const $type v = in0[(o * $n + k) * $inner + i];\n"             \
+    "        " take                                                         \
+    "\n"                                                                    \
+    "    }\n"                                                               \
+    "    out[o * $inner + i] = " value                                      \
+    ";\n"                                                                   \
+    "}\n"
+#define SOFTMAX(kept, sum, result)                                            \
+    "for (int r = 0; r < $rows; r++) {\n"                                     \
+    "    const float *x = in0 + r * $channels;\n"                             \
+    "    float *y = out + r * $channels, most = x[0], sum = 0;\n"             \
+    "    for (int k = 1; k < $channels; k++) if (x[k] > most) most = x[k];\n" \
+    "    for (int k = 0; k < $channels; k++) {\n"                             \
+    "        const float e = expf(x[k] - most);\n"                            \
+    "        sum += e;\n"                                                     \
+    "        y[k] = " kept                                                    \
+    ";\n"                                                                     \
+    "    }\n" sum "    for (int k = 0; k < $channels; k++) y[k] " result      \
+    ";\n"                                                                     \
+    "}\n"
+
+static const struct row {
+    const char *op;
+    bool (*write)(strata_c_export *c, const strata_tensor *node);
+    way way;
+    const char *template;
+} rows[] = {{"clip", clip, BY_FUNCTION, NULL},
+            {"cast", cast, BY_FUNCTION, NULL},
+            {"where", NULL, EACH, "    out[$o] = in0[$p] ? in1[$q] : in2[$r];\n}\n"},
+            {"broadcast_to", NULL, EACH, "    out[$o] = in0[$p];\n}\n"},
+            {"transpose", move, BY_FUNCTION, NULL},
+            {"slice", move, BY_FUNCTION, NULL},
+            {"pad", move, BY_FUNCTION, NULL},
+            {"concat", concat, BY_FUNCTION, NULL},
+            /* An index out of range gives zeros. */
+            {"gather", NULL, ONCE,
+             "for (int o = 0; o < $outer; o++) for (int j = 0; j < $indices; j++) {\n"
+             "    const int64_t row = in1[j];\n"
+             "    for (int i = 0; i < $inner; i++)\n"
+             "        out[(o * $indices + j) * $inner + i] = row >= 0 && row < $n ? in0[(o * $n + row) * $inner + i] : 0;\n"
+             "}\n"},
+            {"one_hot", NULL, ONCE,
+             "for (int i = 0; i < $items; i++) for (int k = 0; k < $depth; k++)\n"
+             "    out[i * $depth + k] = in0[i] == k;\n"},
+            {"matmul", matmul, BY_FUNCTION, NULL},
+            {"conv2d", NULL, ONE_EXAMPLE,
+             CONVOLUTION "            for (int f = 0; f < $group_out; f++) out[small + f] += in0[large] * filter[f];\n"
+                         "        }\n"
+                         "    }\n"},
+            {"conv2d_input_grad", NULL, ONE_EXAMPLE,
+             CONVOLUTION "            float sum = 0;\n"
+                         "            for (int f = 0; f < $group_out; f++) sum += in0[small + f] * filter[f];\n"
+                         "            out[large] += sum;\n"
+                         "        }\n"
+                         "    }\n"},
+            {"max_pool2d", NULL, ONE_EXAMPLE, POOL("if (!n++ || v > value || v != v) value = v;", "value")},
+            {"avg_pool2d", NULL, ONE_EXAMPLE, POOL("value += v, n++;", "value / (float)n")},
+            {"reduce_sum", NULL, ONCE, REDUCE("0", "value += v;", "value")},
+            {"reduce_mean", NULL, ONCE, REDUCE("0", "value += v;", "value / $n")},
+            {"reduce_max", NULL, ONCE, REDUCE("in0[0]", "if (!k || v > value$or_nan) value = v;", "value")},
+            {"reduce_min", NULL, ONCE, REDUCE("in0[0]", "if (!k || v < value$or_nan) value = v;", "value")},
+            {"argmax", NULL, ONCE,
+             "for (int o = 0; o < $outer; o++) for (int i = 0; i < $inner; i++) {\n"
+             "    int best = 0;\n"
+             "    for (int k = 1; k < $n; k++) {\n"
+             "        const $of most = in0[(o * $n + best) * $inner + i], v = in0[(o * $n + k) * $inner + i];\n"
+             "        if ($better) best = k;\n"
+             "    }\n"
+             "    out[o * $inner + i] = best;\n"
+             "}\n"},
+            {"softmax", NULL, ONCE, SOFTMAX("e", "", "/= sum")},
+            {"log_softmax", NULL, ONCE, SOFTMAX("x[k] - most", "    sum = logf(sum);\n", "-= sum")},
+            {"batch_norm", NULL, ONCE,
+             "for (int k = 0; k < $channels; k++) {\n"
+             "    const float factor = in3[k] / sqrtf(in2[k] + $epsilon);\n"
+             "    for (int r = 0; r < $rows; r++)\n"
+             "        out[r * $channels + k] = (in0[r * $channels + k] - in1[k]) * factor + in4[k];\n"
+             "}\n"},
+            {"layer_norm", NULL, ONCE,
+             "for (int r = 0; r < $rows; r++) {\n"
+             "    const float *x = in0 + r * $channels;\n"
+             "    float mean = 0, squares = 0;\n"
+             "    for (int k = 0; k < $channels; k++) mean += x[k] / $channels;\n"
+             "    for (int k = 0; k < $channels; k++) squares += (x[k] - mean) * (x[k] - mean);\n"
+             "    const float factor = 1 / sqrtf(squares / $channels + $epsilon);\n"
+             "    for (int k = 0; k < $channels; k++) out[r * $channels + k] = (x[k] - mean) * factor * in1[k] + in2[k];\n"
+             "}\n"},
+            {"recurrent", recurrent, BY_FUNCTION, NULL}};
+
+static const struct row *find_row(const char *op) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!strcmp(rows[i].op, of.op)) return rows[i].emit;
-    return of.formula ? elementwise : NULL;
+        if (!strcmp(rows[i].op, op)) return &rows[i];
+    return NULL;
+}
+
+bool strata_c_has(const strata_tensor *node) {
+    const strata_node_info of = strata_tensor_node(node);
+    return find_row(of.op) || of.formula;
+}
+
+bool strata_c_write(strata_c_export *c, const strata_tensor *node) {
+    const strata_node_info of = strata_tensor_node(node);
+    const struct row *row = find_row(of.op);
+    if (!row) return elementwise(c, node);
+    if (row->write) return row->write(c, node);
+    const strata_shape in = shape_in(node, 0), y = strata_tensor_shape(node);
+    const int64_t axis = number(node, "axis"), n_axes = number(node, "n_axes"), end = axis + (n_axes ? n_axes : 1);
+    const bool back = strstr(of.op, "_grad"); /* the output is the larger image */
+    const strata_shape large = back ? y : in, small = back ? in : y;
+    const int64_t groups = number(node, "groups") ? number(node, "groups") : 1;
+    const literal epsilon = literal_of(STRATA_DTYPE_F32, strata_tensor_attribute(node, "epsilon", 0));
+    const value v[] = {{"rows", product(y, 0, y.rank - 1), NULL},
+                       {"channels", y.rank ? y.dims[y.rank - 1] : 1, NULL},
+                       {"outer", product(in, 0, axis), NULL},
+                       {"inner", product(in, end, in.rank), NULL},
+                       {"in_h", large.dims[1], NULL},
+                       {"in_w", large.dims[2], NULL},
+                       {"in_c", large.dims[3], NULL},
+                       {"indices", of.n_inputs > 1 ? strata_shape_elements(shape_in(node, 1)) : 0, NULL},
+                       {"items", strata_shape_elements(in), NULL},
+                       {"out_h", small.dims[1], NULL},
+                       {"out_w", small.dims[2], NULL},
+                       {"out_c", small.dims[3], NULL},
+                       {"kernel_h", number(node, "size"), NULL},
+                       {"kernel_w", (int64_t)strata_tensor_attribute(node, "size", 1), NULL},
+                       {"step_h", number(node, "stride"), NULL},
+                       {"step_w", (int64_t)strata_tensor_attribute(node, "stride", 1), NULL},
+                       {"spread_h", number(node, "dilation"), NULL},
+                       {"spread_w", (int64_t)strata_tensor_attribute(node, "dilation", 1), NULL},
+                       {"top", number(node, "padding"), NULL},
+                       {"left", (int64_t)strata_tensor_attribute(node, "padding", 2), NULL},
+                       {"groups", groups, NULL},
+                       {"group_in", large.dims[3] / groups, NULL},
+                       {"group_out", small.dims[3] / groups, NULL},
+                       {"elements", strata_shape_elements(y), NULL},
+                       {"depth", number(node, "depth"), NULL},
+                       {"or_nan", 0, is_float(node) ? " || v != v" : ""},
+                       {"of", 0, strata_c_type(dtype_in(node, 0))},
+                       {"type", 0, strata_c_type(strata_tensor_dtype(node))},
+                       {"better", 0, is_float(node) ? "most == most && (v > most || v != v)" : "v > most"},
+                       {"epsilon", 0, epsilon.text},
+                       {"n", product(in, axis, end), NULL},
+                       {0}};
+    if (row->way == EACH)
+        over_elements(c, node, &v[sizeof v / sizeof *v - 1], row->template);
+    else
+        put(c, v, row->template);
+    return row->way == ONE_EXAMPLE ? in.dims[0] == 1 : strncmp(of.op, "reduce_", 7) || product(in, axis, end);
 }

@@ -166,9 +166,9 @@ static bool in_front(const strata_keras_export *ex, int a, int b) {
     return x->depth > y->depth || (x->depth == y->depth && x->reached < y->reached);
 }
 
-/* Sorts the layers and calls that the outputs need into the order in which Keras lists them after reading the file: by decreasing
- * depth, and layers of equal depth in the order in which a walk from the outputs reaches them. The names of the groups of weights
- * follow this order ("layers/dense_1" is the second layer of its class). */
+/* Sorts the layers and calls that the outputs need into the order in which Keras lists them after reading the file: by
+ * decreasing depth, and layers of equal depth in the order in which a walk from the outputs reaches them. The names of the
+ * groups of weights follow this order ("layers/dense_1" is the second layer of its class). */
 static void put_in_order(strata_keras_export *ex) {
     int n_reached = 0, n_after = 0, *after = ex->order; /* this array has room for all calls */
     for (int i = 0; i < ex->n_layers; i++) ex->layers[i].reached = -1;

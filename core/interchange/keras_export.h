@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Internals of the export to Keras. keras_export.c finds the Keras layers of a model and their calls, and sorts them into Keras'
- * order; keras_writer.c writes config.json and the weights. */
+ * Internals of the export to Keras. keras_export.c finds the Keras layers of a model and their calls, and sorts them into
+ * Keras' order; keras_writer.c writes config.json and the weights. */
 #ifndef STRATA_CORE_INTERCHANGE_KERAS_EXPORT_H
 #define STRATA_CORE_INTERCHANGE_KERAS_EXPORT_H
 

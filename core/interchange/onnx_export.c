@@ -40,10 +40,10 @@ static void export_call(strata_onnx_export *ex, int index) {
 }
 
 /* ---- the preprocessing of numbers ----
- * The file of a model that learned from a table takes rows of the table's own numbers, and that of a model that learned from arrays
- * takes the arrays' own numbers. A number that is missing is NaN. Nodes compute the features from them; behind the model they
- * convert labels that are numbers back. When Strata reads the file again, it leaves these nodes out, since its own preprocessing
- * does their work (onnx_import.c). */
+ * The file of a model that learned from a table takes rows of the table's own numbers, and that of a model that learned from
+ * arrays takes the arrays' own numbers. A number that is missing is NaN. Nodes compute the features from them; behind the model
+ * they convert labels that are numbers back. When Strata reads the file again, it leaves these nodes out, since its own
+ * preprocessing does their work (onnx_import.c). */
 
 /* The column of features, or of labels, with this index. */
 typedef strata_column_info column_of(const strata_preprocessing *p, int index);
