@@ -147,7 +147,6 @@ typedef struct strata_onnx_import {
 STRATA_MUST_USE strata_status strata_onnx_read_tensor(const StrataOnnx__Tensor *tensor, const char *path, strata_array *out,
                                                       strata_error *err);
 
-/* A copy of the array with elements of this dtype. */
 STRATA_MUST_USE strata_status strata_onnx_convert(const strata_array *array, strata_dtype dtype, strata_array *out,
                                                   strata_error *err);
 /* ONNX's name of an element type, such as "FLOAT8E4M3FN". */
@@ -172,10 +171,9 @@ typedef struct strata_onnx_row {
     /* What distinguishes the rows of a function that translates several ops. */
     const char *detail;
 } strata_onnx_row;
-/* Fails with a message that begins with the node's op and name. strata_onnx_reject returns 0. */
+/* Fails with a message that begins with the node's op and name. _reject, and _take_error with another message, return 0. */
 strata_status strata_onnx_fail(strata_onnx_import *im, strata_status status, const char *format, ...) STRATA_PRINTF(3, 4);
 int strata_onnx_reject(strata_onnx_import *im, strata_status status, const char *format, ...) STRATA_PRINTF(3, 4);
-/* The same with the message of another error. */
 int strata_onnx_take_error(strata_onnx_import *im, strata_status status, const strata_error *reason);
 strata_status strata_onnx_no_memory(strata_onnx_import *im);
 /* Replaces the size that stands for the batch by "N" in a message, and its multiples by "3 N". */
@@ -187,9 +185,7 @@ int strata_onnx_need(strata_onnx_import *im, int i);
 int strata_onnx_add_call(strata_onnx_import *im, const char *kind, const char *name, const void *options, size_t bytes);
 /* Appends a value to the list. The list owns the value's array, also on failure. */
 int strata_onnx_add_value(strata_onnx_import *im, strata_onnx_value value);
-/* Gives a value a name of the file, by which nodes find it. */
 void strata_onnx_set_name(strata_onnx_import *im, int value, const char *name);
-/* The first input of the model. */
 int strata_onnx_first_input(const strata_onnx_import *im);
 /* Makes this value the output `i` of the node. Value 0: the node has set it itself. */
 void strata_onnx_output(strata_onnx_import *im, int i, int value);
@@ -217,17 +213,12 @@ double strata_onnx_number(strata_onnx_import *im, int i, double otherwise);
 /* The shape of the value as the file describes it, with channels first. */
 strata_shape strata_onnx_shape(const strata_onnx_import *im, int value);
 strata_dtype strata_onnx_dtype(const strata_onnx_import *im, int value);
-/* Whether the value is constant. Value 0 is not. */
 bool strata_onnx_is_constant(const strata_onnx_import *im, int value);
-/* Whether all elements are known to be 0. */
 bool strata_onnx_is_zeros(const strata_onnx_import *im, int value);
-/* Whether an array of f32 has neither infinities nor NaN. */
 bool strata_onnx_is_finite(const strata_array *array);
-/* Appends a constant, which owns the array. */
 int strata_onnx_constant(strata_onnx_import *im, strata_array *array, bool trainable);
 /* Appends a constant whose elements, which *out_data points to, the caller sets. They are zeros. */
 int strata_onnx_new_constant(strata_onnx_import *im, strata_dtype dtype, strata_shape shape, void *out_data);
-/* A copy of a constant with another shape. */
 int strata_onnx_constant_as(strata_onnx_import *im, int value, strata_shape shape);
 int strata_onnx_scalar(strata_onnx_import *im, strata_dtype dtype, double number);
 int strata_onnx_integers(strata_onnx_import *im, const int64_t *numbers, int n);
@@ -239,7 +230,6 @@ int strata_onnx_behind(strata_onnx_import *im, int value);
 /* Adds a layer that applies an op (strata_op_options) to values as they are stored. `behind`: whether the result has
  * channels last. */
 int strata_onnx_op(strata_onnx_import *im, const strata_op_options *opts, const int *inputs, int n, bool behind);
-/* Returns the error of the last built node, if there is one. */
 STRATA_MUST_USE strata_status strata_onnx_check_built(strata_onnx_import *im);
 /* Makes a layer's name from that of the node, of its weight or of its output. Characters that are not allowed become '.',
  * and a number at the end makes the name unique. */
@@ -252,12 +242,11 @@ int strata_onnx_layer(strata_onnx_import *im, const char *kind, const void *opti
 void strata_onnx_weight_of(strata_onnx_import *im, const char *name, int value, const int *axes);
 
 /* ---- functions that several of the files below use ---- */
-/* Applies an op without numbers to a value. The order of axes does not change. */
+/* Apply an op without numbers to a value; the order of axes does not change. */
 int strata_onnx_unary(strata_onnx_import *im, const char *op, int value);
 int strata_onnx_cast(strata_onnx_import *im, const char *dtype, int value);
 /* Applies an op to two values. If they have the same number of axes and one has channels last, so does the result. */
 int strata_onnx_pair(strata_onnx_import *im, const char *op, int a, int b);
-/* Applies an op to a value and a number. */
 int strata_onnx_with_number(strata_onnx_import *im, const char *op, int value, double number);
 /* Applies an op without numbers to n values with channels first. */
 int strata_onnx_simple(strata_onnx_import *im, const char *op, const int *inputs, int n);

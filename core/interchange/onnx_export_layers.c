@@ -7,6 +7,69 @@
 
 #include "core/interchange/onnx_export.h"
 
+/* ---- ops ---- */
+
+/* The ops that become one ONNX node with the same inputs, and have no numbers. */
+static const struct {
+    const char *op, *onnx;
+} same_ops[] = {
+#define STRATA_ONNX_BOTH(onnx, n_needed, function, op) {#op, #onnx},
+#include "core/interchange/onnx.def"
+};
+/* The ops whose numbers become an attribute, which is a list or one number. */
+static const struct {
+    const char *op, *onnx, *attribute;
+    char form;
+} attribute_ops[] = {{"leaky_relu", "LeakyRelu", "alpha", 'f'}, {"elu", "Elu", "alpha", 'f'},
+                     {"transpose", "Transpose", "perm", 'l'},   {"gather", "Gather", "axis", 'i'},
+                     {"concat", "Concat", "axis", 'i'},         {"reduce_mean", "ReduceMean", "axes", 'r'},
+                     {"reduce_max", "ReduceMax", "axes", 'r'},  {"reduce_min", "ReduceMin", "axes", 'r'}};
+
+/* Adds the node of an op of these tables, whose numbers are n integers, or `value`. NULL: the op is in none of them. */
+static const char *table_node(strata_onnx_export *ex, const char *op, const char *const *inputs, int n_inputs, double value,
+                              const int64_t *numbers, int n, bool keep) {
+    for (size_t i = 0; i < sizeof same_ops / sizeof *same_ops; i++) {
+        if (strcmp(same_ops[i].op, op)) continue;
+        const char *y = strata_onnx_add_node(ex, same_ops[i].onnx, inputs, n_inputs, NULL);
+        if (strstr(op, "softmax")) strata_onnx_set_int(ex, "axis", -1);
+        return y;
+    }
+    for (size_t i = 0; i < sizeof attribute_ops / sizeof *attribute_ops; i++) {
+        if (strcmp(attribute_ops[i].op, op)) continue;
+        const char *y = strata_onnx_add_node(ex, attribute_ops[i].onnx, inputs, n_inputs, NULL);
+        const char form = attribute_ops[i].form, *attribute = attribute_ops[i].attribute;
+        if (form == 'f') strata_onnx_set_float(ex, attribute, value);
+        if (form == 'i') strata_onnx_set_int(ex, attribute, numbers[0]);
+        if (form == 'l' || (form == 'r' && n)) strata_onnx_set_ints(ex, attribute, numbers, n);
+        if (form == 'r') strata_onnx_set_int(ex, "keepdims", keep);
+        return y;
+    }
+    return NULL;
+}
+
+const char *strata_onnx_activate(strata_onnx_export *ex, const char *function, const char *x) {
+    if (!function || !*function) return x;
+    /* The slope of leaky_relu, and the scale of elu. */
+    const char *y = table_node(ex, function, &x, 1, !strcmp(function, "leaky_relu") ? 0.2 : 1, NULL, 0, false);
+    if (y) return y;
+    if (!strcmp(function, "softsign")) return strata_onnx_one(ex, "Softsign", x);
+    if (!strcmp(function, "silu") || !strcmp(function, "swish"))
+        return strata_onnx_two(ex, "Mul", x, strata_onnx_one(ex, "Sigmoid", x));
+    if (!strcmp(function, "gelu") || !strcmp(function, "gelu_tanh")) { /* ONNX has a Gelu node only from opset 20 on */
+        const bool exact = function[4] == 0;
+        const char *t = x;
+        if (!exact) {
+            t = strata_onnx_two(ex, "Mul", strata_onnx_two(ex, "Mul", x, x), x);
+            t = strata_onnx_two(ex, "Add", x, strata_onnx_two(ex, "Mul", t, strata_onnx_put_number(ex, 0.044715)));
+        }
+        t = strata_onnx_two(ex, "Mul", t, strata_onnx_put_number(ex, exact ? 0.7071067811865476 : 0.7978845608028654));
+        t = strata_onnx_two(ex, "Add", strata_onnx_one(ex, exact ? "Erf" : "Tanh", t), strata_onnx_put_number(ex, 1));
+        return strata_onnx_two(ex, "Mul", strata_onnx_two(ex, "Mul", x, strata_onnx_put_number(ex, 0.5)), t);
+    }
+    strata_onnx_refuse(ex, ": a function of the program's own");
+    return x;
+}
+
 /* ---- windows ---- */
 
 /* Computes the padding before and after each axis, in the order of ONNX. `in` and `out` are the sizes of input and
@@ -377,22 +440,6 @@ const char *strata_onnx_layer_residual(strata_onnx_export *ex) {
 
 /* ---- the layer op ---- */
 
-/* The ops that become one ONNX node with the same inputs, and have no numbers. */
-static const struct {
-    const char *op, *onnx;
-} same_ops[] = {
-#define STRATA_ONNX_BOTH(onnx, n_needed, function, op) {#op, #onnx},
-#include "core/interchange/onnx.def"
-};
-/* The ops whose numbers become an attribute, which is a list or one number. */
-static const struct {
-    const char *op, *onnx, *attribute;
-    char form;
-} attribute_ops[] = {{"leaky_relu", "LeakyRelu", "alpha", 'f'}, {"elu", "Elu", "alpha", 'f'},
-                     {"transpose", "Transpose", "perm", 'l'},   {"gather", "Gather", "axis", 'i'},
-                     {"concat", "Concat", "axis", 'i'},         {"reduce_mean", "ReduceMean", "axes", 'r'},
-                     {"reduce_max", "ReduceMax", "axes", 'r'},  {"reduce_min", "ReduceMin", "axes", 'r'}};
-
 static const char *op_window(strata_onnx_export *ex, const strata_op_options *o, const int64_t *numbers) {
     const bool back = strstr(o->op, "transpose");
     const strata_shape kernel = strata_onnx_shape_of(ex, 1), in = strata_onnx_shape_of(ex, 0), out = ex->call->shape;
@@ -427,23 +474,9 @@ const char *strata_onnx_layer_op(strata_onnx_export *ex) {
     for (int i = 0; i < n; i++) names[i] = strata_onnx_x(ex, i);
     for (int i = 0; i < count; i++) numbers[i] = fabs(o->numbers.values[i]) < 1e15 ? (int64_t)o->numbers.values[i] : 0;
     for (int d = 0; d < STRATA_MAX_RANK; d++) axes[d] = d;
-    for (size_t i = 0; i < sizeof same_ops / sizeof *same_ops; i++)
-        if (!strcmp(same_ops[i].op, o->op)) {
-            t = strata_onnx_add_node(ex, same_ops[i].onnx, names, n, NULL);
-            if (strstr(o->op, "softmax")) strata_onnx_set_int(ex, "axis", -1);
-            return t;
-        }
-    for (size_t i = 0; i < sizeof attribute_ops / sizeof *attribute_ops; i++)
-        if (!strcmp(attribute_ops[i].op, o->op)) {
-            t = strata_onnx_add_node(ex, attribute_ops[i].onnx, names, n, NULL);
-            const char form = attribute_ops[i].form, *attribute = attribute_ops[i].attribute;
-            for (int d = 0; d < count && form == 'l'; d++) numbers[d] += numbers[d] < 0 ? rank : 0; /* ONNX counts from 0 */
-            if (form == 'f') strata_onnx_set_float(ex, attribute, o->numbers.values[0]);
-            if (form == 'i') strata_onnx_set_int(ex, attribute, numbers[0]);
-            if (form == 'l' || (form == 'r' && count)) strata_onnx_set_ints(ex, attribute, numbers, count);
-            if (form == 'r') strata_onnx_set_int(ex, "keepdims", o->value == 1);
-            return t;
-        }
+    for (int d = 0; d < count && !strcmp(o->op, "transpose"); d++) numbers[d] += numbers[d] < 0 ? rank : 0; /* counted from 0 */
+    t = table_node(ex, o->op, names, n, o->numbers.values[0], numbers, count, o->value == 1);
+    if (t) return t;
     if (!strcmp(o->op, "square")) return strata_onnx_two(ex, "Mul", x, x);
     if (!strcmp(o->op, "rsqrt")) return strata_onnx_one(ex, "Reciprocal", strata_onnx_one(ex, "Sqrt", x));
     if (!strcmp(o->op, "not_equal")) return strata_onnx_one(ex, "Not", strata_onnx_add_node(ex, "Equal", names, 2, NULL));

@@ -43,20 +43,21 @@ static strata_status fail(strata_onnx_import *im, strata_status status, const ch
 }
 
 strata_status strata_onnx_fail(strata_onnx_import *im, strata_status status, const char *format, ...) {
-    va_list arguments;
     strata_error reason = {0};
+    va_list arguments;
     va_start(arguments, format);
-    if (!im->status) (void)!fail(im, status, strata_fail_v(&reason, status, format, arguments) ? reason.message : "");
+    (void)!strata_fail_v(&reason, status, format, arguments);
     va_end(arguments);
-    return im->status;
+    return im->status ? im->status : fail(im, status, reason.message);
 }
 
 int strata_onnx_reject(strata_onnx_import *im, strata_status status, const char *format, ...) {
-    va_list arguments;
     strata_error reason = {0};
+    va_list arguments;
     va_start(arguments, format);
-    if (!im->status) (void)!fail(im, status, strata_fail_v(&reason, status, format, arguments) ? reason.message : "");
+    (void)!strata_fail_v(&reason, status, format, arguments);
     va_end(arguments);
+    if (!im->status) (void)!fail(im, status, reason.message);
     return 0;
 }
 

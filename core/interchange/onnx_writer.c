@@ -247,43 +247,6 @@ const char *strata_onnx_activate_behind(strata_onnx_export *ex, const char *func
     return strata_onnx_moved(ex, strata_onnx_activate(ex, function, x), rank, false);
 }
 
-/* The activations that are one ONNX op, some with an attribute. */
-static const struct {
-    const char *function, *op, *attribute;
-    double value;
-} functions[] = {{"relu", "Relu", NULL, 0},         {"tanh", "Tanh", NULL, 0},
-                 {"sigmoid", "Sigmoid", NULL, 0},   {"softmax", "Softmax", "axis", 0},
-                 {"softplus", "Softplus", NULL, 0}, {"softsign", "Softsign", NULL, 0},
-                 {"elu", "Elu", "alpha", 1},        {"leaky_relu", "LeakyRelu", "alpha", 0.2}};
-
-const char *strata_onnx_activate(strata_onnx_export *ex, const char *function, const char *x) {
-    if (!function || !*function) return x;
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        if (strcmp(functions[i].function, function)) continue;
-        const char *y = strata_onnx_one(ex, functions[i].op, x);
-        if (functions[i].attribute && functions[i].value != 0)
-            strata_onnx_set_float(ex, functions[i].attribute, functions[i].value);
-        else if (functions[i].attribute)
-            strata_onnx_set_int(ex, functions[i].attribute, -1);
-        return y;
-    }
-    if (!strcmp(function, "silu") || !strcmp(function, "swish"))
-        return strata_onnx_two(ex, "Mul", x, strata_onnx_one(ex, "Sigmoid", x));
-    if (!strcmp(function, "gelu") || !strcmp(function, "gelu_tanh")) { /* ONNX has a Gelu node only from opset 20 on */
-        const bool exact = function[4] == 0;
-        const char *t = x;
-        if (!exact) {
-            t = strata_onnx_two(ex, "Mul", strata_onnx_two(ex, "Mul", x, x), x);
-            t = strata_onnx_two(ex, "Add", x, strata_onnx_two(ex, "Mul", t, strata_onnx_put_number(ex, 0.044715)));
-        }
-        t = strata_onnx_two(ex, "Mul", t, strata_onnx_put_number(ex, exact ? 0.7071067811865476 : 0.7978845608028654));
-        t = strata_onnx_two(ex, "Add", strata_onnx_one(ex, exact ? "Erf" : "Tanh", t), strata_onnx_put_number(ex, 1));
-        return strata_onnx_two(ex, "Mul", strata_onnx_two(ex, "Mul", x, strata_onnx_put_number(ex, 0.5)), t);
-    }
-    strata_onnx_refuse(ex, ": a function of the program's own");
-    return x;
-}
-
 const char *strata_onnx_reshaped(strata_onnx_export *ex, const char *x, const int64_t *to, int n) {
     return strata_onnx_two(ex, "Reshape", x, strata_onnx_put_ints(ex, to, n));
 }
