@@ -149,6 +149,8 @@ STRATA_MUST_USE strata_status strata_onnx_read_tensor(const StrataOnnx__Tensor *
 
 STRATA_MUST_USE strata_status strata_onnx_convert(const strata_array *array, strata_dtype dtype, strata_array *out,
                                                   strata_error *err);
+/* The value of a key; NULL: there is none. */
+const char *strata_onnx_entry(StrataOnnx__Entry *const *entries, size_t n, const char *key);
 /* ONNX's name of an element type, such as "FLOAT8E4M3FN". */
 const char *strata_onnx_type_name(int64_t number);
 /* The dtype to which elements of an ONNX type are converted. Fails with UNSUPPORTED, and `name` in the message, if there
@@ -269,6 +271,7 @@ STRATA_MUST_USE strata_status strata_onnx_open(const char *path, const void *byt
                                                const strata_onnx_given_list *given, strata_onnx_import **out,
                                                strata_error *err);
 void strata_onnx_close(strata_onnx_import *im);
+bool strata_onnx_is_initializer(const StrataOnnx__Graph *graph, const char *name);
 /* The value with this name in the file; 0: there is none. */
 int strata_onnx_find(const strata_onnx_import *im, const char *name);
 

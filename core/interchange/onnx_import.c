@@ -86,11 +86,7 @@ static strata_status fold(strata_onnx_import *im, const strata_onnx_row *row, co
 /* ---- the file ---- */
 
 static const char *entry(const strata_onnx_import *im, const char *key) {
-    for (size_t i = 0; i < im->file->n_metadata_props; i++) {
-        const StrataOnnx__Entry *e = im->file->metadata_props[i];
-        if (e->key && e->value && !strcmp(e->key, key)) return e->value;
-    }
-    return NULL;
+    return strata_onnx_entry(im->file->metadata_props, im->file->n_metadata_props, key);
 }
 
 static strata_status check_opset(strata_onnx_import *im) {
@@ -126,9 +122,9 @@ static strata_status check_ops(strata_onnx_import *im) {
     return status;
 }
 
-static bool is_initializer(const strata_onnx_import *im, const char *name) {
-    for (size_t i = 0; i < im->graph->n_initializer; i++)
-        if (im->graph->initializer[i]->name && !strcmp(im->graph->initializer[i]->name, name)) return true;
+bool strata_onnx_is_initializer(const StrataOnnx__Graph *graph, const char *name) {
+    for (size_t i = 0; i < graph->n_initializer; i++)
+        if (graph->initializer[i]->name && !strcmp(graph->initializer[i]->name, name)) return true;
     return false;
 }
 
@@ -286,7 +282,8 @@ static strata_status read_inputs(strata_onnx_import *im) {
     for (size_t i = 0; i < im->graph->n_input; i++) {
         const StrataOnnx__ValueInfo *info = im->graph->input[i];
         if (!info->name || !*info->name) return strata_onnx_fail(im, STRATA_DATA, "input %zu has no name", i);
-        if (is_initializer(im, info->name)) continue; /* up to IR version 3 the inputs also list the weights */
+        if (strata_onnx_is_initializer(im->graph, info->name))
+            continue; /* up to IR version 3 the inputs also list the weights */
         if (strata_onnx_find(im, info->name))
             return strata_onnx_fail(im, STRATA_DATA, "there are two inputs \"%.80s\"", info->name);
         STRATA_TRY(im->given ? add_given(im, info) : add_input(im, info));
