@@ -448,11 +448,6 @@ struct strata_model {
 
 STRATA_OWNER(strata_model)
 void strata_model_free_notes(strata_model *model);
-/* json.c: the losses of the outputs, their weights and metrics as text, for files of other programs: the loss's name, or JSON
- * where there is more than that. *out_text NULL: there are none; the caller frees it. strata_model_recall_losses sets those of
- * the outputs to those of such a text; it ignores losses and metrics that the program does not have. */
-STRATA_MUST_USE strata_status strata_model_losses_text(const strata_model *model, char **out_text, strata_error *err);
-STRATA_MUST_USE strata_status strata_model_recall_losses(strata_model *model, const char *text, strata_error *err);
 /* The number of elements of a block's gradients that replicas exchange: those of its parameters, and for each row of a sparse
  * parameter how often batches use it. */
 int64_t strata_model_gradient_size(const strata_model *model, int block);
