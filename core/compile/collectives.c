@@ -4,7 +4,6 @@
  * the cores' programs compute. */
 #include "core/compile/collectives.h"
 
-#include "core/compile/walk.h"
 #include "core/op/communication.h"
 #include "core/op/ops.h"
 
@@ -125,29 +124,19 @@ static strata_tensor *rewrite_collective(rewriter *r, const strata_tensor *node)
     return strata_div(own, strata_scalar(r->to, STRATA_DTYPE_F32, n ? n : 1));
 }
 
-static strata_status rewrite(rewriter *r, const strata_graph *from, strata_error *err) {
-    for (int id = 0; id < from->n_nodes && !r->to->status; id++) {
-        const strata_tensor *node = from->nodes[id];
-        const bool performed = cores_can_perform(r->place->cores, node);
-        r->mapped[id] = performed ? rewrite_collective(r, node) : strata_copy_mapped(r->to, node, r->mapped);
-    }
-    return strata_graph_check(r->to, err);
-}
-
-strata_status strata_collectives_prepare(const strata_core_place *place, strata_graph **graph, strata_tensor **outputs,
-                                         int n_outputs, strata_tensor **updates, int n_updates, strata_error *err) {
+strata_status strata_collectives_prepare(const strata_core_place *place, strata_draft *draft, strata_error *err) {
+    const strata_graph *from = draft->graph;
     bool any = false;
-    for (int id = 0; place && place->cores && id < (*graph)->n_nodes && !any; id++)
-        any = cores_can_perform(place->cores, (*graph)->nodes[id]);
+    for (int id = 0; place && place->cores && id < from->n_nodes && !any; id++)
+        any = cores_can_perform(place->cores, from->nodes[id]);
     if (!any) return STRATA_OK;
     rewriter r = {.place = place};
-    STRATA_TRY(strata_graph_create(&r.to, err));
-    strata_graph_retain(r.to, *graph);
-    r.mapped = strata_graph_alloc(r.to, (size_t)(*graph)->n_nodes * sizeof(*r.mapped));
-    const strata_status status = rewrite(&r, *graph, err);
-    for (int i = 0; i < n_outputs && !status; i++) outputs[i] = r.mapped[outputs[i]->id];
-    for (int i = 0; i < n_updates && !status; i++) updates[i] = r.mapped[updates[i]->id];
-    strata_graph_destroy(status ? r.to : *graph);
-    if (!status) *graph = r.to;
-    return status;
+    STRATA_TRY(strata_graph_derive(draft->graph, &r.to, err));
+    r.mapped = strata_graph_alloc(r.to, (size_t)from->n_nodes * sizeof(*r.mapped));
+    for (int id = 0; id < from->n_nodes && !r.to->status; id++) {
+        const strata_tensor *node = from->nodes[id];
+        const bool performed = cores_can_perform(place->cores, node);
+        r.mapped[id] = performed ? rewrite_collective(&r, node) : strata_copy_mapped(r.to, node, r.mapped);
+    }
+    return strata_draft_replace(draft, r.to, r.mapped, r.mapped, err);
 }

@@ -5,7 +5,6 @@
  * product becomes dead. Likewise relu's gradient is fused into that of max-pooling, and broadcast rows in a gather's gradient
  * are read from the row before the broadcast. */
 #include "core/compile/passes.h"
-#include "core/compile/walk.h"
 #include "core/op/adam_product.h"
 #include "core/op/attrs.h"
 #include "core/op/epilogue.h"
@@ -156,15 +155,15 @@ static void fold_product_update(strata_tensor *adam, const int *uses, const stra
     }
 }
 
-void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
-                           int n_updates, const strata_device_query *query) {
-    int n = graph->n_nodes; /* fused nodes are appended beyond it and stay dead */
+void strata_fuse_epilogues(strata_draft *draft, const strata_device_query *query) {
+    strata_graph *graph = draft->graph;
+    const int n = graph->n_nodes; /* fused nodes are appended beyond it and stay dead */
     int *uses = strata_graph_alloc(graph, ((size_t)n + 1) * sizeof *uses);
     bool *live = strata_graph_alloc(graph, ((size_t)n + 1) * sizeof *live);
-    if (!uses || !live) return;
-    strata_mark_live(graph, outputs, n_outputs, updates, n_updates, live, uses);
-    for (int i = 0; i < n_outputs; i++) uses[outputs[i]->id]++;
-    for (int i = 0; i < n_updates; i++) uses[updates[i]->id]++;
+    if (graph->status) return;
+    strata_mark_live(draft, live, uses);
+    for (int i = 0; i < draft->n_outputs; i++) uses[draft->outputs[i]->id]++;
+    for (int i = 0; i < draft->n_updates; i++) uses[draft->updates[i]->id]++;
     for (int id = 0; id < n && !graph->status; id++) {
         strata_tensor *node = graph->nodes[id];
         if (!live[id] || !node->n_inputs) continue;

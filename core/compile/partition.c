@@ -455,9 +455,8 @@ static strata_status begin(partitioner *p, strata_graph *graph, strata_error *er
     STRATA_TRY(strata_graph_check(p->memory, err));
     for (int d = 0; d < p->n_devices; d++) {
         strata_device_part *part = &result->parts[d];
-        STRATA_TRY(strata_graph_create(&part->graph, err));
+        STRATA_TRY(strata_graph_derive(graph, &part->graph, err));
         result->n_devices++;
-        strata_graph_retain(part->graph, graph);
         part->outputs = calloc((size_t)p->opts->n_outputs + 1, sizeof(*part->outputs));
         if (!part->outputs) return strata_partition_no_memory(err);
     }
@@ -507,7 +506,9 @@ static strata_status keep_exchanges(partitioner *p, int d, strata_error *err) {
 static strata_status partition(partitioner *p, strata_graph *graph, strata_error *err) {
     const strata_partition_options *opts = p->opts;
     STRATA_TRY(begin(p, graph, err));
-    strata_mark_live(graph, opts->outputs, opts->n_outputs, opts->updates, opts->n_updates, p->live, p->uses);
+    for (int i = 0; i < opts->n_outputs; i++) p->live[opts->outputs[i]->id] = true;
+    for (int i = 0; i < opts->n_updates; i++) p->live[opts->updates[i]->id] = true;
+    strata_mark_live(&(strata_draft){.graph = graph}, p->live, p->uses);
     STRATA_TRY(strata_partition_ask(p, graph, err));
     for (int i = 0; i < graph->n_nodes; i++)
         if (p->live[i]) STRATA_TRY(add_node(p, graph->nodes[i], err));

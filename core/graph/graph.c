@@ -39,9 +39,11 @@ void strata_graph_destroy(strata_graph *graph) {
     free(graph);
 }
 
-void strata_graph_retain(strata_graph *graph, strata_graph *parent) {
+strata_status strata_graph_derive(strata_graph *parent, strata_graph **out_graph, strata_error *err) {
+    STRATA_TRY(strata_graph_create(out_graph, err));
     atomic_fetch_add(&parent->references, 1);
-    graph->parent = parent;
+    (*out_graph)->parent = parent;
+    return STRATA_OK;
 }
 
 strata_status strata_graph_check(const strata_graph *graph, strata_error *err) {

@@ -49,8 +49,8 @@ struct strata_graph {
 void *strata_graph_alloc(strata_graph *graph, size_t bytes);
 char *strata_graph_strdup(strata_graph *graph, const char *text);
 
-/* Retains `parent` until `graph` is destroyed, since attributes of `graph` point into the memory of `parent`. */
-void strata_graph_retain(strata_graph *graph, strata_graph *parent);
+/* An empty graph for copies of nodes of `parent`, which it retains, since their attributes point into the memory of `parent`. */
+STRATA_MUST_USE strata_status strata_graph_derive(strata_graph *parent, strata_graph **out_graph, strata_error *err);
 
 /* Adds a node. Checks that no input is NULL or poisoned and that all are of one graph, copies `attrs` (op->attrs_bytes), and
  * calls the op's shape rule. On any failure it returns the graph's poison, or NULL if every input is NULL. `graph` may be NULL

@@ -23,11 +23,11 @@ typedef struct strata_slot {
 
 struct strata_executable {
     strata_device *device;
-    /* The optimized copy of the caller's graph; backends point into it. */
-    strata_graph *graph;
+    /* The optimized copy of the caller's graph; backends point into it. Its outputs are the caller's, then the values that
+     * `prints` show. */
+    strata_draft draft;
     strata_plan plan;
-    /* The caller's outputs, then the values that `prints` show; n_outputs is without the latter. */
-    strata_tensor **outputs;
+    /* The number of the caller's outputs. */
     int n_outputs;
     strata_prints prints;
     /* [n_segments] */

@@ -13,7 +13,7 @@
 #include <math.h>
 
 #include "core/compile/cost.h"
-#include "core/compile/segments.h"
+#include "core/compile/passes.h"
 #include "core/op/communication.h"
 #include "core/op/element.h"
 #include "core/op/ops.h"
@@ -115,7 +115,7 @@ static strata_status list_values(trial *t, strata_error *err) {
     const strata_plan *plan = &t->exe->plan;
     t->values = calloc((size_t)(t->exe->n_outputs + plan->n_communications + plan->n_arenas) + 1, sizeof *t->values);
     if (!t->values) return no_memory(t, err);
-    for (int i = 0; i < t->exe->n_outputs; i++) add_tensors(t, t->exe->outputs[i], t->referee->outputs[i]);
+    for (int i = 0; i < t->exe->n_outputs; i++) add_tensors(t, t->exe->draft.outputs[i], t->referee->draft.outputs[i]);
     for (int k = 0; k < plan->n_communications; k++) {
         const strata_communication *c = &plan->communications[k], *own = find_exchange(t, k);
         if (c->after >= 0 && own && own->after >= 0) add_tensors(t, c->node->inputs[0], own->node->inputs[0]);
