@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "core/base/memory.h"
 #include "core/graph/op.h"
 #include "strata/graph.h"
 
@@ -28,9 +29,9 @@ struct strata_tensor {
 
 struct strata_graph {
     strata_tensor **nodes;
-    int n_nodes, nodes_capacity;
+    int n_nodes;
     /* Memory of nodes, attributes, names, constants. */
-    struct strata_arena_block *blocks;
+    strata_memory memory;
     /* The tensor that is returned after a building error. */
     strata_tensor poison;
     /* The first building error. */

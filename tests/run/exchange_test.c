@@ -231,17 +231,19 @@ Test(exchange, a_message_between_workers_is_read_by_one_and_written_by_the_other
     const float value[3] = {1, 2, 3};
     const strata_workers workers = {
         .rank = 0, .n = 2, .n_replicas = 2, .send = pass_on, .receive = take, .communicator = message};
-    const strata_exchange_context context = {.workers = &workers};
     strata_graph *graph = new_graph();
     strata_tensor *x = strata_input(graph, "x", f32, STRATA_SHAPE(3));
-    const strata_exchange_member sender = {.node = strata_send_to_worker(x, 7, 0, 1), .operand = value, .gives = true};
-    const strata_exchange_member receiver = {
+    strata_exchange_member sender = {.node = strata_send_to_worker(x, 7, 0, 1), .operand = value, .gives = true};
+    strata_exchange_member receiver = {
         .node = strata_recv_from_worker(graph, f32, STRATA_SHAPE(3), 7, 0, 1), .result = got, .takes = true};
-    uint64_t read = 0, written = 0;
-    OK(strata_exchange_run(&context, &sender, 1, &read, &written, &err));
-    cr_expect(read == 12 && written == 0, "a sender reads %d bytes and writes %d", (int)read, (int)written);
-    OK(strata_exchange_run(&context, &receiver, 1, &read, &written, &err));
-    cr_expect(read == 12 && written == 12, "together they read %d bytes and write %d", (int)read, (int)written);
+    const void *operand;
+    void *result;
+    strata_exchange_job job = {.members = &sender, .n = 1, .workers = &workers, .operands = &operand, .results = &result};
+    OK(strata_exchange_run(&job, &err));
+    cr_expect(job.read == 12 && job.written == 0, "a sender reads %d bytes and writes %d", (int)job.read, (int)job.written);
+    job.members = &receiver;
+    OK(strata_exchange_run(&job, &err));
+    cr_expect(job.read == 12 && job.written == 12, "together they read %d bytes and write %d", (int)job.read, (int)job.written);
     cr_expect_arr_eq(got, value, sizeof got);
     strata_graph_destroy(graph);
 }
