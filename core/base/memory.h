@@ -18,6 +18,10 @@ typedef struct strata_memory {
 /* Returns n elements of `bytes` each, all zeros and aligned for any type and for vectors; n may be 0. NULL if there is no
  * memory. */
 void *strata_memory_take(strata_memory *memory, int64_t n, size_t bytes);
+/* Sets the pointer to n new elements; a status. The rest is the message of OUT_OF_MEMORY. */
+#define STRATA_TAKE(memory, pointer, n, err, ...)                                \
+    (((pointer) = strata_memory_take(memory, n, sizeof(*(pointer)))) ? STRATA_OK \
+                                                                     : strata_fail(err, STRATA_OUT_OF_MEMORY, __VA_ARGS__))
 /* Returns a copy; NULL if there is no memory. */
 void *strata_memory_copy(strata_memory *memory, const void *from, size_t bytes);
 void strata_memory_free(strata_memory *memory);

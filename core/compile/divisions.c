@@ -11,29 +11,46 @@ typedef strata_partitioner partitioner;
 typedef strata_node_choice choice;
 typedef strata_node_division division;
 
+/* Operand i of the node; n_inputs: its result. */
+static const strata_tensor *tensor_of(const division *v, int i) {
+    return i < v->node->n_inputs ? v->node->inputs[i] : v->node;
+}
+
+static const strata_factor_dims *dims_of(const division *v, int i) {
+    return i < v->node->n_inputs ? &v->factors.inputs[i] : &v->factors.result;
+}
+
+/* The split whose pieces have `to` elements where those of `split` have `from`; an empty one if there is none. */
+static strata_status in_units(partitioner *p, const strata_dim_split *split, int64_t from, int64_t to,
+                              strata_dim_split *out_split, strata_error *err) {
+    const int n = strata_dim_split_n_pieces(p->mesh, split);
+    int64_t *lengths;
+    *out_split = *split;
+    if (!split->n_axes || from == to) return STRATA_OK;
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, lengths, n, err));
+    out_split->lengths = lengths;
+    for (int k = 0; k < n; k++) {
+        lengths[k] = split->lengths[k] / from * to;
+        if (split->lengths[k] % from) *out_split = (strata_dim_split){0};
+    }
+    return STRATA_OK;
+}
+
 strata_status strata_partition_placement(partitioner *p, const division *v, const choice *c, int i,
                                          strata_placement *out_placement, strata_error *err) {
     const bool is_result = i == v->node->n_inputs;
-    const strata_factor_dims *dims = is_result ? &v->factors.result : &v->factors.inputs[i];
-    const int rank = is_result ? v->node->shape.rank : v->node->inputs[i]->shape.rank;
+    const strata_factor_dims *dims = dims_of(v, i);
     *out_placement = (strata_placement){.partial = is_result || v->stays_partial[i] ? v->deferred : 0,
                                         .own = is_result ? v->own : v->operands[i]->placement.own,
                                         .at = v->where.at};
     memcpy(out_placement->coordinates, v->where.coordinates, sizeof v->where.coordinates);
     out_placement->partial &= ~out_placement->own;
     unsigned seen = 0;
-    for (int d = 0; d < rank; d++) {
+    for (int d = 0; d < tensor_of(v, i)->shape.rank; d++) {
         if (dims->factor[d] < 0) continue;
         const strata_dim_split *split = &c->factors[dims->factor[d]];
-        if (!split->n_axes) continue;
-        out_placement->dims[d] = *split;
         seen |= strata_partition_axes(split);
-        if (dims->unit[d] == 1) continue;
-        const int n = strata_dim_split_n_pieces(p->mesh, split);
-        int64_t *lengths = strata_partition_new_lengths(p, n);
-        if (!lengths) return strata_partition_no_memory(err);
-        for (int k = 0; k < n; k++) lengths[k] = split->lengths[k] * dims->unit[d];
-        out_placement->dims[d].lengths = lengths;
+        STRATA_TRY(in_units(p, split, 1, dims->unit[d], &out_placement->dims[d], err));
     }
     if (!is_result) return STRATA_OK;
     /* A sum over a divided factor, of values that are each device's own or of its own examples, is its own too. */
@@ -93,25 +110,18 @@ strata_status strata_partition_choose(partitioner *p, division *v, int k, strata
 /* Adds the ways in which a placement of operand i (n_inputs: of the result) divides factors. */
 static strata_status add_candidates_of(partitioner *p, division *v, int i, const strata_placement *placement,
                                        strata_error *err) {
-    const bool is_result = i == v->node->n_inputs;
-    const strata_factor_dims *dims = is_result ? &v->factors.result : &v->factors.inputs[i];
-    const int rank = is_result ? v->node->shape.rank : v->node->inputs[i]->shape.rank;
-    for (int d = 0; d < rank; d++) {
-        const int factor = dims->factor[d], unit = (int)dims->unit[d];
-        strata_dim_split split = placement->dims[d];
-        if (factor < 0 || !split.n_axes) continue;
-        const int n = strata_dim_split_n_pieces(p->mesh, &split);
-        int64_t *lengths = strata_partition_new_lengths(p, n);
-        bool whole = lengths != NULL, known = false;
-        if (!lengths) return strata_partition_no_memory(err);
-        for (int k = 0; k < n && whole; k++) {
-            whole = split.lengths[k] % unit == 0 && (split.lengths[k] > 0 || !(v->factors.filled >> factor & 1));
-            lengths[k] = split.lengths[k] / unit;
-        }
-        split.lengths = lengths;
-        for (int k = 0; k < v->n_candidates && whole; k++)
-            known |= v->candidates[k].factor == factor && strata_dim_split_equal(p->mesh, &v->candidates[k].split, &split);
-        if (!whole || known || v->n_candidates == STRATA_MOST_CANDIDATES) continue;
+    const strata_factor_dims *dims = dims_of(v, i);
+    for (int d = 0; d < tensor_of(v, i)->shape.rank; d++) {
+        const int factor = dims->factor[d];
+        strata_dim_split split;
+        if (factor < 0 || !placement->dims[d].n_axes) continue;
+        STRATA_TRY(in_units(p, &placement->dims[d], dims->unit[d], 1, &split, err));
+        bool usable = split.n_axes && v->n_candidates < STRATA_MOST_CANDIDATES;
+        for (int k = 0; usable && v->factors.filled >> factor & 1 && k < strata_dim_split_n_pieces(p->mesh, &split); k++)
+            usable = split.lengths[k] > 0;
+        for (int k = 0; usable && k < v->n_candidates; k++)
+            usable = v->candidates[k].factor != factor || !strata_dim_split_equal(p->mesh, &v->candidates[k].split, &split);
+        if (!usable) continue;
         v->candidates[v->n_candidates].factor = factor;
         v->candidates[v->n_candidates++].split = split;
     }
@@ -203,8 +213,8 @@ strata_status strata_partition_divide(partitioner *p, division *v, strata_error 
 strata_status strata_partition_split_range(partitioner *p, const strata_dim_split *split, int64_t begin, int64_t n,
                                            strata_dim_split *out_split, strata_error *err) {
     const int pieces = strata_dim_split_n_pieces(p->mesh, split);
-    int64_t *lengths = strata_partition_new_lengths(p, pieces), at = 0;
-    if (!lengths) return strata_partition_no_memory(err);
+    int64_t *lengths, at = 0;
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, lengths, pieces, err));
     for (int k = 0; k < pieces; at += split->lengths[k++]) {
         const int64_t first = at > begin ? at : begin;
         const int64_t last = at + split->lengths[k] < begin + n ? at + split->lengths[k] : begin + n;
@@ -231,36 +241,20 @@ static void ask(partitioner *p, const strata_tensor *value, strata_placement *wa
     p->wanted[id] = wanted;
 }
 
-/* The split whose pieces have `to` elements where those of `split` have `from`. False: there is none. */
-static bool in_units(partitioner *p, const strata_dim_split *split, int64_t from, int64_t to, strata_dim_split *out_split) {
-    const int n = strata_dim_split_n_pieces(p->mesh, split);
-    *out_split = *split;
-    if (!split->n_axes || from == to) return true;
-    int64_t *lengths = strata_partition_new_lengths(p, n);
-    bool fits = lengths != NULL;
-    for (int k = 0; k < n && fits; k++) {
-        fits = split->lengths[k] % from == 0;
-        lengths[k] = split->lengths[k] / from * to;
-    }
-    out_split->lengths = lengths;
-    if (!fits) *out_split = (strata_dim_split){0};
-    return fits;
-}
-
 /* How operand i is divided if the result is divided as `result`; NULL: it is not. */
 static strata_status wanted_of_operand(partitioner *p, const strata_tensor *node, const strata_factors *factors, int i,
                                        const strata_placement *result, strata_placement **out_wanted, strata_error *err) {
-    strata_placement *wanted = strata_graph_alloc(p->memory, sizeof *wanted);
+    strata_placement *wanted;
     const strata_shape shape = node->inputs[i]->shape;
     bool any = false;
     *out_wanted = NULL;
-    if (!wanted) return strata_partition_no_memory(err);
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, wanted, 1, err));
     for (int d = 0; d < shape.rank; d++)
         for (int k = 0; k < node->shape.rank; k++) {
             if (factors->inputs[i].factor[d] < 0 || factors->inputs[i].factor[d] != factors->result.factor[k]) continue;
-            const bool fits =
-                in_units(p, &result->dims[k], factors->result.unit[k], factors->inputs[i].unit[d], &wanted->dims[d]);
-            any |= fits && result->dims[k].n_axes;
+            STRATA_TRY(
+                in_units(p, &result->dims[k], factors->result.unit[k], factors->inputs[i].unit[d], &wanted->dims[d], err));
+            any |= wanted->dims[d].n_axes > 0;
         }
     const int axis = strata_partition_concat_axis(node);
     if (axis >= 0 && result->dims[axis].n_axes) {
@@ -279,17 +273,16 @@ static strata_status ask_operands(partitioner *p, const strata_tensor *node, str
     const strata_placement *result = completes ? NULL : updates ? strata_partition_place_update(p, node) : p->wanted[node->id];
     /* What is added up to something smaller may be divided or not: its sums are exchanged more cheaply. */
     const bool may_differ = !p->opts->whole_sums && !result && !updates && !completes;
-    strata_factors *factors = result ? strata_graph_alloc(p->memory, sizeof *factors) : NULL;
+    strata_factors factors;
     if (may_differ && !p->asked[node->id]) return STRATA_OK;
     if (result) {
-        if (factors) factors->inputs = strata_graph_alloc(p->memory, (size_t)(node->n_inputs + 1) * sizeof *factors->inputs);
-        if (!factors || !factors->inputs) return strata_partition_no_memory(err);
-        strata_factors_of(node, p->opts->own_statistics, factors);
+        STRATA_TRY(STRATA_PARTITION_TAKE(p, factors.inputs, node->n_inputs, err));
+        strata_factors_of(node, p->opts->own_statistics, &factors);
     }
     for (int i = 0; i < node->n_inputs; i++) {
         strata_placement *wanted = NULL;
         if (may_differ && strata_tensor_bytes(node) < strata_tensor_bytes(node->inputs[i])) continue;
-        if (result) STRATA_TRY(wanted_of_operand(p, node, factors, i, result, &wanted, err));
+        if (result) STRATA_TRY(wanted_of_operand(p, node, &factors, i, result, &wanted, err));
         ask(p, node->inputs[i], wanted);
     }
     return STRATA_OK;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The forms of a value, and the exchanges and slices that change its placement (partitioner.h). */
-#include <stdlib.h>
-#include <string.h>
-
+#include "core/base/alloc.h"
 #include "core/compile/partitioner.h"
 #include "core/op/communication.h"
 #include "core/op/element.h"
@@ -13,16 +11,16 @@
 typedef strata_partitioner partitioner;
 typedef strata_form form;
 
-form *strata_partition_new_form(partitioner *p, const strata_placement *placement) {
-    form *f = strata_graph_alloc(p->memory, sizeof *f);
-    if (!f) return NULL;
+strata_status strata_partition_new_form(partitioner *p, const strata_placement *placement, strata_tensor *const *tensors,
+                                        form **out_form, strata_error *err) {
+    const size_t n = (size_t)p->n_devices;
+    form *f;
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, f, 1, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, f->tensors, p->n_devices, err));
     f->placement = *placement;
-    f->tensors = strata_graph_alloc(p->memory, (size_t)p->n_devices * sizeof *f->tensors);
-    return f->tensors ? f : NULL;
-}
-
-int64_t *strata_partition_new_lengths(partitioner *p, int n) {
-    return strata_graph_alloc(p->memory, (size_t)n * sizeof(int64_t));
+    if (tensors) memcpy(f->tensors, tensors, n * sizeof(*tensors));
+    *out_form = f;
+    return STRATA_OK;
 }
 
 strata_tensor *strata_partition_tensor(partitioner *p, const strata_tensor *value, form *f, int d) {
@@ -56,13 +54,8 @@ strata_status strata_partition_note(partitioner *p, const strata_tensor *value, 
     strata_partition *result = p->result;
     const int64_t elements = strata_shape_elements(strata_partition_shape(p, value, received, 0, NULL));
     const int64_t bytes = elements * (int64_t)strata_dtype_bytes(value->dtype);
-    if (result->n_exchanges == p->exchanges_capacity) {
-        const int capacity = p->exchanges_capacity ? 2 * p->exchanges_capacity : 16;
-        strata_partition_exchange *more = realloc(result->exchanges, (size_t)capacity * sizeof *more);
-        if (!more) return strata_partition_no_memory(err);
-        result->exchanges = more;
-        p->exchanges_capacity = capacity;
-    }
+    if (!strata_grow(&result->exchanges, result->n_exchanges, sizeof *result->exchanges))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "partition: no host memory");
     result->exchanges[result->n_exchanges++] = (strata_partition_exchange){value, p->reader, op, axes, bytes};
     return STRATA_OK;
 }
@@ -146,8 +139,8 @@ static strata_status coarser(partitioner *p, const strata_dim_split *split, int 
     *out_split = *split;
     out_split->n_axes = n;
     const int pieces = strata_dim_split_n_pieces(p->mesh, out_split), each = strata_dim_split_n_pieces(p->mesh, split) / pieces;
-    int64_t *lengths = strata_partition_new_lengths(p, pieces);
-    if (!lengths) return strata_partition_no_memory(err);
+    int64_t *lengths;
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, lengths, pieces, err));
     for (int i = 0; i < pieces; i++)
         for (int k = 0; k < each; k++) lengths[i] += split->lengths[i * each + k];
     out_split->lengths = lengths;
@@ -319,12 +312,9 @@ strata_status strata_partition_form(partitioner *p, const strata_tensor *value, 
             *out_form = f;
             return STRATA_OK;
         }
-    form *f = strata_partition_new_form(p, &first->placement);
-    if (!f) return strata_partition_no_memory(err);
-    memcpy(f->tensors, first->tensors, (size_t)p->n_devices * sizeof *f->tensors);
-    STRATA_TRY(strata_partition_move(p, value, f, placement, err));
-    f->next = first->next;
-    first->next = f;
-    *out_form = f;
+    STRATA_TRY(strata_partition_new_form(p, &first->placement, first->tensors, out_form, err));
+    STRATA_TRY(strata_partition_move(p, value, *out_form, placement, err));
+    (*out_form)->next = first->next;
+    first->next = *out_form;
     return STRATA_OK;
 }

@@ -3,9 +3,7 @@
  * The partitioner (partition.h): makes the parts of each node, from leaves to outputs and updates. */
 #include "core/compile/partition.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "core/base/alloc.h"
 #include "core/compile/partitioner.h"
 #include "core/compile/walk.h"
 #include "core/op/communication.h"
@@ -19,13 +17,8 @@ typedef strata_node_division division;
 
 static strata_status add_update(partitioner *p, int d, strata_tensor *update, strata_error *err) {
     strata_device_part *part = &p->result->parts[d];
-    if (part->n_updates == part->most_updates) {
-        const int most = part->most_updates ? 2 * part->most_updates : 16;
-        strata_tensor **more = realloc(part->updates, (size_t)most * sizeof(*more));
-        if (!more) return strata_partition_no_memory(err);
-        part->updates = more;
-        part->most_updates = most;
-    }
+    if (!strata_grow(&part->updates, part->n_updates, sizeof(*part->updates)))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "partition: no host memory");
     part->updates[part->n_updates++] = update;
     return STRATA_OK;
 }
@@ -135,10 +128,9 @@ strata_status strata_partition_follow(partitioner *p, division *v, strata_error 
 static strata_status read_parts(partitioner *p, const strata_tensor *read, const strata_placement *placement, form **out_form,
                                 strata_error *err) {
     strata_variable *whole = ((const strata_read_attrs *)read->attrs)->variable;
-    form *f = *out_form = strata_partition_new_form(p, placement);
-    if (!f) return strata_partition_no_memory(err);
+    STRATA_TRY(strata_partition_new_form(p, placement, NULL, out_form, err));
     for (int d = 0; d < p->n_devices; d++)
-        f->tensors[d] =
+        (*out_form)->tensors[d] =
             strata_variable_read(strata_partition_graph(p, d), p->opts->part_variable(p->opts->user, whole, p->first + d));
     return STRATA_OK;
 }
@@ -146,9 +138,8 @@ static strata_status read_parts(partitioner *p, const strata_tensor *read, const
 /* Gathers the updated parts of a variable, and assigns them to the devices' copies. Readers of the update get the copies. */
 static strata_status copy_back(partitioner *p, const strata_tensor *node, form *parts, strata_error *err) {
     static const strata_placement whole = {0};
-    form *copies = strata_partition_new_form(p, &parts->placement);
-    if (!copies) return strata_partition_no_memory(err);
-    memcpy(copies->tensors, parts->tensors, (size_t)p->n_devices * sizeof *copies->tensors);
+    form *copies;
+    STRATA_TRY(strata_partition_new_form(p, &parts->placement, parts->tensors, &copies, err));
     STRATA_TRY(strata_partition_move(p, node, copies, &whole, err));
     for (int d = 0; d < p->n_devices; d++)
         copies->tensors[d] = strata_assign(p->forms[node->inputs[0]->id]->tensors[d], copies->tensors[d]);
@@ -246,10 +237,12 @@ static bool is_left_out(const partitioner *p, const division *v, int i, int d) {
     return adds && p->opts->counts && !p->opts->counts[d];
 }
 
-static strata_status add_form(partitioner *p, const strata_tensor *node, const strata_placement *placement, form **out_form,
-                              strata_error *err) {
-    *out_form = p->forms[node->id] = strata_partition_new_form(p, placement);
-    return *out_form ? STRATA_OK : strata_partition_no_memory(err);
+/* The form in which a node is computed. */
+static strata_status add_form(partitioner *p, const strata_tensor *node, const strata_placement *placement,
+                              strata_tensor *const *tensors, form **out_form, strata_error *err) {
+    STRATA_TRY(strata_partition_new_form(p, placement, tensors, out_form, err));
+    p->forms[node->id] = *out_form;
+    return STRATA_OK;
 }
 
 static strata_status add_leaf(partitioner *p, const strata_tensor *node, strata_error *err) {
@@ -258,7 +251,7 @@ static strata_status add_leaf(partitioner *p, const strata_tensor *node, strata_
     const strata_placement *placement = is_constant ? &whole : p->opts->place(p->opts->user, node);
     form *f;
     STRATA_TRY(strata_placement_fits(p->mesh, placement, node->shape, err));
-    STRATA_TRY(add_form(p, node, placement, &f, err));
+    STRATA_TRY(add_form(p, node, placement, NULL, &f, err));
     for (int d = 0; d < p->n_devices; d++) {
         strata_graph *graph = strata_partition_graph(p, d);
         const strata_shape shape = strata_partition_shape(p, node, placement, d, NULL);
@@ -273,7 +266,7 @@ static strata_status add_leaf(partitioner *p, const strata_tensor *node, strata_
         } else {
             f->tensors[d] = strata_input(graph, ((const strata_input_attrs *)node->attrs)->name, node->dtype, shape);
         }
-        if (!f->tensors[d]) return strata_partition_no_memory(err);
+        if (!f->tensors[d]) return strata_fail(err, STRATA_OUT_OF_MEMORY, "partition: no host memory");
     }
     return STRATA_OK;
 }
@@ -333,9 +326,9 @@ static strata_status build_parts(partitioner *p, division *v, strata_error *err)
             STRATA_TRY(strata_partition_form(p, node->inputs[i], &placement, &v->operands[i], err));
     }
     STRATA_TRY(strata_partition_placement(p, v, &v->best, n, &placement, err));
-    STRATA_TRY(add_form(p, node, &placement, &f, err));
-    strata_tensor **inputs = strata_graph_alloc(p->memory, (size_t)(n + 1) * sizeof(*inputs));
-    if (!inputs) return strata_partition_no_memory(err);
+    STRATA_TRY(add_form(p, node, &placement, NULL, &f, err));
+    strata_tensor **inputs;
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, inputs, n, err));
     for (int d = 0; d < p->n_devices; d++) {
         strata_node_part part = {.node = node, .graph = strata_partition_graph(p, d), .inputs = inputs};
         part.shape = strata_partition_shape(p, node, &placement, d, part.begin);
@@ -371,8 +364,7 @@ static strata_status add_exchange(partitioner *p, const strata_tensor *node, str
     placement.partial |= placement.own; /* the node adds up the devices' own values too */
     placement.own = 0;
     if (wanted && !to->at) STRATA_TRY(strata_partition_wants_pieces(p, &placement, wanted, node->shape.rank, &pieces, err));
-    STRATA_TRY(add_form(p, node, &placement, &f, err));
-    memcpy(f->tensors, x->tensors, (size_t)p->n_devices * sizeof(*f->tensors));
+    STRATA_TRY(add_form(p, node, &placement, x->tensors, &f, err));
     p->reader = node;
     if (pieces) STRATA_TRY(strata_partition_sum_pieces(p, node->inputs[0], f, &wanted->dims[0], given->gradients, err));
     const unsigned axes = f->placement.partial;
@@ -401,9 +393,9 @@ static strata_status add_concat(partitioner *p, const strata_tensor *node, bool 
         STRATA_TRY(strata_partition_split_range(p, &placement.dims[axis], begin, x->shape.dims[axis], &own.dims[axis], err));
         if (!strata_placement_equal(p->mesh, x->shape.rank, &p->forms[x->id]->placement, &own)) return STRATA_OK;
     }
-    strata_tensor **inputs = strata_graph_alloc(p->memory, (size_t)node->n_inputs * sizeof(*inputs));
-    if (!inputs) return strata_partition_no_memory(err);
-    STRATA_TRY(add_form(p, node, &placement, &f, err));
+    strata_tensor **inputs;
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, inputs, node->n_inputs, err));
+    STRATA_TRY(add_form(p, node, &placement, NULL, &f, err));
     for (int d = 0; d < p->n_devices; d++) {
         const strata_node_part part = {.node = node, .graph = strata_partition_graph(p, d), .inputs = inputs};
         if (!strata_shape_elements(strata_partition_shape(p, node, &placement, d, NULL))) continue;
@@ -424,41 +416,32 @@ static strata_status add_node(partitioner *p, const strata_tensor *node, strata_
     bool done;
     STRATA_TRY(add_concat(p, node, &done, err));
     if (done) return STRATA_OK;
-    const size_t n = (size_t)node->n_inputs + 1;
-    division *v = calloc(1, sizeof *v); /* not in p->memory: it is large */
-    if (!v) return strata_partition_no_memory(err);
-    v->node = node;
-    v->operands = strata_graph_alloc(p->memory, n * sizeof(*v->operands));
-    v->stays_partial = strata_graph_alloc(p->memory, n * sizeof *v->stays_partial);
-    v->factors.inputs = strata_graph_alloc(p->memory, n * sizeof *v->factors.inputs);
-    strata_status status = v->operands && v->stays_partial && v->factors.inputs ? STRATA_OK : strata_partition_no_memory(err);
-    for (int i = 0; i < node->n_inputs && !status; i++) v->operands[i] = p->forms[node->inputs[i]->id];
-    if (!status) status = strata_partition_divide(p, v, err);
-    if (!status) status = build_parts(p, v, err);
-    free(v);
-    return status;
+    division v = {.node = node};
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, v.operands, node->n_inputs, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, v.stays_partial, node->n_inputs, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, v.factors.inputs, node->n_inputs, err));
+    for (int i = 0; i < node->n_inputs; i++) v.operands[i] = p->forms[node->inputs[i]->id];
+    STRATA_TRY(strata_partition_divide(p, &v, err));
+    return build_parts(p, &v, err);
 }
 
 static strata_status begin(partitioner *p, strata_graph *graph, strata_error *err) {
-    const size_t n = (size_t)graph->n_nodes;
-    strata_partition *result = p->result = calloc(1, sizeof *result);
-    if (!result) return strata_partition_no_memory(err);
-    STRATA_TRY(strata_graph_create(&result->memory, err));
-    p->memory = result->memory;
-    result->parts = strata_graph_alloc(p->memory, (size_t)p->n_devices * sizeof *result->parts);
-    result->placements = strata_graph_alloc(p->memory, n * sizeof(*result->placements));
-    p->forms = strata_graph_alloc(p->memory, n * sizeof(*p->forms));
-    p->live = strata_graph_alloc(p->memory, n * sizeof *p->live);
-    p->uses = strata_graph_alloc(p->memory, n * sizeof *p->uses);
-    p->wanted = strata_graph_alloc(p->memory, n * sizeof(*p->wanted));
-    p->asked = strata_graph_alloc(p->memory, n * sizeof *p->asked);
-    STRATA_TRY(strata_graph_check(p->memory, err));
+    const int n = graph->n_nodes;
+    strata_partition *result;
+    STRATA_TRY(STRATA_NEW(result, 1, err, "partition: no host memory"));
+    p->result = result;
+    p->memory = &result->memory;
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, result->parts, p->n_devices, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, result->placements, n, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, p->forms, n, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, p->live, n, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, p->uses, n, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, p->wanted, n, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, p->asked, n, err));
     for (int d = 0; d < p->n_devices; d++) {
-        strata_device_part *part = &result->parts[d];
-        STRATA_TRY(strata_graph_derive(graph, &part->graph, err));
+        STRATA_TRY(strata_graph_derive(graph, &result->parts[d].graph, err));
         result->n_devices++;
-        part->outputs = calloc((size_t)p->opts->n_outputs + 1, sizeof(*part->outputs));
-        if (!part->outputs) return strata_partition_no_memory(err);
+        STRATA_TRY(STRATA_PARTITION_TAKE(p, result->parts[d].outputs, p->opts->n_outputs, err));
     }
     return STRATA_OK;
 }
@@ -487,8 +470,8 @@ static strata_status finish_outputs(partitioner *p, strata_error *err) {
 static strata_status keep_exchanges(partitioner *p, int d, strata_error *err) {
     const strata_device_part *part = &p->result->parts[d];
     const strata_graph *graph = part->graph;
-    bool *live = strata_graph_alloc(p->memory, (size_t)graph->n_nodes + 1);
-    if (!live) return strata_partition_no_memory(err);
+    bool *live;
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, live, graph->n_nodes, err));
     for (int i = 0; i < p->opts->n_outputs; i++)
         if (part->outputs[i]) live[part->outputs[i]->id] = true;
     for (int i = 0; i < part->n_updates; i++) live[part->updates[i]->id] = true;
@@ -542,10 +525,9 @@ void strata_partition_destroy(strata_partition *partition) {
     if (!partition) return;
     for (int d = 0; d < partition->n_devices; d++) {
         strata_graph_destroy(partition->parts[d].graph);
-        free(partition->parts[d].outputs);
         free(partition->parts[d].updates);
     }
-    strata_graph_destroy(partition->memory);
     free(partition->exchanges);
+    strata_memory_free(&partition->memory);
     free(partition);
 }

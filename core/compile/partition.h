@@ -77,7 +77,7 @@ typedef struct strata_device_part {
     strata_tensor **outputs;
     /* [n_updates] The updates that the device makes, and exchanges in which it takes part although it reads no result. */
     strata_tensor **updates;
-    int n_updates, most_updates;
+    int n_updates;
 } strata_device_part;
 
 /* An exchange that the partitioner inserted, for reports. */
@@ -101,7 +101,7 @@ typedef struct strata_partition {
     strata_partition_exchange *exchanges;
     /* [n_nodes of the whole graph] How each node that is computed is placed; NULL for other nodes. Memory of the partition. */
     const strata_placement **placements;
-    strata_graph *memory;
+    strata_memory memory;
 } strata_partition;
 
 /* Divides what outputs and updates need. Fails with INVALID for a placement that does not fit, and UNSUPPORTED for an update

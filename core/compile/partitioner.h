@@ -25,7 +25,7 @@ typedef struct strata_partitioner {
     /* All devices of the mesh. */
     int n_all;
     /* Memory of forms and lengths. */
-    strata_graph *memory;
+    strata_memory *memory;
     /* [n_nodes of the whole graph] */
     strata_form **forms;
     bool *live;
@@ -34,14 +34,12 @@ typedef struct strata_partitioner {
      * want nothing, or not the same. `asked`: whether a reader was asked already. */
     strata_placement **wanted;
     bool *asked;
-    int exchanges_capacity;
     /* The node whose operands are moved. */
     const strata_tensor *reader;
 } strata_partitioner;
 
-static inline strata_status strata_partition_no_memory(strata_error *err) {
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "partition: no host memory");
-}
+/* Sets the pointer to n new elements of the partition's memory; a status. */
+#define STRATA_PARTITION_TAKE(p, pointer, n, err) STRATA_TAKE((p)->memory, pointer, n, err, "partition: no host memory")
 
 /* The shape of device d's part of a node that has this placement. */
 static inline strata_shape strata_partition_shape(const strata_partitioner *p, const strata_tensor *node,
@@ -66,10 +64,10 @@ static inline unsigned strata_partition_axes(const strata_dim_split *split) {
 
 /* ---- moves.c: forms, and the exchanges that make another form of a value ---- */
 
-/* A form without tensors; NULL: there is no memory. */
-strata_form *strata_partition_new_form(strata_partitioner *p, const strata_placement *placement);
-/* The lengths of a split: of `n` pieces. */
-int64_t *strata_partition_new_lengths(strata_partitioner *p, int n);
+/* A form without tensors, or with copies of these. */
+STRATA_MUST_USE strata_status strata_partition_new_form(strata_partitioner *p, const strata_placement *placement,
+                                                        strata_tensor *const *tensors, strata_form **out_form,
+                                                        strata_error *err);
 /* The part of a device that has one. A part that was not computed is made of zeros. */
 strata_tensor *strata_partition_tensor(strata_partitioner *p, const strata_tensor *value, strata_form *f, int d);
 /* The devices that have the same coordinates as device d on all axes that are not in `axes`. */
