@@ -29,7 +29,6 @@ typedef struct planner {
     bool *output;            /* by id */
     owner *owners;           /* by id */
     int *storage_of;         /* by id of an owner: its storage; NONE: not in a work arena */
-    int *owner_id;           /* by storage */
     int *alive;              /* the numbers of the storages that are alive */
     int *segment_of_storage; /* the segment of the newest node that uses it */
 } planner;
@@ -215,10 +214,10 @@ static void find_lives(planner *p) {
         if (p->storage_of[owner_id] == NONE && computed(p, owner_id) && strata_tensor_bytes(p->graph->nodes[owner_id]) > 0) {
             bool pinned = p->graph->nodes[owner_id]->op->flags & STRATA_OP_SLICES;
             p->storage_of[owner_id] = plan->n_storages;
-            p->owner_id[plan->n_storages] = owner_id;
             p->segment_of_storage[plan->n_storages] = NONE;
             plan->storages[plan->n_storages++] =
-                (strata_storage){.arena = NONE,
+                (strata_storage){.owner = p->graph->nodes[owner_id],
+                                 .arena = NONE,
                                  .bytes = align_up(strata_tensor_bytes(p->graph->nodes[owner_id])),
                                  .first = pinned ? 0 : s,
                                  .last = pinned ? plan->n_schedule - 1 : s,
@@ -286,7 +285,7 @@ static int in_place_candidate(const planner *p, const strata_tensor *node, int s
 
 static strata_status lay_out(planner *p, int storage, const int *alive, int n_alive, strata_error *err) {
     strata_storage *own = &p->plan->storages[storage];
-    if (own->bytes > p->max_arena_bytes) return too_large(p, p->graph->nodes[p->owner_id[storage]], own->bytes, err);
+    if (own->bytes > p->max_arena_bytes) return too_large(p, own->owner, own->bytes, err);
     const strata_arena_kind kind = own->carried ? STRATA_ARENA_CARRIED : STRATA_ARENA_WORK;
     for (int i = 0; own->arena == NONE; i++) {
         if (i == p->plan->n_arenas) add_arena(p, kind, 0, NULL);
@@ -307,7 +306,7 @@ static strata_status place_work(planner *p, strata_error *err) {
         for (int i = 0; i < plan->n_storages; i++) {
             strata_storage *own = &plan->storages[i];
             if (own->first != s) continue;
-            const int reused = p->owner_id[i] == plan->schedule[s]->id ? in_place_candidate(p, plan->schedule[s], s) : NONE;
+            const int reused = own->owner == plan->schedule[s] ? in_place_candidate(p, plan->schedule[s], s) : NONE;
             if (reused == NONE) {
                 STRATA_TRY(lay_out(p, i, alive, n_alive, err));
             } else {
@@ -384,7 +383,6 @@ strata_status strata_plan_create(const strata_draft *draft, int64_t max_arena_by
     p.output = strata_graph_alloc(graph, n * sizeof *p.output);
     p.owners = strata_graph_alloc(graph, n * sizeof *p.owners);
     p.storage_of = strata_graph_alloc(graph, n * sizeof *p.storage_of);
-    p.owner_id = strata_graph_alloc(graph, n * sizeof *p.owner_id);
     p.alive = strata_graph_alloc(graph, n * sizeof *p.alive);
     p.segment_of_storage = strata_graph_alloc(graph, n * sizeof *p.segment_of_storage);
     STRATA_TRY(strata_graph_check(graph, err));

@@ -15,6 +15,8 @@
 enum { STRATA_ARENA_INDEX_INPUT = 0, STRATA_ARENA_INDEX_OUTPUT = 1 };
 
 typedef struct strata_storage {
+    /* The tensor whose memory it is, of which the others are parts. */
+    const strata_tensor *owner;
     /* Index in plan->arenas. */
     int arena;
     int64_t offset, bytes;

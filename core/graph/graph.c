@@ -147,6 +147,25 @@ void *strata_call_alloc(strata_op_call *call, int64_t n, size_t bytes) {
     return memory;
 }
 
+double strata_node_flops(const strata_tensor *node) {
+    if (node->op->flops) return node->op->flops(node);
+    return node->op->flags & STRATA_OP_ELEMENTWISE ? (double)strata_shape_elements(node->shape) : 0;
+}
+
+double strata_node_moved_bytes(const strata_tensor *node) {
+    if (node->op->flags & (STRATA_OP_LEAF | STRATA_OP_VIEW | STRATA_OP_SLICES)) return 0;
+    double bytes = (double)strata_tensor_bytes(node);
+    for (int i = 0; i < node->n_inputs; i++)
+        bytes += (double)strata_tensor_bytes(node->inputs[i]) * (node->op->also_writes >> i & 1 ? 2 : 1);
+    return bytes;
+}
+
+double strata_graph_flops(const strata_graph *graph, int first) {
+    double sum = 0;
+    for (int id = first; id < graph->n_nodes; id++) sum += strata_node_flops(graph->nodes[id]);
+    return sum;
+}
+
 strata_shape strata_tensor_shape(const strata_tensor *tensor) {
     return tensor ? tensor->shape : (strata_shape){0};
 }

@@ -104,20 +104,12 @@ double strata_driver_compile_seconds(const strata_device *device, int n_kernels)
 strata_status strata_driver_call_within(const strata_driver_call *call, double seconds, bool (*is_interrupted)(void *user),
                                         void *user, strata_error *err);
 
-/* A call of a driver's compiler. */
-typedef struct strata_driver_compile {
-    /* The name in messages ("kernel matmul f32"), and how many kernels the call compiles; 0: a whole program. */
-    const char *name;
-    int n_kernels;
-    /* As in strata_driver_call. */
-    void (*run)(void *call);
-    void *call;
-    size_t call_bytes;
-} strata_driver_compile;
-
-/* Makes the call and waits for it. Warns once if it is slow (strata_device_warn). Fails: TIMEOUT after the device's
+/* Makes a call of a driver's compiler, as strata_driver_call describes it, and waits for it. name: in messages ("kernel matmul
+ * f32"); n_kernels: how many kernels the call compiles; 0: a whole program. Warns once if it is slow (strata_device_warn). Fails: TIMEOUT after the device's
  * time limit, INTERRUPTED if the device's is_interrupted returns true. Then the call goes on in its thread and nobody
  * waits for it, device->given_up is set, and everything that the driver uses for the call, also the device itself, must
  * stay until the process ends. */
-strata_status strata_driver_compile_run(strata_device *device, const strata_driver_compile *what, strata_error *err);
+strata_status strata_driver_compile_run(strata_device *device, const char *name, int n_kernels, void (*run)(void *call),
+                                        void *call, size_t bytes, strata_error *err);
+
 #endif

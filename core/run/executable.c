@@ -4,7 +4,6 @@
  * segment (a single one if nothing is communicated). Running one uses a ring of slots. */
 #include "core/run/executable.h"
 
-#include "core/compile/cost.h"
 #include "core/compile/passes.h"
 #include "core/op/ops.h"
 #include "core/run/bench.h"
@@ -252,21 +251,6 @@ static int find_peak(const strata_plan *plan) {
     return peak;
 }
 
-static const strata_tensor *owner_of(const strata_plan *plan, const strata_storage *storage) {
-    const strata_tensor *owner = NULL;
-    int64_t most = -1;
-    for (int i = storage->first; i <= storage->last; i++) {
-        const strata_tensor *node = plan->schedule[i];
-        const strata_place *place = &plan->places[node->id];
-        if (place->arena != storage->arena || place->offset < storage->offset || place->bytes <= most ||
-            place->offset + place->bytes > storage->offset + storage->bytes)
-            continue;
-        owner = node;
-        most = place->bytes;
-    }
-    return owner;
-}
-
 strata_status strata_executable_visit_peak(strata_device *device, strata_tensor *const *outputs, int n_outputs,
                                            strata_tensor *const *updates, int n_updates, strata_peak_visit *visit, void *user,
                                            strata_error *err) {
@@ -277,8 +261,8 @@ strata_status strata_executable_visit_peak(strata_device *device, strata_tensor 
     strata_status status = STRATA_OK;
     for (int s = 0; s < plan->n_storages && !status; s++) {
         const strata_storage *storage = &plan->storages[s];
-        const strata_peak_value value = {owner_of(plan, storage), plan->schedule[peak], storage->bytes};
-        if (is_alive(storage, peak) && value.node) status = visit(&value, user, err);
+        const strata_peak_value value = {storage->owner, plan->schedule[peak], storage->bytes};
+        if (is_alive(storage, peak)) status = visit(&value, user, err);
     }
     strata_executable_destroy(exe);
     return status;
@@ -442,10 +426,6 @@ static void show_runs(strata_executable *exe, uint64_t last) {
     }
 }
 
-void strata_executable_show_nothing(strata_executable *exe, int slot_index) {
-    exe->slots[slot_index].shows = false;
-}
-
 static strata_status wait_for(const strata_executable *exe, uint64_t ticket, strata_error *err) {
     STRATA_TRY(strata_device_enter_run(exe->device, err));
     const strata_status status = exe->device->api->wait(exe->device, ticket, err);
@@ -536,16 +516,6 @@ int strata_executable_most_runs(const strata_executable *exe) {
 
 strata_status strata_executable_wait_segment(strata_executable *exe, int slot_index, int segment, strata_error *err) {
     return wait_for(exe, exe->tickets[slot_index * exe->plan.n_segments + segment], err);
-}
-
-strata_executable_communication strata_executable_get_communication(const strata_executable *exe, int index, int slot_index) {
-    const strata_communication *c = &exe->plan.communications[index];
-    return (strata_executable_communication){
-        .node = c->node,
-        .after = c->after,
-        .before = c->before,
-        .operand = c->after < 0 ? NULL : strata_executable_memory(exe, slot_index, c->node->inputs[0], false),
-        .result = c->before < 0 ? NULL : strata_executable_memory(exe, slot_index, c->node, true)};
 }
 
 strata_executable_node strata_executable_get_node(const strata_executable *exe, int index) {

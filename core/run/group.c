@@ -82,15 +82,13 @@ static bool takes_part(const strata_group *group, int index, int replica) {
     return group->exchanges[index].own[replica] >= 0;
 }
 
-strata_executable_communication strata_group_communication(const strata_group *group, int replica, int index, int slot) {
-    const int own = group->exchanges[index].own[replica];
-    if (own >= 0) return strata_executable_get_communication(group->members[replica].executable, own, slot);
-    return (strata_executable_communication){.after = -1, .before = -1};
+const strata_communication *strata_group_communication(const strata_group *group, int replica, int index) {
+    return strata_exchange_part(&group->exchanges[index], group->members[replica].executable, replica);
 }
 
 /* The segment of the replica for which an exchange waits; -1: it gives no value. */
 static int after_of(const strata_group *group, int replica, int index) {
-    const strata_communication *c = strata_exchange_part(&group->exchanges[index], group->members[replica].executable, replica);
+    const strata_communication *c = strata_group_communication(group, replica, index);
     return c ? c->after : -1;
 }
 
@@ -549,15 +547,16 @@ static void prepare_job(strata_group *group, strata_exchange_job *job, int index
     job->number = index;
     job->n = 0;
     for (int r = 0; r < group->n_replicas; r++) {
-        const strata_executable_communication c = strata_group_communication(group, r, index, group->slot);
-        if (!c.node) continue;
-        job->members[job->n++] =
-            (strata_exchange_member){.node = c.node,
-                                     .operand = c.operand,
-                                     .gives = c.after >= 0,
-                                     .result = c.result,
-                                     .takes = c.before >= 0 && ((const strata_communication_attrs *)c.node->attrs)->takes,
-                                     .counts = !group->contributes || group->contributes[r]};
+        const strata_communication *c = strata_group_communication(group, r, index);
+        const strata_executable *exe = group->members[r].executable;
+        if (!c) continue;
+        job->members[job->n++] = (strata_exchange_member){
+            .node = c->node,
+            .operand = c->after < 0 ? NULL : strata_executable_memory(exe, group->slot, c->node->inputs[0], false),
+            .gives = c->after >= 0,
+            .result = c->before < 0 ? NULL : strata_executable_memory(exe, group->slot, c->node, true),
+            .takes = c->before >= 0 && ((const strata_communication_attrs *)c->node->attrs)->takes,
+            .counts = !group->contributes || group->contributes[r]};
     }
 }
 
@@ -595,7 +594,7 @@ strata_status strata_group_finish(strata_group *group, int slot, const bool *con
     group->contributes = contributes;
     STRATA_TRY(strata_lanes_run(group->order, err));
     for (int r = 0; r < group->n_replicas && contributes; r++)
-        if (!contributes[r]) strata_executable_show_nothing(group->members[r].executable, slot);
+        if (!contributes[r]) group->members[r].executable->slots[slot].shows = false; /* it had no examples */
     group->steps++;
     return STRATA_OK;
 }
