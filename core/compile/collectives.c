@@ -34,9 +34,10 @@ static int count_members(const strata_cores *cores, strata_channel channel) {
     return n;
 }
 
-static int64_t reduction_of(const strata_tensor *node) {
-    if (node->op == &strata_op_all_reduce) return ((const strata_all_reduce_attrs *)node->attrs)->reduction;
-    return ((const strata_parts_attrs *)node->attrs)->reduction;
+/* The reduction in the attributes of a sum, or of a gather, where it is SUM. */
+static int64_t *reduction_in(const strata_op *op, const void *attrs) {
+    return op == &strata_op_all_reduce ? &((strata_all_reduce_attrs *)attrs)->reduction
+                                       : &((strata_parts_attrs *)attrs)->reduction;
 }
 
 static bool spans_workers(const strata_cores *cores, const strata_tensor *node) {
@@ -50,7 +51,8 @@ static bool cores_can_perform(const strata_cores *cores, const strata_tensor *no
     if (!node->n_inputs || count_members(cores, common->channel) < 2) return false;
     if (gathers) return !spans_workers(cores, node);
     if (!(cores->sum_dtypes >> common->dtype & 1)) return false;
-    if (reduction_of(node) != STRATA_REDUCE_SUM && (common->dtype != STRATA_DTYPE_F32 || spans_workers(cores, node)))
+    if (*reduction_in(node->op, node->attrs) != STRATA_REDUCE_SUM &&
+        (common->dtype != STRATA_DTYPE_F32 || spans_workers(cores, node)))
         return false;
     return reduces || !spans_workers(cores, node);
 }
@@ -86,21 +88,14 @@ static const int64_t *members_of(rewriter *r, strata_channel channel, int64_t *o
 
 /* Returns a copy of the node that names the cores that take part. If the node is a mean, the copy is a sum. */
 static strata_tensor *with_cores(rewriter *r, const strata_tensor *node) {
-    union {
-        strata_communication_attrs common;
-        strata_all_reduce_attrs reduce;
-        strata_parts_attrs parts;
-    } attrs;
-    const bool reduces = node->op == &strata_op_all_reduce;
-    if (reduces)
-        attrs.reduce = *(const strata_all_reduce_attrs *)node->attrs;
-    else
-        attrs.parts = *(const strata_parts_attrs *)node->attrs;
-    *(reduces ? &attrs.reduce.reduction : &attrs.parts.reduction) = STRATA_REDUCE_SUM;
-    attrs.common.cores = members_of(r, attrs.common.channel, &attrs.common.n_cores);
-    if (!attrs.common.cores) return &r->to->poison;
+    void *attrs = strata_memory_copy(&r->to->memory, node->attrs, node->op->attrs_bytes);
+    if (!attrs) return strata_graph_poison(r->to, node->op, STRATA_OUT_OF_MEMORY, "no host memory for its cores");
+    strata_communication_attrs *common = attrs;
+    *reduction_in(node->op, attrs) = STRATA_REDUCE_SUM;
+    common->cores = members_of(r, common->channel, &common->n_cores);
+    if (!common->cores) return &r->to->poison;
     strata_tensor *x = operand_of(r, node);
-    return strata_tensor_set_name(strata_node(r->to, node->op, 1, &x, &attrs), node->name);
+    return strata_tensor_set_name(strata_node(r->to, node->op, 1, &x, attrs), node->name);
 }
 
 static int first_member(const strata_cores *cores, strata_channel channel) {
@@ -119,7 +114,7 @@ static strata_tensor *rewrite_collective(rewriter *r, const strata_tensor *node)
             strata_all_reduce_among(r->to, contributes ? own : NULL, *(const strata_all_reduce_attrs *)node->attrs),
             node->name);
     }
-    if (node->op == &strata_op_all_gather || reduction_of(node) == STRATA_REDUCE_SUM) return own;
+    if (node->op == &strata_op_all_gather || *reduction_in(node->op, node->attrs) == STRATA_REDUCE_SUM) return own;
     const int n = count_contributors(r, channel);
     return strata_div(own, strata_scalar(r->to, STRATA_DTYPE_F32, n ? n : 1));
 }

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "core/compile/partitioner.h"
+#include "core/compile/walk.h"
 #include "core/op/ops.h"
+#include "core/op/update.h"
 
 typedef strata_partitioner partitioner;
 typedef strata_node_choice choice;
@@ -90,7 +92,8 @@ static strata_status judge(partitioner *p, division *v, strata_error *err) {
     return STRATA_OK;
 }
 
-strata_status strata_partition_choose(partitioner *p, division *v, int k, strata_error *err) {
+/* Tries all candidates from number k on, each taken or not. */
+static strata_status choose(partitioner *p, division *v, int k, strata_error *err) {
     if (k == v->n_candidates) return judge(p, v, err);
     const int factor = v->candidates[k].factor;
     const strata_dim_split *split = &v->candidates[k].split;
@@ -99,17 +102,16 @@ strata_status strata_partition_choose(partitioner *p, division *v, int k, strata
         v->now.factors[factor] = *split;
         v->now.used |= axes;
         v->now.n_axes += split->n_axes;
-        STRATA_TRY(strata_partition_choose(p, v, k + 1, err));
+        STRATA_TRY(choose(p, v, k + 1, err));
         v->now.n_axes -= split->n_axes;
         v->now.used &= ~axes;
         v->now.factors[factor] = (strata_dim_split){0};
     }
-    return strata_partition_choose(p, v, k + 1, err);
+    return choose(p, v, k + 1, err);
 }
 
 /* Adds the ways in which a placement of operand i (n_inputs: of the result) divides factors. */
-static strata_status add_candidates_of(partitioner *p, division *v, int i, const strata_placement *placement,
-                                       strata_error *err) {
+static strata_status add_candidates(partitioner *p, division *v, int i, const strata_placement *placement, strata_error *err) {
     const strata_factor_dims *dims = dims_of(v, i);
     for (int d = 0; d < tensor_of(v, i)->shape.rank; d++) {
         const int factor = dims->factor[d];
@@ -128,11 +130,8 @@ static strata_status add_candidates_of(partitioner *p, division *v, int i, const
     return STRATA_OK;
 }
 
-strata_status strata_partition_add_candidates(partitioner *p, division *v, int i, strata_error *err) {
-    return add_candidates_of(p, v, i, &v->operands[i]->placement, err);
-}
-
-unsigned strata_partition_split_axes(const division *v, int i) {
+/* The axes that divide a dimension of operand i. */
+static unsigned split_axes(const division *v, int i) {
     unsigned axes = 0;
     for (int d = 0; d < v->node->inputs[i]->shape.rank; d++) axes |= strata_partition_axes(&v->operands[i]->placement.dims[d]);
     return axes;
@@ -144,7 +143,8 @@ static bool is_shared(const partitioner *p, const strata_tensor *value) {
     return p->uses[value->id] > 1 && !(value->op->flags & STRATA_OP_LEAF);
 }
 
-bool strata_partition_is_joint(const division *v, int i) {
+/* Whether the result is linear in operand i together with others. */
+static bool is_joint(const division *v, int i) {
     return v->factors.linearity == STRATA_LINEAR_JOINTLY && (i > 63 || v->factors.linear_operands >> i & 1);
 }
 
@@ -153,14 +153,14 @@ bool strata_partition_is_joint(const division *v, int i) {
 static void defer_jointly(const partitioner *p, division *v) {
     const strata_tensor *node = v->node;
     unsigned any = 0;
-    for (int i = 0; i < node->n_inputs; i++) any |= strata_partition_is_joint(v, i) ? v->operands[i]->placement.partial : 0;
+    for (int i = 0; i < node->n_inputs; i++) any |= is_joint(v, i) ? v->operands[i]->placement.partial : 0;
     for (int i = 0; i < node->n_inputs; i++) {
-        if (!strata_partition_is_joint(v, i)) any &= ~v->operands[i]->placement.partial;
-        any &= ~strata_partition_split_axes(v, i);
+        if (!is_joint(v, i)) any &= ~v->operands[i]->placement.partial;
+        any &= ~split_axes(v, i);
         if (v->operands[i]->placement.partial && is_shared(p, node->inputs[i])) any = 0;
     }
     v->deferred = any;
-    for (int i = 0; i < node->n_inputs; i++) v->stays_partial[i] = any && strata_partition_is_joint(v, i);
+    for (int i = 0; i < node->n_inputs; i++) v->stays_partial[i] = any && is_joint(v, i);
 }
 
 /* Decides over which axes partial operands stay partial. A value that several nodes read is added up once instead. */
@@ -174,7 +174,7 @@ static void defer(const partitioner *p, division *v) {
         unsigned axes = v->operands[i]->placement.partial;
         if (is_shared(p, node->inputs[i])) axes = 0;
         for (int k = 0; k < n; k++)
-            if (k != i) axes &= ~(v->operands[k]->placement.partial | strata_partition_split_axes(v, k));
+            if (k != i) axes &= ~(v->operands[k]->placement.partial | split_axes(v, k));
         v->deferred = axes;
         v->stays_partial[i] = axes != 0;
     }
@@ -184,7 +184,7 @@ static void defer(const partitioner *p, division *v) {
  * devices have values of their own, every device computes. */
 static void find_where(const partitioner *p, division *v) {
     unsigned taken = v->own;
-    for (int i = 0; i < v->node->n_inputs; i++) taken |= strata_partition_split_axes(v, i);
+    for (int i = 0; i < v->node->n_inputs; i++) taken |= split_axes(v, i);
     for (int i = 0; i < v->node->n_inputs; i++) {
         const strata_placement *placement = &v->operands[i]->placement;
         const unsigned more = placement->at & ~taken & ~v->where.at;
@@ -195,16 +195,133 @@ static void find_where(const partitioner *p, division *v) {
     for (int i = 0; i < v->node->n_inputs && !v->deferred; i++) v->stays_partial[i] = false;
 }
 
+/* ---- updates of variables ---- */
+
+static strata_status are_elsewhere(const partitioner *p, const division *v, int i, strata_error *err) {
+    return strata_fail(err, STRATA_UNSUPPORTED, "%s: its operand %d is %s; the update is made elsewhere", v->node->op->name, i,
+                       strata_placement_text(p->mesh, &v->operands[i]->placement, v->node->inputs[i]->shape).text);
+}
+
+/* An update is made at the coordinates at which its variables are, and at those of the options along axes that do not divide a
+ * variable and over which it is not partial. */
+static strata_status find_where_updated(const partitioner *p, division *v, strata_error *err) {
+    const strata_placement *wanted = p->opts->update;
+    unsigned taken = 0;
+    for (int i = 0; i < v->node->n_inputs; i++) {
+        if (!strata_is_written(v->node, i)) continue;
+        const strata_placement *placement = &v->operands[i]->placement;
+        taken |= split_axes(v, i) | placement->partial;
+        for (int a = 0; a < p->mesh->n_axes; a++) {
+            if (!(placement->at >> a & 1)) continue;
+            if (v->where.at >> a & 1 && v->where.coordinates[a] != placement->coordinates[a])
+                return are_elsewhere(p, v, i, err);
+            v->where = strata_placement_at(v->where, a, placement->coordinates[a]);
+        }
+    }
+    for (int a = 0; a < p->mesh->n_axes && wanted; a++)
+        if (wanted->at & ~taken & ~v->where.at & 1u << a) v->where = strata_placement_at(v->where, a, wanted->coordinates[a]);
+    if (wanted) v->own |= wanted->own & ~taken & ~v->where.at;
+    /* The value of the node is that of its first variable, so the new values of the others cannot be sent. Neither can memory
+     * that another update has changed. */
+    for (int i = 1; i < v->node->n_inputs; i++) {
+        const strata_tensor *operand = v->node->inputs[i];
+        const strata_placement *placement = &v->operands[i]->placement;
+        /* An optimizer without a slot has the parameters in its place. */
+        const bool writes = operand != v->node->inputs[0] && strata_is_written(v->node, i) && strata_variable_behind(operand);
+        if ((writes && v->where.at & ~placement->at) ||
+            (operand->op->flags & STRATA_OP_UPDATE && strata_partition_axes_at(p, placement, &v->where)))
+            return are_elsewhere(p, v, i, err);
+    }
+    return STRATA_OK;
+}
+
+/* An update may change rows that were gathered from a variable; every device then makes the whole update. */
+static bool is_changed_alike(const partitioner *p, const strata_tensor *written) {
+    if (strata_variable_behind(written)) return true;
+    for (;; written = written->inputs[0]) {
+        for (int d = 0; d < written->shape.rank; d++)
+            if (p->forms[written->id]->placement.dims[d].n_axes) return false;
+        if (written->op->flags & STRATA_OP_LEAF) return true;
+    }
+}
+
+/* The variables of an update may be partial: each device adds what it has to its own part of the sum. The other operands in
+ * which the update is linear then are partial too, or each device's own. */
+static strata_status defer_update(division *v, strata_error *err) {
+    const strata_tensor *node = v->node;
+    v->deferred = v->operands[0]->placement.partial;
+    v->own &= ~v->deferred;
+    for (int i = 0; i < node->n_inputs; i++) {
+        const strata_placement *has = &v->operands[i]->placement;
+        v->stays_partial[i] = v->deferred && is_joint(v, i);
+        if (strata_is_written(node, i) && (has->partial != v->deferred || (v->deferred && !is_joint(v, i))))
+            return strata_fail(err, STRATA_UNSUPPORTED, "%s: its operand %d is a partial sum, which %s", node->op->name, i,
+                               "the op's rule does not allow, or another variable of the update is not");
+        if (has->own & v->deferred && !v->stays_partial[i])
+            return strata_fail(err, STRATA_INVALID, "%s: each device has its own value of operand %d (%s); %s", node->op->name,
+                               i, node->inputs[i]->op->name, "an exchange must come first");
+    }
+    return STRATA_OK;
+}
+
+/* Whether the value is a variable that was read, of which every device has a copy. */
+static bool is_copy(const partitioner *p, const strata_tensor *value) {
+    static const strata_placement whole = {0};
+    return value->op == &strata_op_read &&
+           strata_placement_equal(p->mesh, value->shape.rank, &p->forms[value->id]->placement, &whole);
+}
+
+/* For an update: the variables that it writes keep their placements, and all other operands follow them. The first variable
+ * (which may take the place of others) may be one of which the devices have copies: each then updates the part that the others'
+ * placements say. */
+static strata_status follow(partitioner *p, division *v, strata_error *err) {
+    v->n_candidates = 0;
+    STRATA_TRY(defer_update(v, err));
+    STRATA_TRY(find_where_updated(p, v, err));
+    for (int i = 0; i < v->node->n_inputs; i++)
+        if (strata_is_written(v->node, i)) STRATA_TRY(add_candidates(p, v, i, &v->operands[i]->placement, err));
+    STRATA_TRY(choose(p, v, 0, err));
+    for (int i = 0; i < v->node->n_inputs; i++) {
+        strata_placement wanted;
+        const strata_placement *has = &v->operands[i]->placement;
+        if (!strata_is_written(v->node, i)) continue;
+        STRATA_TRY(strata_partition_placement(p, v, &v->best, i, &wanted, err));
+        wanted.at = has->at;
+        memcpy(wanted.coordinates, has->coordinates, sizeof wanted.coordinates);
+        const bool same = strata_placement_equal(p->mesh, v->node->inputs[i]->shape.rank, has, &wanted);
+        if (same && is_changed_alike(p, v->node->inputs[i])) continue;
+        v->in_parts = v->node->inputs[i] == v->node->inputs[0] && is_copy(p, v->node->inputs[i]) && p->opts->part_variable;
+        if (v->in_parts) continue;
+        return strata_fail(err, STRATA_UNSUPPORTED, "%s: its operand %d is %s, which %s", v->node->op->name, i,
+                           strata_placement_text(p->mesh, has, v->node->inputs[i]->shape).text,
+                           "the op's rule does not allow, or another variable of the update is divided in another way");
+    }
+    return STRATA_OK;
+}
+
+/* How an update is divided: as the first of its variables that is. NULL: none is. */
+static const strata_placement *place_update(const partitioner *p, const strata_tensor *node) {
+    for (int i = 0; i < node->n_inputs; i++) {
+        const strata_tensor *variable = node->inputs[i];
+        if (!strata_is_written(node, i) || !strata_shape_equal(variable->shape, node->shape)) continue;
+        while (variable->op->flags & STRATA_OP_UPDATE) variable = variable->inputs[0];
+        const strata_placement *placement = variable->op == &strata_op_read ? p->opts->place(p->opts->user, variable) : NULL;
+        for (int d = 0; placement && d < variable->shape.rank; d++)
+            if (placement->dims[d].n_axes) return placement;
+    }
+    return NULL;
+}
+
 strata_status strata_partition_divide(partitioner *p, division *v, strata_error *err) {
     v->best.cost = -1;
     for (int i = 0; i < v->node->n_inputs; i++) v->own |= v->operands[i]->placement.own;
     strata_factors_of(v->node, p->opts->own_statistics, &v->factors);
-    if (v->node->op->flags & STRATA_OP_UPDATE) return strata_partition_follow(p, v, err);
+    if (v->node->op->flags & STRATA_OP_UPDATE) return follow(p, v, err);
     defer(p, v);
     find_where(p, v);
-    for (int i = 0; i < v->node->n_inputs; i++) STRATA_TRY(strata_partition_add_candidates(p, v, i, err));
-    if (p->wanted[v->node->id]) STRATA_TRY(add_candidates_of(p, v, v->node->n_inputs, p->wanted[v->node->id], err));
-    return strata_partition_choose(p, v, 0, err);
+    for (int i = 0; i < v->node->n_inputs; i++) STRATA_TRY(add_candidates(p, v, i, &v->operands[i]->placement, err));
+    if (p->wanted[v->node->id]) STRATA_TRY(add_candidates(p, v, v->node->n_inputs, p->wanted[v->node->id], err));
+    return choose(p, v, 0, err);
 }
 
 /* ---- how readers want values: goes back from updates and outputs, and finds out how all readers of a value want it divided,
@@ -270,7 +387,7 @@ static strata_status wanted_of_operand(partitioner *p, const strata_tensor *node
 /* Asks the operands of a node, whose own readers were asked. */
 static strata_status ask_operands(partitioner *p, const strata_tensor *node, strata_error *err) {
     const bool updates = node->op->flags & STRATA_OP_UPDATE, completes = node->op->flags & STRATA_OP_COMMUNICATION;
-    const strata_placement *result = completes ? NULL : updates ? strata_partition_place_update(p, node) : p->wanted[node->id];
+    const strata_placement *result = completes ? NULL : updates ? place_update(p, node) : p->wanted[node->id];
     /* What is added up to something smaller may be divided or not: its sums are exchanged more cheaply. */
     const bool may_differ = !p->opts->whole_sums && !result && !updates && !completes;
     strata_factors factors;

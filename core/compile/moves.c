@@ -11,14 +11,15 @@
 typedef strata_partitioner partitioner;
 typedef strata_form form;
 
-strata_status strata_partition_new_form(partitioner *p, const strata_placement *placement, strata_tensor *const *tensors,
-                                        form **out_form, strata_error *err) {
+strata_status strata_partition_new_form(partitioner *p, const strata_tensor *node, const strata_placement *placement,
+                                        strata_tensor *const *tensors, form **out_form, strata_error *err) {
     const size_t n = (size_t)p->n_devices;
     form *f;
     STRATA_TRY(STRATA_PARTITION_TAKE(p, f, 1, err));
     STRATA_TRY(STRATA_PARTITION_TAKE(p, f->tensors, p->n_devices, err));
     f->placement = *placement;
     if (tensors) memcpy(f->tensors, tensors, n * sizeof(*tensors));
+    if (node) p->forms[node->id] = f;
     *out_form = f;
     return STRATA_OK;
 }
@@ -71,8 +72,9 @@ static void contribute(partitioner *p, const strata_tensor *value, form *f, unsi
     }
 }
 
-void strata_partition_sum(partitioner *p, const strata_tensor *value, form *f, unsigned axes, const strata_placement *to,
-                          strata_all_reduce_attrs attrs) {
+/* Adds up a value that is partial, or each device's own, over these axes, for the devices that have a value placed at `to`. */
+static void sum_over(partitioner *p, const strata_tensor *value, form *f, unsigned axes, const strata_placement *to,
+                     strata_all_reduce_attrs attrs) {
     contribute(p, value, f, axes);
     for (int d = 0; d < p->n_devices; d++) {
         if (!strata_partition_has(p, &f->placement, d)) continue;
@@ -87,7 +89,8 @@ void strata_partition_sum(partitioner *p, const strata_tensor *value, form *f, u
     }
 }
 
-strata_placement strata_partition_place_sum(const strata_placement *from, unsigned axes, const strata_placement *to) {
+/* The placement of a sum over these axes: where `to` has the value at one coordinate of an axis, the sum is there. */
+static strata_placement place_sum(const strata_placement *from, unsigned axes, const strata_placement *to) {
     strata_placement sum = *from;
     sum.partial &= ~axes;
     sum.own &= ~axes;
@@ -99,8 +102,8 @@ strata_placement strata_partition_place_sum(const strata_placement *from, unsign
 /* Adds up a value that is partial over these axes. */
 static strata_status add_up(partitioner *p, const strata_tensor *value, form *f, unsigned axes, const strata_placement *to,
                             strata_error *err) {
-    const strata_placement sum = strata_partition_place_sum(&f->placement, axes, to);
-    strata_partition_sum(p, value, f, axes, &sum, (strata_all_reduce_attrs){.reduction = STRATA_REDUCE_SUM});
+    const strata_placement sum = place_sum(&f->placement, axes, to);
+    sum_over(p, value, f, axes, &sum, (strata_all_reduce_attrs){.reduction = STRATA_REDUCE_SUM});
     f->placement = sum;
     return strata_partition_note(p, value, to->at & axes ? "reduce_to" : "all_reduce", axes, &f->placement, err);
 }
@@ -173,8 +176,9 @@ static strata_status gather_axis(partitioner *p, const strata_tensor *value, for
     return strata_partition_note(p, value, "all_gather", axes, &f->placement, err);
 }
 
-strata_status strata_partition_sum_pieces(partitioner *p, const strata_tensor *value, form *f, const strata_dim_split *split,
-                                          bool gradients, strata_error *err) {
+/* Adds up a value that is partial over the last axis of `split` and takes the device's piece of dimension 0. */
+static strata_status sum_pieces(partitioner *p, const strata_tensor *value, form *f, const strata_dim_split *split,
+                                bool gradients, strata_error *err) {
     const unsigned axes = 1u << split->axes[split->n_axes - 1];
     for (int d = 0; d < p->n_devices; d++) {
         int n, own;
@@ -219,8 +223,9 @@ static strata_status common_axes(partitioner *p, const strata_dim_split *a, cons
     return STRATA_OK;
 }
 
-strata_status strata_partition_wants_pieces(partitioner *p, const strata_placement *from, const strata_placement *to, int rank,
-                                            bool *out_yes, strata_error *err) {
+/* Whether a reduce_scatter makes dimension 0 as `to` wants it. */
+static strata_status wants_pieces(partitioner *p, const strata_placement *from, const strata_placement *to, int rank,
+                                  bool *out_yes, strata_error *err) {
     const strata_dim_split *split = &to->dims[0];
     int n;
     *out_yes = false;
@@ -286,9 +291,9 @@ strata_status strata_partition_move(partitioner *p, const strata_tensor *value, 
     bool pieces;
     if (owed & to->at) STRATA_TRY(add_up(p, value, f, owed & to->at, to, err));
     owed &= f->placement.partial;
-    STRATA_TRY(strata_partition_wants_pieces(p, &f->placement, to, rank, &pieces, err));
+    STRATA_TRY(wants_pieces(p, &f->placement, to, rank, &pieces, err));
     if (pieces) {
-        STRATA_TRY(strata_partition_sum_pieces(p, value, f, &to->dims[0], false, err));
+        STRATA_TRY(sum_pieces(p, value, f, &to->dims[0], false, err));
         owed &= f->placement.partial;
     }
     if (owed) STRATA_TRY(add_up(p, value, f, owed, to, err));
@@ -312,9 +317,35 @@ strata_status strata_partition_form(partitioner *p, const strata_tensor *value, 
             *out_form = f;
             return STRATA_OK;
         }
-    STRATA_TRY(strata_partition_new_form(p, &first->placement, first->tensors, out_form, err));
+    STRATA_TRY(strata_partition_new_form(p, NULL, &first->placement, first->tensors, out_form, err));
     STRATA_TRY(strata_partition_move(p, value, *out_form, placement, err));
     (*out_form)->next = first->next;
     first->next = *out_form;
     return STRATA_OK;
+}
+
+strata_status strata_partition_complete(partitioner *p, const strata_tensor *node, strata_error *err) {
+    static const strata_placement everywhere = {0};
+    const form *x = p->forms[node->inputs[0]->id];
+    const strata_all_reduce_attrs *given = node->attrs;
+    /* One with a channel is that of a layer, whose result all devices need that compute. */
+    const strata_placement *to = p->opts->update && !given->common.channel.id ? p->opts->update : &everywhere;
+    const strata_placement *wanted = given->reduction == STRATA_REDUCE_SUM && !p->opts->whole_sums ? p->wanted[node->id] : NULL;
+    strata_placement placement = x->placement;
+    form *f;
+    bool pieces = false;
+    placement.partial |= placement.own; /* the node adds up the devices' own values too */
+    placement.own = 0;
+    if (wanted && !to->at) STRATA_TRY(wants_pieces(p, &placement, wanted, node->shape.rank, &pieces, err));
+    STRATA_TRY(strata_partition_new_form(p, node, &placement, x->tensors, &f, err));
+    p->reader = node;
+    if (pieces) STRATA_TRY(sum_pieces(p, node->inputs[0], f, &wanted->dims[0], given->gradients, err));
+    const unsigned axes = f->placement.partial;
+    if (!axes) return STRATA_OK;
+    const strata_placement sum = place_sum(&f->placement, axes, to);
+    sum_over(p, node, f, axes, &sum, *given);
+    f->placement = sum;
+    for (int d = 0; d < p->n_devices; d++)
+        if (f->tensors[d]) strata_tensor_set_name(f->tensors[d], node->name);
+    return strata_partition_note(p, node->inputs[0], sum.at & axes ? "reduce_to" : "all_reduce", axes, &f->placement, err);
 }

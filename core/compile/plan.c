@@ -236,7 +236,7 @@ static void find_lives(planner *p) {
 
 /* ---- best fit over lives ---- */
 
-/* The first byte of the smallest gap of the arena between the storages that are alive which has enough bytes, or behind the last
+/* The first byte of the smallest gap of the arena that has enough bytes, between the storages that are alive or behind the last
  * of them. NONE: the arena would become too large. alive: the numbers of n storages. */
 static int64_t find_range(const planner *p, int arena, const int *alive, int n, int64_t bytes) {
     int64_t at = 0, best = NONE, least = INT64_MAX;

@@ -50,7 +50,7 @@ struct strata_graph {
 void *strata_graph_alloc(strata_graph *graph, size_t bytes);
 char *strata_graph_strdup(strata_graph *graph, const char *text);
 
-/* An empty graph for copies of nodes of `parent`, which it retains, since their attributes point into the memory of `parent`. */
+/* An empty graph for copies of nodes of `parent`. It retains `parent`, to whose memory their attributes point. */
 STRATA_MUST_USE strata_status strata_graph_derive(strata_graph *parent, strata_graph **out_graph, strata_error *err);
 
 /* Adds a node. Checks that no input is NULL or poisoned and that all are of one graph, copies `attrs` (op->attrs_bytes), and

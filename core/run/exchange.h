@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Exchanges: sets of communication nodes of several replicas that belong together, and performing one on the host. match.c finds
- * them, the group (group.h) decides when each takes place, exchange.c performs it. A new communication op needs a row in the
- * table of exchange.c. */
+ * Exchanges: sets of communication nodes of several replicas that belong together. match.c finds them, the group (group.h)
+ * decides when each takes place, and exchange.c performs it on the host. A new communication op needs a row in the table of
+ * exchange.c. */
 #ifndef STRATA_CORE_RUN_EXCHANGE_H
 #define STRATA_CORE_RUN_EXCHANGE_H
 
@@ -21,8 +21,8 @@ typedef struct strata_exchange {
     int *own;
     /* [replicas] Segments with smaller numbers need neither this exchange nor a later one. */
     int *limit;
-    /* The workers that take part, of which first_replicas numbers the exchange's members. n 0: this worker alone, or one message
-     * to another worker. */
+    /* The workers that take part, of which first_replicas numbers the exchange's members. n 0: this worker alone, or one
+     * message to another worker. */
     strata_workers workers;
     /* What the cross-device ops prepared for it; NULL: nothing. */
     void *plan;

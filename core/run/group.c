@@ -54,7 +54,8 @@ struct strata_group {
     int n_replicas;
     strata_exchange *exchanges; /* [n_exchanges + 1], as strata_exchanges_match makes them */
     int n_exchanges;
-    /* How many collectives the replicas' programs contain. They read and write so many bytes in a step, and have taken so long. */
+    /* How many collectives each replica's programs contain, the bytes that all read and write in a step, and how long they have
+     * taken. */
     int n_inside;
     uint64_t inside_read, inside_written;
     double inside_seconds;
