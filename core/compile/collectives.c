@@ -28,9 +28,10 @@ static bool is_member(const strata_cores *cores, strata_channel channel, int dev
     return strata_channel_has(channel, channel.local ? device : cores->first + device);
 }
 
-static int count_members(const strata_cores *cores, strata_channel channel) {
+/* How many devices take part; counts: of those whose values count. NULL: all do. */
+static int count_members(const strata_cores *cores, strata_channel channel, const bool *counts) {
     int n = 0;
-    for (int d = 0; d < cores->n; d++) n += is_member(cores, channel, d);
+    for (int d = 0; d < cores->n; d++) n += is_member(cores, channel, d) && (!counts || counts[d]);
     return n;
 }
 
@@ -48,7 +49,7 @@ static bool cores_can_perform(const strata_cores *cores, const strata_tensor *no
     const bool gathers = node->op == &strata_op_all_gather, reduces = node->op == &strata_op_all_reduce;
     if (!gathers && !reduces && node->op != &strata_op_reduce_scatter) return false;
     const strata_communication_attrs *common = node->attrs;
-    if (!node->n_inputs || count_members(cores, common->channel) < 2) return false;
+    if (!node->n_inputs || count_members(cores, common->channel, NULL) < 2) return false;
     if (gathers) return !spans_workers(cores, node);
     if (!(cores->sum_dtypes >> common->dtype & 1)) return false;
     if (*reduction_in(node->op, node->attrs) != STRATA_REDUCE_SUM &&
@@ -59,21 +60,12 @@ static bool cores_can_perform(const strata_cores *cores, const strata_tensor *no
 
 /* ---- what they become ---- */
 
-static bool counts(const rewriter *r, int device) {
-    return !r->place->counts || r->place->counts[device];
-}
-
-static int count_contributors(const rewriter *r, strata_channel channel) {
-    int n = 0;
-    for (int d = 0; d < r->place->cores->n; d++) n += is_member(r->place->cores, channel, d) && counts(r, d);
-    return n;
-}
-
 /* The operand that this device contributes to a sum. */
 static strata_tensor *operand_of(rewriter *r, const strata_tensor *node) {
     const strata_tensor *x = node->inputs[0];
-    if (node->op == &strata_op_all_gather || counts(r, r->place->own)) return r->mapped[x->id];
-    const double neutral = count_contributors(r, common_of(node)->channel) ? -0.0 : 0.0;
+    const bool *counts = r->place->counts;
+    if (node->op == &strata_op_all_gather || !counts || counts[r->place->own]) return r->mapped[x->id];
+    const double neutral = count_members(r->place->cores, common_of(node)->channel, counts) ? -0.0 : 0.0;
     return strata_broadcast_to(strata_scalar(r->to, x->dtype, neutral), x->shape);
 }
 
@@ -115,7 +107,7 @@ static strata_tensor *rewrite_collective(rewriter *r, const strata_tensor *node)
             node->name);
     }
     if (node->op == &strata_op_all_gather || *reduction_in(node->op, node->attrs) == STRATA_REDUCE_SUM) return own;
-    const int n = count_contributors(r, channel);
+    const int n = count_members(r->place->cores, channel, r->place->counts);
     return strata_div(own, strata_scalar(r->to, STRATA_DTYPE_F32, n ? n : 1));
 }
 

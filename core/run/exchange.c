@@ -33,22 +33,26 @@ static void copy(void *to, const void *from, size_t bytes) {
     if (bytes && to != from) memcpy(to, from, bytes);
 }
 
-/* Collects the operands that are not ignored and the addresses of the results; returns the number of operands. */
-static int collect(job *j, bool all, int *out_n_results) {
-    int n = 0, n_results = 0;
+/* Collects the operands that are not ignored and the results, and counts their bytes. */
+static void collect(job *j, bool ignores) {
+    j->n_operands = j->n_results = 0;
     for (int i = 0; i < j->n; i++) {
         const strata_exchange_member *m = &j->members[i];
-        if (m->takes) j->results[n_results++] = m->result;
-        if (m->gives && (all || m->counts)) j->operands[n++] = m->operand;
+        if (m->gives && (m->counts || !ignores)) {
+            j->operands[j->n_operands++] = m->operand;
+            j->read += (uint64_t)strata_tensor_bytes(m->node->inputs[0]);
+        }
+        if (m->takes) {
+            j->results[j->n_results++] = m->result;
+            j->written += (uint64_t)strata_tensor_bytes(m->node);
+        }
     }
-    *out_n_results = n_results;
-    return n;
 }
 
 /* Divides a sum over all workers by the number of the operands of all of them, if the reduction is a mean. */
-static strata_status divide(const job *j, int64_t reduction, int n_operands, void *values, int64_t n, strata_error *err) {
+static strata_status divide(const job *j, int64_t reduction, void *values, int64_t n, strata_error *err) {
     const strata_dtype dtype = common_of(j)->dtype;
-    float count = (float)n_operands;
+    float count = (float)j->n_operands;
     if (reduction != STRATA_REDUCE_MEAN) return STRATA_OK;
     STRATA_TRY(j->workers->sum(j->workers, STRATA_DTYPE_F32, STRATA_DTYPE_F32, &count, &count, 1, err));
     for (int64_t i = 0; i < n; i++) strata_element_set(dtype, values, i, (float)strata_element_get(dtype, values, i) / count);
@@ -60,46 +64,43 @@ static strata_status divide(const job *j, int64_t reduction, int n_operands, voi
 /* Folds the values of the replicas of all workers and writes the sum to the results of this worker's replicas. If this worker
  * contributes a single value it is sent without a copy, and if possible the sum is computed directly in the first result: for
  * small models the copies take as long as the update. */
-static strata_status fold_over_workers(job *j, const strata_all_reduce_attrs *attrs, int n_operands, int n_results,
-                                       strata_error *err) {
+static strata_status fold_over_workers(job *j, const strata_all_reduce_attrs *attrs, strata_error *err) {
     const strata_dtype dtype = common_of(j)->dtype, wire = attrs->gradients ? j->workers->wire : STRATA_DTYPE_F32;
     const int64_t elements = elements_of(j);
-    const bool in_place = n_results && j->reads_results;
+    const bool in_place = j->n_results && j->reads_results;
     void *sum = in_place ? j->results[0] : j->scratch;
-    const void *own = n_operands == 1 ? j->operands[0] : sum;
-    if (n_operands != 1)
-        STRATA_TRY(j->ops->reduce(j->plan, dtype, STRATA_REDUCE_SUM, j->operands, n_operands, elements, &sum, 1, err));
+    const void *own = j->n_operands == 1 ? j->operands[0] : sum;
+    if (j->n_operands != 1)
+        STRATA_TRY(j->ops->reduce(j->plan, dtype, STRATA_REDUCE_SUM, j->operands, j->n_operands, elements, &sum, 1, err));
     STRATA_TRY(j->workers->sum(j->workers, dtype, wire, own, sum, elements, err));
-    STRATA_TRY(divide(j, attrs->reduction, n_operands, sum, elements, err));
-    for (int r = in_place; r < n_results; r++) copy(j->results[r], sum, bytes_of(dtype, elements));
+    STRATA_TRY(divide(j, attrs->reduction, sum, elements, err));
+    for (int r = in_place; r < j->n_results; r++) copy(j->results[r], sum, whole_bytes(j));
     return STRATA_OK;
 }
 
 static strata_status fold(job *j, strata_error *err) {
     const strata_all_reduce_attrs *attrs = j->members[0].node->attrs;
-    int n_results, n = collect(j, false, &n_results);
-    if (j->over_workers) return fold_over_workers(j, attrs, n, n_results, err);
-    if (!n_results && n == 1 && j->receive) {
+    if (j->over_workers) return fold_over_workers(j, attrs, err);
+    if (!j->n_results && j->n_operands == 1 && j->receive) {
         j->receive(j->receiver, j->number, j->operands[0], whole_bytes(j));
         return STRATA_OK;
     }
-    return j->ops->reduce(j->plan, common_of(j)->dtype, (strata_reduction)attrs->reduction, j->operands, n, elements_of(j),
-                          j->results, n_results, err);
+    return j->ops->reduce(j->plan, common_of(j)->dtype, (strata_reduction)attrs->reduction, j->operands, j->n_operands,
+                          elements_of(j), j->results, j->n_results, err);
 }
 
 /* ---- broadcast ---- */
 
 static strata_status broadcast_value(job *j, strata_error *err) {
     const size_t bytes = whole_bytes(j);
-    int n_results, n = collect(j, true, &n_results);
-    const void *value = n ? j->operands[0] : NULL;
+    const void *value = j->n_operands ? j->operands[0] : NULL;
     if (j->over_workers) {
-        void *all = n_results && j->reads_results ? j->results[0] : j->scratch;
+        void *all = j->n_results && j->reads_results ? j->results[0] : j->scratch;
         if (value) copy(all, value, bytes);
         STRATA_TRY(j->workers->broadcast(j->workers, common_of(j)->dtype, all, elements_of(j), err));
         value = all;
     }
-    for (int r = 0; r < n_results; r++) copy(j->results[r], value, bytes);
+    for (int r = 0; r < j->n_results; r++) copy(j->results[r], value, bytes);
     return STRATA_OK;
 }
 
@@ -202,7 +203,7 @@ static int64_t row_of(const strata_parts_attrs *attrs, int64_t *out_elements) {
 }
 
 /* Adds up the whole tensors of this worker's replicas. Then each worker gets its part of the sum over workers. */
-static strata_status scatter_over_workers(job *j, const strata_parts_attrs *attrs, int n_operands, strata_error *err) {
+static strata_status scatter_over_workers(job *j, const strata_parts_attrs *attrs, strata_error *err) {
     const strata_workers *workers = j->workers;
     const strata_dtype dtype = attrs->common.dtype;
     int64_t elements;
@@ -210,14 +211,14 @@ static strata_status scatter_over_workers(job *j, const strata_parts_attrs *attr
     size_t *counts = j->scratch;
     char *whole = (char *)(counts + workers->n), *part = whole + bytes_of(dtype, elements);
     sum_parts(workers, attrs, (size_t)row, counts);
-    const void *own = n_operands == 1 ? j->operands[0] : whole;
+    const void *own = j->n_operands == 1 ? j->operands[0] : whole;
     void *sum = whole;
-    if (n_operands != 1)
-        STRATA_TRY(
-            strata_cross_device_host->reduce(NULL, dtype, STRATA_REDUCE_SUM, j->operands, n_operands, elements, &sum, 1, err));
+    if (j->n_operands != 1)
+        STRATA_TRY(strata_cross_device_host->reduce(NULL, dtype, STRATA_REDUCE_SUM, j->operands, j->n_operands, elements, &sum,
+                                                    1, err));
     STRATA_TRY(
         workers->reduce_scatter(workers, dtype, attrs->gradients ? workers->wire : STRATA_DTYPE_F32, own, part, counts, err));
-    STRATA_TRY(divide(j, attrs->reduction, n_operands, part, (int64_t)counts[workers->rank], err));
+    STRATA_TRY(divide(j, attrs->reduction, part, (int64_t)counts[workers->rank], err));
     for (int i = 0; i < j->n; i++) {
         const strata_parts_attrs *a = j->members[i].node->attrs;
         const size_t bytes = bytes_of(dtype, attrs->lengths[a->own] * row);
@@ -231,19 +232,18 @@ static strata_status scatter(job *j, strata_error *err) {
     const strata_parts_attrs *attrs = j->members[0].node->attrs;
     /* Cross-device ops that prepare for a size cannot be used here, so the fold is done on the host, with the same bits. */
     const strata_cross_device_ops *ops = j->ops->prepare ? strata_cross_device_host : j->ops;
-    int64_t elements;
+    int64_t elements, at = 0;
     const int64_t row = row_of(attrs, &elements);
-    int n_results;
-    const int n = collect(j, false, &n_results);
-    if (j->over_workers) return scatter_over_workers(j, attrs, n, err);
+    if (j->over_workers) return scatter_over_workers(j, attrs, err);
     for (int t = 0; t < j->n; t++) {
         const strata_parts_attrs *a = j->members[t].node->attrs;
         const int64_t first = length_before(attrs, a->own) * row;
         if (!j->members[t].takes || !attrs->lengths[a->own]) continue;
-        collect(j, false, &n_results);
-        for (int i = 0; i < n; i++) j->operands[i] = (const char *)j->operands[i] + bytes_of(attrs->common.dtype, first);
+        for (int i = 0; i < j->n_operands; i++)
+            j->operands[i] = (const char *)j->operands[i] + (first - at) * (int64_t)strata_dtype_bytes(attrs->common.dtype);
+        at = first;
         void *result = j->members[t].result;
-        STRATA_TRY(ops->reduce(NULL, attrs->common.dtype, (strata_reduction)attrs->reduction, j->operands, n,
+        STRATA_TRY(ops->reduce(NULL, attrs->common.dtype, (strata_reduction)attrs->reduction, j->operands, j->n_operands,
                                attrs->lengths[a->own] * row, &result, 1, err));
     }
     return STRATA_OK;
@@ -253,9 +253,7 @@ static strata_status scatter(job *j, strata_error *err) {
 
 static strata_status merge(job *j, strata_error *err) {
     const strata_merge_attrs *attrs = j->members[0].node->attrs;
-    int n_results;
-    const int n = collect(j, false, &n_results);
-    return attrs->merge->run(attrs->merge, j->operands, n, j->results, n_results, err);
+    return attrs->merge->run(attrs->merge, j->operands, j->n_operands, j->results, j->n_results, err);
 }
 
 /* ---- the table ---- */
@@ -279,13 +277,8 @@ static const struct {
 strata_status strata_exchange_run(job *j, strata_error *err) {
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         if (kinds[k].op != j->members[0].node->op) continue;
-        STRATA_TRY(kinds[k].run(j, err));
-        for (int i = 0; i < j->n; i++) {
-            const strata_exchange_member *m = &j->members[i];
-            if (m->gives && (m->counts || !kinds[k].ignores)) j->read += (uint64_t)strata_tensor_bytes(m->node->inputs[0]);
-            if (m->takes) j->written += (uint64_t)strata_tensor_bytes(m->node);
-        }
-        return STRATA_OK;
+        collect(j, kinds[k].ignores);
+        return kinds[k].run(j, err);
     }
     return strata_fail(err, STRATA_INTERNAL, "exchange: nobody carries out %s", j->members[0].node->op->name);
 }

@@ -81,6 +81,8 @@ typedef struct strata_exchange_job {
     void *scratch;
     const void **operands;
     void **results;
+    /* Set by strata_exchange_run. */
+    int n_operands, n_results;
     /* Results are in memory that the host reads fast. */
     bool reads_results;
     /* strata_group_set_receiver, and the number of the exchange. */
