@@ -26,9 +26,9 @@ typedef struct writer {
     /* The scratch graph, which owns all memory and the nodes of which parts consist. */
     strata_graph *memory;
     /* By a tensor's id: the number of its value; NONE: it has none yet. One array for tensors of the piece, one for those of
-     * the scratch graph. */
+     * the scratch graph that the present node's parts consist of, from id first_scratch on. */
     int *value_of, *scratch_value_of;
-    int n_scratch;
+    int first_scratch;
     strata_plugin_value **values;
     /* [n_values] The tensor that each value describes. */
     const strata_tensor **tensors;
@@ -131,7 +131,7 @@ static void describe_attributes(writer *w, const strata_tensor *node, strata_plu
 /* ---- values ---- */
 
 static int *value_slot(writer *w, const strata_tensor *tensor) {
-    return tensor->graph == w->memory ? &w->scratch_value_of[tensor->id] : &w->value_of[tensor->id];
+    return tensor->graph == w->memory ? &w->scratch_value_of[tensor->id - w->first_scratch] : &w->value_of[tensor->id];
 }
 
 static const strata_place *place_of(const writer *w, const strata_tensor *tensor) {
@@ -268,19 +268,11 @@ static void describe_node(writer *w, const strata_tensor *node, strata_plugin_no
     describe_attributes(w, node, out);
 }
 
-/* Enlarges scratch_value_of for all nodes of the scratch graph. */
-static bool reserve_scratch(writer *w) {
-    const int n = w->memory->n_nodes;
-    if (n <= w->n_scratch) return true;
-    int *slots = realloc(w->scratch_value_of, (size_t)n * sizeof *slots);
-    if (!slots) {
-        strata_graph_poison(w->memory, NULL, STRATA_OUT_OF_MEMORY, "describe: no memory for %d nodes", n);
-        return false;
-    }
-    for (int i = w->n_scratch; i < n; i++) slots[i] = NONE;
-    w->scratch_value_of = slots;
-    w->n_scratch = n;
-    return true;
+/* An array for the values of n tensors. */
+static int *no_values(writer *w, int n) {
+    int *values = take(w, (size_t)n, sizeof *values);
+    for (int i = 0; i < n && values; i++) values[i] = NONE;
+    return values;
 }
 
 /* Describes the node's parts. They are built in the scratch graph, from a copy of the node whose inputs are leaves that
@@ -299,9 +291,11 @@ static void describe_parts(writer *w, const strata_tensor *node, strata_plugin_n
     whole->attrs = node->attrs;
     const int first_part = w->memory->n_nodes;
     strata_tensor *last = node->op->compose(whole);
-    if (!last || strata_tensor_is_poison(last) || last->id < first_part || !reserve_scratch(w)) return;
-    for (int i = 0; i < node->n_inputs; i++) w->scratch_value_of[first + i] = out->inputs[i];
-    w->scratch_value_of[last->id] = out->output;
+    if (!last || strata_tensor_is_poison(last) || last->id < first_part) return;
+    w->first_scratch = first;
+    if (!(w->scratch_value_of = no_values(w, w->memory->n_nodes - first))) return;
+    for (int i = 0; i < node->n_inputs; i++) w->scratch_value_of[i] = out->inputs[i];
+    w->scratch_value_of[last->id - first] = out->output;
     const bool *needed = strata_find_needed(w->memory, first_part, last->id);
     strata_plugin_node **parts = take(w, (size_t)(last->id + 1 - first_part), sizeof(*parts));
     for (int id = first_part; id <= last->id && parts && needed; id++) {
@@ -362,12 +356,10 @@ strata_status strata_describe(const strata_piece *piece, strata_describe_buffer 
     writer w = {.piece = piece, .buffer_of = buffer_of};
     *out_description = (strata_description){0};
     STRATA_TRY(strata_graph_create(&w.memory, err));
-    w.value_of = take(&w, (size_t)piece->n_places, sizeof *w.value_of);
-    for (int i = 0; i < piece->n_places && w.value_of; i++) w.value_of[i] = NONE;
+    w.value_of = no_values(&w, piece->n_places);
     if (w.value_of) write_piece(&w, &out_description->piece);
     out_description->memory = w.memory;
     const strata_status status = strata_graph_check(w.memory, err);
-    free(w.scratch_value_of);
     free(w.values);
     free(w.tensors);
     if (status) strata_description_finish(out_description);

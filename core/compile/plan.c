@@ -29,7 +29,7 @@ typedef struct planner {
     bool *output;            /* by id */
     owner *owners;           /* by id */
     int *storage_of;         /* by id of an owner: its storage; NONE: not in a work arena */
-    int *alive;              /* the numbers of the storages that are alive */
+    int *alive;              /* the numbers of the storages that are alive, by offset */
     int *segment_of_storage; /* the segment of the newest node that uses it */
 } planner;
 
@@ -237,19 +237,16 @@ static void find_lives(planner *p) {
 /* ---- best fit over lives ---- */
 
 /* The first byte of the smallest gap of the arena that has enough bytes, between the storages that are alive or behind the last
- * of them. NONE: the arena would become too large. alive: the numbers of n storages. */
+ * of them; if there is none, the arena grows. NONE: it would become too large. alive: the numbers of n storages, by offset; one
+ * that is in place of another begins where that one does. */
 static int64_t find_range(const planner *p, int arena, const int *alive, int n, int64_t bytes) {
     int64_t at = 0, best = NONE, least = INT64_MAX;
-    for (;;) {
-        const strata_storage *next = NULL;
-        for (int i = 0; i < n; i++) {
-            const strata_storage *other = &p->plan->storages[alive[i]];
-            if (other->arena == arena && other->offset >= at && (!next || other->offset < next->offset)) next = other;
-        }
-        if (!next) break;
-        const int64_t gap = next->offset - at;
+    for (int i = 0; i <= n; i++) {
+        const strata_storage *other = i < n ? &p->plan->storages[alive[i]] : NULL;
+        const int64_t gap = (other ? other->offset : p->plan->arenas[arena].bytes) - at;
+        if (other && (other->arena != arena || gap < 0)) continue;
         if (gap >= bytes && gap < least) best = at, least = gap;
-        at = next->offset + next->bytes;
+        if (other) at = other->offset + other->bytes;
     }
     if (best != NONE) return best;
     return bytes <= p->max_arena_bytes - at ? at : NONE;
@@ -314,7 +311,9 @@ static strata_status place_work(planner *p, strata_error *err) {
                 own->offset = plan->storages[reused].offset;
                 own->in_place_of = reused;
             }
-            alive[n_alive++] = i;
+            int k = n_alive++;
+            for (; k > 0 && plan->storages[alive[k - 1]].offset > own->offset; k--) alive[k] = alive[k - 1];
+            alive[k] = i;
         }
         int left = 0;
         for (int k = 0; k < n_alive; k++)
