@@ -3,9 +3,6 @@
  * Memory that is freed together is a list of blocks. What is taken next follows in the newest block, if it fits. */
 #include "core/base/memory.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { BLOCK_BYTES = 32 * 1024, ALIGNMENT = 64 };
 
 typedef struct strata_memory_block {

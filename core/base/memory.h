@@ -4,9 +4,7 @@
 #ifndef STRATA_BASE_MEMORY_H
 #define STRATA_BASE_MEMORY_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "core/base/alloc.h"
 
 /* {0}: empty. */
 typedef struct strata_memory {

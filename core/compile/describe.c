@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 
-#include "core/base/alloc.h"
 #include "core/compile/walk.h"
 #include "core/op/attrs.h"
 #include "core/op/ops.h"

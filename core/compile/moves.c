@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The forms of a value, and the exchanges and slices that change its placement (partitioner.h). */
-#include "core/base/alloc.h"
 #include "core/compile/partitioner.h"
 #include "core/op/communication.h"
 #include "core/op/element.h"

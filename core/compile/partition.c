@@ -3,7 +3,6 @@
  * The partitioner (partition.h): makes the parts of each node, from leaves to outputs and updates. */
 #include "core/compile/partition.h"
 
-#include "core/base/alloc.h"
 #include "core/compile/partitioner.h"
 #include "core/compile/walk.h"
 #include "core/op/communication.h"

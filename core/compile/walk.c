@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/compile/walk.h"
 
-#include "core/base/alloc.h"
 #include "core/compile/collectives.h"
 #include "core/op/attrs.h"
 #include "core/op/compose.h"

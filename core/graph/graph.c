@@ -6,8 +6,6 @@
 
 #include <stdio.h>
 
-#include "core/base/alloc.h"
-
 static const strata_op poison_op = {.name = "poison", .flags = STRATA_OP_LEAF};
 
 strata_status strata_graph_create(strata_graph **out_graph, strata_error *err) {

@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "core/base/alloc.h"
 #include "core/base/memory.h"
 #include "core/graph/op.h"
 #include "strata/graph.h"

@@ -4,8 +4,6 @@
  * spaces over which they loop. */
 #include "core/graph/launch.h"
 
-#include "core/base/alloc.h"
-
 strata_status strata_lowering_add(strata_lowering *lowering, const strata_launch *launch, strata_error *err) {
     if (!launch->global[0]) return STRATA_OK;
     if (!strata_grow(&lowering->launches, lowering->n, sizeof *lowering->launches))

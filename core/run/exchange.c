@@ -63,7 +63,7 @@ static strata_status divide(const job *j, int64_t reduction, void *values, int64
 
 /* Folds the values of the replicas of all workers and writes the sum to the results of this worker's replicas. If this worker
  * contributes a single value it is sent without a copy, and if possible the sum is computed directly in the first result: for
- * small models the copies take as long as the update. */
+ * few parameters the copies take as long as the update. */
 static strata_status fold_over_workers(job *j, const strata_all_reduce_attrs *attrs, strata_error *err) {
     const strata_dtype dtype = common_of(j)->dtype, wire = attrs->gradients ? j->workers->wire : STRATA_DTYPE_F32;
     const int64_t elements = elements_of(j);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Matches the communication nodes of replicas to exchanges, and finds the workers of each (exchange.h). */
-#include "core/base/alloc.h"
 #include "core/op/ops.h"
 #include "core/run/device.h"
 #include "core/run/exchange.h"
