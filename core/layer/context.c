@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/compile/cost.h"
 #include "core/graph/graph.h"
 #include "core/op/communication.h"
 #include "core/op/ops.h"

@@ -4,7 +4,7 @@
  * and the learning rate is 0, so that the loss stays finite. */
 #include <stdio.h>
 
-#include "core/compile/cost.h"
+#include "core/graph/graph.h"
 #include "core/model/data.h"
 #include "core/model/loop.h"
 #include "core/op/epilogue.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "backends/host/pool.h"
-#include "core/compile/cost.h"
+#include "core/graph/graph.h"
 #include "core/model/model.h"
 #include "strata/strata.h"
 #include "tests/support/samples.h"
