@@ -96,7 +96,9 @@ static ssize_t receive_some(strata_connection *c, const struct iovec *parts, int
     do n = c->pipes.in ? strata_pipes_recv(&c->pipes, parts, n_parts) : strata_stream_recv(&c->stream, parts, n_parts);
     while (n < 0 && errno == EINTR);
     if (tls) pthread_mutex_unlock(&c->tls);
-    if (n > 0) atomic_store_explicit(&c->received, strata_clock_coarse_seconds(), memory_order_relaxed);
+    if (n <= 0) return n;
+    atomic_store_explicit(&c->received, strata_clock_coarse_seconds(), memory_order_relaxed);
+    c->bytes_in += (uint64_t)n;
     return n;
 }
 
@@ -107,7 +109,9 @@ static ssize_t send_some(strata_connection *c, const struct iovec *parts, int n_
     do n = c->pipes.in ? strata_pipes_send(&c->pipes, parts, n_parts) : strata_stream_send(&c->stream, parts, n_parts);
     while (n < 0 && errno == EINTR);
     if (tls) pthread_mutex_unlock(&c->tls);
-    if (n > 0) atomic_store_explicit(&c->sent, strata_clock_coarse_seconds(), memory_order_relaxed);
+    if (n <= 0) return n;
+    atomic_store_explicit(&c->sent, strata_clock_coarse_seconds(), memory_order_relaxed);
+    c->bytes_out += (uint64_t)n;
     return n;
 }
 
