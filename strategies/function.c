@@ -63,7 +63,7 @@ strata_status strata_function_create(strata_strategy *strategy, strata_replica_f
 
 static void destroy_trace(trace *t) {
     strata_group_destroy(t->group);
-    strata_memory_free(&t->memory);
+    strata_memory_finish(&t->memory);
     free(t);
 }
 
@@ -263,7 +263,7 @@ static strata_status make_group(strata_function *function, trace *t, int n_slots
     else
         for (int r = 0; executables && r < n; r++) strata_executable_destroy(executables[r]);
     for (int r = 0; replicas && r < n; r++) strata_graph_destroy(replicas[r].graph);
-    strata_memory_free(&memory);
+    strata_memory_finish(&memory);
     return status;
 }
 

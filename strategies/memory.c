@@ -3,8 +3,7 @@
  * Memory that is freed together is a list of blocks. */
 #include "strategies/memory.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <stddef.h>
 
 struct strata_memory_block {
     struct strata_memory_block *next;
@@ -41,7 +40,7 @@ strata_status strata_memory_copy_cluster(strata_memory *memory, const strata_com
     return memory->failed ? strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for the options of connections") : STRATA_OK;
 }
 
-void strata_memory_free(strata_memory *memory) {
+void strata_memory_finish(strata_memory *memory) {
     for (struct strata_memory_block *block = memory->blocks, *next; block; block = next) {
         next = block->next;
         free(block);

@@ -4,10 +4,7 @@
 #ifndef STRATA_STRATEGIES_MEMORY_H
 #define STRATA_STRATEGIES_MEMORY_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "core/base/alloc.h"
 #include "strata/cluster.h"
 
 /* {0}: empty. */
@@ -25,6 +22,6 @@ void *strata_memory_copy(strata_memory *memory, const void *from, size_t bytes);
  * all are the defaults. Fails: OUT_OF_MEMORY; INVALID for secret_bytes without a secret. */
 STRATA_MUST_USE strata_status strata_memory_copy_cluster(strata_memory *memory, const strata_communicator_options *from,
                                                          strata_communicator_options *out, strata_error *err);
-void strata_memory_free(strata_memory *memory);
+void strata_memory_finish(strata_memory *memory);
 
 #endif

@@ -222,7 +222,7 @@ strata_status strata_strategy_reduce(strata_strategy *strategy, const strata_per
     strata_per_replica all = {0};
     strata_status status = strata_per_replica_collect(strategy, values, &memory, &all, err);
     if (!status) status = reduce(&all, reduction, axis, out, err);
-    strata_memory_free(&memory);
+    strata_memory_finish(&memory);
     return status;
 }
 
@@ -233,7 +233,7 @@ strata_status strata_strategy_gather(strata_strategy *strategy, const strata_per
     strata_per_replica all = {0};
     strata_status status = strata_per_replica_collect(strategy, values, &memory, &all, err);
     if (!status) status = gather(&all, axis, out, err);
-    strata_memory_free(&memory);
+    strata_memory_finish(&memory);
     return status;
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/clock.h"
+#include "core/base/locked.h"
 #include "strategies/coordinator/coordinator_parts.h"
 
 /* ---- values ---- */
@@ -31,12 +31,11 @@ void strata_remote_value_release(strata_remote_value *v) {
 /* Sets the value's results, which it takes, or its error, and wakes the threads that wait for it. error NULL: the closure
  * succeeded. */
 static void finish_value(strata_remote_value *v, strata_array *results, const strata_error *error) {
-    pthread_mutex_lock(&v->lock);
+    STRATA_LOCKED(&v->lock);
     v->done = true;
     v->results = results;
     if (error) v->error = *error;
     pthread_cond_broadcast(&v->changed);
-    pthread_mutex_unlock(&v->lock);
 }
 
 strata_status strata_closure_copy_array(const strata_array *from, strata_array *out, strata_error *err) {
@@ -62,10 +61,8 @@ strata_status strata_remote_value_fetch(strata_remote_value *v, strata_array *ou
 }
 
 int strata_remote_value_attempts(strata_remote_value *v) {
-    pthread_mutex_lock(&v->lock);
-    const int attempts = v->attempts;
-    pthread_mutex_unlock(&v->lock);
-    return attempts;
+    STRATA_LOCKED(&v->lock);
+    return v->attempts;
 }
 
 /* ---- closures ---- */
@@ -104,17 +101,16 @@ void strata_closure_keep_error(strata_coordinator *c, const strata_error *error)
 
 void strata_closure_end(strata_coordinator *c, strata_closure *k, strata_array *results, const strata_error *error) {
     finish_value(k->value, results, error);
-    pthread_mutex_lock(&c->lock);
+    strata_closure_free(k);
+    STRATA_LOCKED(&c->lock);
     c->counts.running--;
     c->counts.ended++;
     if (error) strata_closure_keep_error(c, error);
     pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
-    strata_closure_free(k);
 }
 
 void strata_closure_put_back(strata_coordinator *c, strata_closure *k) {
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     c->counts.running--;
     c->counts.repeated++;
     k->next = c->first;
@@ -123,5 +119,4 @@ void strata_closure_put_back(strata_coordinator *c, strata_closure *k) {
     c->counts.queued++;
     if (c->error.status) strata_closure_keep_error(c, &c->error);
     pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
 }

@@ -8,15 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/clock.h"
+#include "core/base/locked.h"
 #include "strategies/coordinator/coordinator_parts.h"
 
 /* The default time limits, in seconds; TICK_SECONDS: between two checks while workers are waited for. */
 static const double CONNECT_SECONDS = 60, WORKER_SECONDS = 3600, TICK_SECONDS = 0.05, UNBOUNDED = 1e9;
 
 void strata_coordinator_wait_changed(strata_coordinator *c, double seconds) {
-    const struct timespec at = strata_clock_after(seconds);
-    pthread_cond_timedwait(&c->changed, &c->lock, &at);
+    strata_wait_for(&c->changed, &c->lock, seconds);
 }
 
 /* ---- creating and destroying ---- */
@@ -35,9 +34,11 @@ static strata_status check_options(const strata_coordinator_options *opts, strat
     return strata_remote_check_functions(opts->task ? opts->task : "chief:0", opts->functions, opts->n_functions, err);
 }
 
-/* Waits until `least` workers are available. Fails if a worker is refused, and at the deadline. The caller holds the lock. */
-static strata_status wait_for_workers(strata_coordinator *c, int least, double seconds, strata_error *err) {
+/* Waits until `least` workers are available. Fails if a worker is refused, and at the deadline. */
+static strata_status wait_for_workers(strata_coordinator *c, int least, strata_error *err) {
+    const double seconds = c->cluster.connect_seconds > 0 ? c->cluster.connect_seconds : CONNECT_SECONDS;
     const double deadline = strata_clock_seconds() + seconds;
+    STRATA_LOCKED(&c->lock);
     for (;;) {
         for (int i = 0; i < c->n_workers; i++)
             if (c->workers[i].refused) return strata_fail(err, STRATA_INVALID, "%s", c->workers[i].problem.message);
@@ -90,10 +91,7 @@ strata_status strata_coordinator_create(const strata_coordinator_options *opts, 
         d->has_thread = !status;
     }
     if (!status) {
-        const double seconds = c->cluster.connect_seconds > 0 ? c->cluster.connect_seconds : CONNECT_SECONDS;
-        pthread_mutex_lock(&c->lock);
-        status = wait_for_workers(c, opts->least_workers ? opts->least_workers : c->n_workers, seconds, &c->failure);
-        pthread_mutex_unlock(&c->lock);
+        status = wait_for_workers(c, opts->least_workers ? opts->least_workers : c->n_workers, &c->failure);
         if (status) strata_fail(err, status, "%s", c->failure.message);
     }
     if (status)
@@ -127,7 +125,7 @@ void strata_coordinator_destroy(strata_coordinator *c) {
     }
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
-    strata_memory_free(&c->memory);
+    strata_memory_finish(&c->memory);
     free(c);
 }
 
@@ -218,22 +216,19 @@ strata_status strata_coordinator_schedule(strata_coordinator *c, const char *fun
 }
 
 strata_status strata_coordinator_join(strata_coordinator *c, strata_error *err) {
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     c->n_joining++;
     while (!c->error.status && (c->first || c->counts.running)) strata_coordinator_wait_changed(c, 1);
     const strata_status status = return_error(c, err);
     c->n_joining--;
     pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
     return status;
 }
 
 strata_status strata_coordinator_done(strata_coordinator *c, bool *out_done, strata_error *err) {
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     *out_done = !c->first && !c->counts.running;
-    const strata_status status = c->counts.running ? STRATA_OK : return_error(c, err);
-    pthread_mutex_unlock(&c->lock);
-    return status;
+    return c->counts.running ? STRATA_OK : return_error(c, err);
 }
 
 strata_status strata_per_worker_create(strata_coordinator *c, const char *function, const strata_array *args, int n_args,
@@ -252,19 +247,16 @@ strata_status strata_per_worker_create(strata_coordinator *c, const char *functi
         free_value(v);
         return status;
     }
-    pthread_mutex_lock(&c->lock);
+    *out_value = v;
+    STRATA_LOCKED(&c->lock);
     v->id = ++c->n_values;
     *(c->last_value ? &c->last_value->next : &c->values) = v;
     c->last_value = v;
     pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
-    *out_value = v;
     return STRATA_OK;
 }
 
 strata_coordinator_counts strata_coordinator_count(strata_coordinator *c) {
-    pthread_mutex_lock(&c->lock);
-    const strata_coordinator_counts counts = c->counts;
-    pthread_mutex_unlock(&c->lock);
-    return counts;
+    STRATA_LOCKED(&c->lock);
+    return c->counts;
 }

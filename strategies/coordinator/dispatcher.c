@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/base/clock.h"
+#include "core/base/locked.h"
 #include "strategies/coordinator/coordinator_parts.h"
 
 /* Time limits, in seconds. */
@@ -162,9 +162,8 @@ static void set_available(strata_dispatcher *d, bool available, const strata_err
 }
 
 static void set_lost(strata_dispatcher *d, const strata_error *why) {
-    pthread_mutex_lock(&d->coordinator->lock);
+    STRATA_LOCKED(&d->coordinator->lock);
     set_available(d, false, why);
-    pthread_mutex_unlock(&d->coordinator->lock);
 }
 
 /* Makes one attempt to connect, of about CONNECT_SECONDS, if there is no client. */
@@ -211,10 +210,9 @@ static strata_status prepare(strata_dispatcher *d, strata_error *err) {
         STRATA_TRY(make_value(d, v, &result, err));
         d->n_made = v->id;
         if (!result.status) continue;
-        pthread_mutex_lock(&c->lock);
+        STRATA_LOCKED(&c->lock);
         v->failure = result;
         strata_closure_keep_error(c, &result);
-        pthread_mutex_unlock(&c->lock);
     }
 }
 

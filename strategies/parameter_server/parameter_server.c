@@ -110,7 +110,7 @@ static void destroy_task(void *data) {
     strata_ps_task *task = data;
     if (!task) return;
     strata_cluster_spec_finish(&task->spec);
-    strata_memory_free(&task->memory);
+    strata_memory_finish(&task->memory);
     pthread_mutex_destroy(&task->lock);
     free(task);
 }
@@ -181,35 +181,27 @@ const char *strata_parameter_server_role(const strata_strategy *strategy) {
 }
 
 strata_parameter_server_totals strata_strategy_parameter_server_totals(const strata_strategy *strategy) {
-    strata_parameter_server_totals totals = {0};
-    if (strategy->trainer != &trainer) return totals;
     strata_ps_task *task = strategy->trainer_data;
-    pthread_mutex_lock(&task->lock);
-    totals = task->totals;
-    pthread_mutex_unlock(&task->lock);
-    return totals;
+    if (strategy->trainer != &trainer) return (strata_parameter_server_totals){0};
+    STRATA_LOCKED(&task->lock);
+    return task->totals;
 }
 
 strata_parameter_server_worker strata_strategy_parameter_server_worker(const strata_strategy *strategy, int worker) {
-    strata_parameter_server_worker own = {0};
-    if (strategy->trainer != &trainer) return own;
     strata_ps_task *task = strategy->trainer_data;
-    if (worker < 0 || worker >= task->totals.workers) return own;
-    pthread_mutex_lock(&task->lock);
-    own = task->workers[worker];
-    pthread_mutex_unlock(&task->lock);
-    return own;
+    if (strategy->trainer != &trainer || worker < 0 || worker >= task->totals.workers)
+        return (strata_parameter_server_worker){0};
+    STRATA_LOCKED(&task->lock);
+    return task->workers[worker];
 }
 
 strata_parameter_server_notice strata_strategy_parameter_server_notice(const strata_strategy *strategy, int64_t number) {
-    strata_parameter_server_notice notice = {""};
-    if (strategy->trainer != &trainer) return notice;
     strata_ps_task *task = strategy->trainer_data;
-    pthread_mutex_lock(&task->lock);
-    if (number >= 0 && number < task->totals.notices && number >= task->totals.notices - STRATA_PS_MOST_NOTICES)
-        notice = task->notices[number % STRATA_PS_MOST_NOTICES];
-    pthread_mutex_unlock(&task->lock);
-    return notice;
+    if (strategy->trainer != &trainer) return (strata_parameter_server_notice){""};
+    STRATA_LOCKED(&task->lock);
+    if (number < 0 || number >= task->totals.notices || number < task->totals.notices - STRATA_PS_MOST_NOTICES)
+        return (strata_parameter_server_notice){""};
+    return task->notices[number % STRATA_PS_MOST_NOTICES];
 }
 
 /* ---- the fit ---- */

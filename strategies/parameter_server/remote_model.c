@@ -179,14 +179,12 @@ static void take_route(void *user, const strata_ps_route *route) {
 static void *look_after_servers(void *user) {
     const double patience = 0.5;
     strata_remote_model *r = user;
-    pthread_mutex_lock(&r->lock);
+    STRATA_LOCKED(&r->lock);
     while (!r->closing) {
         const strata_status ignored = strata_ps_watch_look(&r->watch, &(strata_error){0});
-        const struct timespec deadline = strata_clock_after(patience);
         (void)ignored;
-        pthread_cond_timedwait(&r->changed, &r->lock, &deadline);
+        strata_wait_for(&r->changed, &r->lock, patience);
     }
-    pthread_mutex_unlock(&r->lock);
     return NULL;
 }
 
@@ -306,10 +304,8 @@ static strata_status fetch(strata_remote_model *r, strata_error *err) {
 
 strata_status strata_remote_model_fetch(strata_remote_model *r, strata_error *err) {
     if (!r->is_chief) return strata_fail(err, STRATA_INVALID, "%s does not fetch a model; the chief does", r->fit.task->name);
-    pthread_mutex_lock(&r->lock);
-    const strata_status status = fetch(r, err);
-    pthread_mutex_unlock(&r->lock);
-    return status;
+    STRATA_LOCKED(&r->lock);
+    return fetch(r, err);
 }
 
 void strata_remote_model_close(strata_remote_model *r) {

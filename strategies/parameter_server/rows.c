@@ -18,7 +18,7 @@ strata_status strata_ps_row_set_make(strata_ps_row_set *set, const strata_parame
 }
 
 void strata_ps_row_set_finish(strata_ps_row_set *set) {
-    strata_memory_free(&set->memory);
+    strata_memory_finish(&set->memory);
     free(set->values);
 }
 

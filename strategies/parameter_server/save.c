@@ -82,7 +82,7 @@ static strata_status name_array(const piece *p, const float *values, strata_name
 
 strata_status strata_ps_save_group(const strata_ps_fit *fit, int group, const float *values, const char *path,
                                    strata_ps_save_reply *out_reply, strata_error *err) {
-    strata_memory memory = {0};
+    STRATA_FINISHED(strata_memory) memory = {0};
     int n = 0;
     piece *pieces = list_pieces(fit, group, &memory, &n);
     strata_named_array *arrays = strata_memory_take(&memory, n, sizeof *arrays);
@@ -96,7 +96,6 @@ strata_status strata_ps_save_group(const strata_ps_fit *fit, int group, const fl
         free((void *)arrays[i].name);
         strata_array_finish(&arrays[i].array);
     }
-    strata_memory_free(&memory);
     return status;
 }
 
@@ -115,14 +114,14 @@ static strata_status add_to_manifest(const strata_ps_fit *fit, int group, const 
                            "folder that all of them reach",
                            group, path);
     STRATA_TRY(strata_manifest_add_file(manifest, name, reply->bytes, reply->sha256, err));
-    strata_memory memory = {0};
-    piece *pieces = list_pieces(fit, group, &memory, &n);
-    strata_status status = pieces ? STRATA_OK : no_memory(err);
-    for (int i = 0; i < n && !status; i++)
-        status = strata_manifest_add_piece(manifest, pieces[i].name, STRATA_DTYPE_F32, pieces[i].shape,
-                                           (strata_manifest_piece){manifest->n_files - 1, pieces[i].begin, pieces[i].end}, err);
-    strata_memory_free(&memory);
-    return status;
+    STRATA_FINISHED(strata_memory) memory = {0};
+    const piece *pieces = list_pieces(fit, group, &memory, &n);
+    if (!pieces) return no_memory(err);
+    for (int i = 0; i < n; i++)
+        STRATA_TRY(strata_manifest_add_piece(manifest, pieces[i].name, STRATA_DTYPE_F32, pieces[i].shape,
+                                             (strata_manifest_piece){manifest->n_files - 1, pieces[i].begin, pieces[i].end},
+                                             err));
+    return STRATA_OK;
 }
 
 /* A request to each server that has a group. */

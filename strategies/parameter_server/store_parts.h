@@ -4,8 +4,7 @@
 #ifndef STRATA_STRATEGIES_PARAMETER_SERVER_STORE_PARTS_H
 #define STRATA_STRATEGIES_PARAMETER_SERVER_STORE_PARTS_H
 
-#include <pthread.h>
-
+#include "core/base/locked.h"
 #include "strata/executable.h"
 #include "strategies/memory.h"
 #include "strategies/parameter_server/store.h"

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 #include "cluster/rpc/rpc.h"
-#include "core/base/clock.h"
+#include "core/base/locked.h"
 #include "core/model/manifest.h"
 #include "strata/cluster_spec.h"
 #include "strategies/memory.h"

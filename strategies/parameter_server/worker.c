@@ -360,7 +360,7 @@ void strata_ps_worker_finish(strata_ps_worker *w) {
     for (int k = 0; k < w->sparse.n && w->unit.sums_of_rows; k++) strata_ps_row_set_finish(&w->unit.sums_of_rows[k]);
     strata_batches_destroy(w->data.batches);
     strata_batches_destroy(w->visits.batches);
-    strata_memory_free(&w->memory);
+    strata_memory_finish(&w->memory);
 }
 
 strata_status strata_ps_meet_servers(strata_ps_worker *w, strata_error *err) {
