@@ -110,17 +110,25 @@ strata_status strata_communicator_get_of(strata_communicator *comm, const char *
     return status;
 }
 
-static strata_status ask(strata_communicator *comm, const strata_store_request *request, double seconds,
-                         strata_store_reply *out_reply, strata_error *err) {
-    STRATA_TRY(strata_seat_verdict(comm->seat, err));
-    return comm->member->store(comm->member, comm->seat, request, seconds, out_reply, err);
+/* out_number: for requests whose reply is a number, else NULL. Without a seat the request is sent although the communicator has
+ * failed: the store still works then. */
+static strata_status ask(strata_communicator *comm, bool seat, const strata_store_request *request, int64_t *out_number,
+                         strata_error *err) {
+    strata_store_reply reply = {0};
+    if (seat) STRATA_TRY(strata_seat_verdict(comm->seat, err));
+    strata_status status =
+        comm->member->store(comm->member, seat ? comm->seat : NULL, request, comm->connect_seconds, &reply, err);
+    if (!status && out_number && reply.n_value != sizeof *out_number)
+        status = strata_fail(err, STRATA_DATA, "the store replied with %zu bytes, not with a number", reply.n_value);
+    if (!status && out_number) memcpy(out_number, reply.value, sizeof *out_number);
+    free(reply.value);
+    return status;
 }
 
 strata_status strata_communicator_set(strata_communicator *comm, const char *key, const void *value, size_t n_bytes,
                                       strata_error *err) {
-    strata_store_reply reply;
     const strata_store_request request = {.op = STRATA_STORE_SET, .key = key, .value = value, .n_value = n_bytes};
-    return ask(comm, &request, comm->connect_seconds, &reply, err);
+    return ask(comm, true, &request, NULL, err);
 }
 
 strata_status strata_communicator_get(strata_communicator *comm, const char *key, double seconds, void **out_value,
@@ -129,7 +137,8 @@ strata_status strata_communicator_get(strata_communicator *comm, const char *key
     const strata_store_request request = {.op = STRATA_STORE_GET, .key = key};
     *out_value = NULL;
     *out_n_bytes = 0;
-    STRATA_TRY(ask(comm, &request, seconds, &reply, err));
+    STRATA_TRY(strata_seat_verdict(comm->seat, err));
+    STRATA_TRY(comm->member->store(comm->member, comm->seat, &request, seconds, &reply, err));
     *out_value = reply.value;
     *out_n_bytes = reply.n_value;
     return STRATA_OK;
@@ -137,25 +146,22 @@ strata_status strata_communicator_get(strata_communicator *comm, const char *key
 
 strata_status strata_communicator_add(strata_communicator *comm, const char *key, int64_t amount, int64_t *out_sum,
                                       strata_error *err) {
-    strata_store_reply reply;
     const strata_store_request request = {.op = STRATA_STORE_ADD, .key = key, .amount = amount};
-    STRATA_TRY(ask(comm, &request, comm->connect_seconds, &reply, err));
-    *out_sum = reply.number;
-    return STRATA_OK;
+    return ask(comm, true, &request, out_sum, err);
 }
 
 strata_status strata_communicator_compare_and_set(strata_communicator *comm, const char *key, const void *expected,
                                                   size_t n_expected, const void *value, size_t n_bytes, bool *out_swapped,
                                                   strata_error *err) {
-    strata_store_reply reply;
+    int64_t swapped = 0;
     const strata_store_request request = {.op = STRATA_STORE_SWAP,
                                           .key = key,
                                           .value = value,
                                           .n_value = n_bytes,
                                           .expected = expected,
                                           .n_expected = n_expected};
-    STRATA_TRY(ask(comm, &request, comm->connect_seconds, &reply, err));
-    *out_swapped = reply.number != 0;
+    STRATA_TRY(ask(comm, true, &request, &swapped, err));
+    *out_swapped = swapped != 0;
     return STRATA_OK;
 }
 
@@ -411,13 +417,6 @@ strata_status strata_communicator_subset(strata_communicator *comm, const int *r
 
 /* ---- shrinking ---- */
 
-/* Sends a request to the store without a seat, because the communicator's verdict would end the request. The store still
- * works after the communicator has failed. */
-static strata_status ask_store(strata_communicator *comm, const strata_store_request *request, double seconds,
-                               strata_store_reply *out_reply, strata_error *err) {
-    return comm->member->store(comm->member, NULL, request, seconds, out_reply, err);
-}
-
 /* Whether a rank of the job was lost or has left. */
 static bool is_lost(const strata_communicator *comm, int job_rank) {
     strata_event event;
@@ -436,7 +435,7 @@ static strata_status await_survivor(strata_communicator *comm, const char *name,
     *out_came = false;
     while (!*out_came && !is_lost(comm, job_rank)) {
         strata_store_reply reply = {0};
-        const strata_status status = ask_store(comm, &request, step, &reply, err);
+        const strata_status status = comm->member->store(comm->member, NULL, &request, step, &reply, err);
         free(reply.value);
         *out_came = !status;
         if (status && status != STRATA_TIMEOUT) return status;
@@ -457,7 +456,7 @@ static strata_status agree_on_survivors(strata_communicator *comm, const char *n
     snprintf(key, sizeof key, "strata/%s/survivors", name);
     strata_store_reply reply = {0};
     const strata_store_request come = {.op = STRATA_STORE_SET, .key = here, .value = ""};
-    STRATA_TRY(ask_store(comm, &come, comm->connect_seconds, &reply, err));
+    STRATA_TRY(ask(comm, false, &come, NULL, err));
     int n = 0;
     for (int r = 0; r < comm->world; r++) {
         bool came;
@@ -466,9 +465,9 @@ static strata_status agree_on_survivors(strata_communicator *comm, const char *n
     }
     const strata_store_request propose = {
         .op = STRATA_STORE_SWAP, .key = key, .value = list, .n_value = (size_t)n * sizeof *list, .expected = ""};
-    STRATA_TRY(ask_store(comm, &propose, comm->connect_seconds, &reply, err));
+    STRATA_TRY(ask(comm, false, &propose, NULL, err));
     const strata_store_request read = {.op = STRATA_STORE_GET, .key = key};
-    STRATA_TRY(ask_store(comm, &read, comm->connect_seconds, &reply, err));
+    STRATA_TRY(comm->member->store(comm->member, NULL, &read, comm->connect_seconds, &reply, err));
     strata_status status = STRATA_OK;
     *out_n = (int)(reply.n_value / sizeof *list);
     if (reply.n_value % sizeof *list || *out_n > comm->world)

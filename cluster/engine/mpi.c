@@ -23,7 +23,7 @@
 #include "cluster/communicator.h"
 #include "cluster/engine/mpi_library.h"
 #include "cluster/transport/memory.h"
-#include "core/base/clock.h"
+#include "core/base/locked.h"
 
 enum { THREAD_MULTIPLE = 3, TAG = 1 };
 
@@ -98,10 +98,8 @@ static strata_status begin(strata_error *err) {
 }
 
 static strata_status locked(strata_status (*call)(strata_error *err), strata_error *err) {
-    pthread_mutex_lock(&mpi.lock);
-    const strata_status status = call(err);
-    pthread_mutex_unlock(&mpi.lock);
-    return status;
+    STRATA_LOCKED(&mpi.lock);
+    return call(err);
 }
 
 strata_status strata_mpi_find(strata_error *err) {
@@ -136,10 +134,9 @@ static message *message_at(const mpi_link *l, int i) {
 static strata_status abandon(strata_communicator *comm, strata_status status) {
     mpi_link *l = comm->link;
     mpi.broken = true;
-    pthread_mutex_lock(&mpi.lock);
+    STRATA_LOCKED(&mpi.lock);
     *(void **)(void *)l->memory = mpi.abandoned;
     mpi.abandoned = l->memory;
-    pthread_mutex_unlock(&mpi.lock);
     l->memory = NULL;
     return status;
 }

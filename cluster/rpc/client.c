@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "cluster/rpc/client_parts.h"
-#include "core/base/clock.h"
 #include "core/base/locale.h"
 
 /* The keeper's ticks while requests are pending: WATCH_TICK_MS if no other thread receives, BUSY_TICK_MS if one does. */
@@ -77,10 +76,8 @@ static strata_status wait_greeting(void *user, short events, strata_error *err) 
     if (strata_clock_seconds() - atomic_load(&g->channel->received) > HELLO_SECONDS || strata_clock_seconds() > g->deadline)
         return strata_fail(err, STRATA_TIMEOUT, "it does not greet: does a request of an earlier connection still run?");
     poll(&fd, 1, STRATA_RPC_WAIT_TICK_MS);
-    pthread_mutex_lock(&g->client->lock);
-    const bool closing = g->client->closing;
-    pthread_mutex_unlock(&g->client->lock);
-    return closing ? strata_fail(err, STRATA_INTERRUPTED, "the client was destroyed") : STRATA_OK;
+    STRATA_LOCKED(&g->client->lock);
+    return g->client->closing ? strata_fail(err, STRATA_INTERRUPTED, "the client was destroyed") : STRATA_OK;
 }
 
 /* Connects until the deadline and greets, without the lock. On success *out_channel is open. */
@@ -218,7 +215,7 @@ static void *run_keeper(void *user) {
     strata_rpc_client *c = user;
     int pause_ms = 0;
     uint64_t random = c->incarnation;
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     while (!c->closing) {
         if (c->connected) {
             pause_ms = 0;
@@ -232,7 +229,6 @@ static void *run_keeper(void *user) {
             while (pause_ms && !c->closing && strata_clock_seconds() < until) strata_rpc_client_wait_changed(c, until);
         }
     }
-    pthread_mutex_unlock(&c->lock);
     return NULL;
 }
 
@@ -314,15 +310,11 @@ void strata_rpc_client_destroy(strata_rpc_client *c) {
 }
 
 uint64_t strata_rpc_client_server_incarnation(strata_rpc_client *c) {
-    pthread_mutex_lock(&c->lock);
-    const uint64_t incarnation = c->server_incarnation;
-    pthread_mutex_unlock(&c->lock);
-    return incarnation;
+    STRATA_LOCKED(&c->lock);
+    return c->server_incarnation;
 }
 
 bool strata_rpc_client_connected(strata_rpc_client *c) {
-    pthread_mutex_lock(&c->lock);
-    const bool connected = c->connected;
-    pthread_mutex_unlock(&c->lock);
-    return connected;
+    STRATA_LOCKED(&c->lock);
+    return c->connected;
 }

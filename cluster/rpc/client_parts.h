@@ -4,13 +4,12 @@
 #ifndef STRATA_CLUSTER_RPC_CLIENT_PARTS_H
 #define STRATA_CLUSTER_RPC_CLIENT_PARTS_H
 
-#include <pthread.h>
-
 #include "cluster/rpc/hello.h"
 #include "cluster/rpc/rpc.h"
 #include "cluster/wire/connection.h"
 #include "cluster/wire/pulse.h"
 #include "cluster/wire/socket.h"
+#include "core/base/locked.h"
 
 enum { STRATA_RPC_WAIT_TICK_MS = 100, STRATA_RPC_WHAT_BYTES = 96 };
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "cluster/rpc/client_parts.h"
-#include "core/base/clock.h"
 #include "core/base/locale.h"
 
 static const double AWAY_SECONDS = 1;
@@ -22,8 +21,8 @@ void strata_rpc_client_wake_keeper(strata_rpc_client *c) {
 }
 
 void strata_rpc_client_wait_changed(strata_rpc_client *c, double until) {
-    const struct timespec at = strata_clock_after(until - strata_clock_seconds() > 0 ? until - strata_clock_seconds() : 0);
-    pthread_cond_timedwait(&c->changed, &c->lock, &at);
+    const double left = until - strata_clock_seconds();
+    strata_wait_for(&c->changed, &c->lock, left > 0 ? left : 0);
 }
 
 /* Marks the connection as failed. If this is called several times, the first reason counts. */
@@ -106,19 +105,16 @@ static strata_status place(strata_rpc_request *r, const strata_packet *m, strata
 static strata_status begin_message(void *user, const strata_packet *m, const struct iovec **out_parts, int *out_n_parts,
                                    strata_error *err) {
     strata_rpc_client *c = user;
-    strata_status status = STRATA_OK;
     if (m->type == STRATA_FRAME_BEAT) return STRATA_OK;
     if (m->type != STRATA_FRAME_ANSWER) return strata_fail(err, STRATA_DATA, "a message of type %d came unexpectedly", m->type);
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     strata_rpc_request *r = find(c, m->sequence);
-    if (r) status = place(r, m, err);
-    if (r && !status) {
-        c->receiving = r;
-        *out_parts = r->rooms;
-        *out_n_parts = r->n_rooms;
-    }
-    pthread_mutex_unlock(&c->lock);
-    return status;
+    if (!r) return STRATA_OK;
+    STRATA_TRY(place(r, m, err));
+    c->receiving = r;
+    *out_parts = r->rooms;
+    *out_n_parts = r->n_rooms;
+    return STRATA_OK;
 }
 
 /* Handles a reply that was received completely. */
@@ -146,7 +142,7 @@ static strata_status end_message(void *user, const strata_packet *m, strata_erro
     strata_rpc_client *c = user;
     (void)err;
     if (m->type == STRATA_FRAME_BEAT) return STRATA_OK;
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     strata_rpc_request *r = c->receiving;
     c->receiving = NULL;
     if (r && r->lends) {
@@ -160,7 +156,6 @@ static strata_status end_message(void *user, const strata_packet *m, strata_erro
         c->channel.stop = true;
     else
         pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
     return STRATA_OK;
 }
 
@@ -200,21 +195,18 @@ static strata_status wait_ready(void *user, short events, strata_error *err) {
     if (!c->has_receiver) events |= POLLIN;
     pthread_mutex_unlock(&c->lock);
     const short possible = strata_connection_wait(&c->channel, events, STRATA_RPC_WAIT_TICK_MS, false);
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     if ((possible & POLLIN) && c->connected && !c->has_receiver) {
         strata_rpc_client_take_receiver(c, NULL);
         pthread_mutex_unlock(&c->lock);
         strata_rpc_client_receive(c);
         strata_rpc_client_leave_receiver(c);
     }
-    strata_status status = STRATA_OK;
     if (!c->has_receiver) strata_rpc_client_check_silence(c); /* unread bytes may contain a heartbeat */
     if (!c->connected || c->closing)
-        status = strata_fail(err, STRATA_UNAVAILABLE, "%s", c->connected ? "the client was destroyed" : c->why);
-    else if (strata_clock_seconds() > s->deadline)
-        status = strata_fail(err, STRATA_TIMEOUT, "a request could not be sent in its time");
-    pthread_mutex_unlock(&c->lock);
-    return status;
+        return strata_fail(err, STRATA_UNAVAILABLE, "%s", c->connected ? "the client was destroyed" : c->why);
+    if (strata_clock_seconds() > s->deadline) return strata_fail(err, STRATA_TIMEOUT, "a request could not be sent in its time");
+    return STRATA_OK;
 }
 
 void strata_rpc_client_send_request(strata_rpc_client *c, strata_rpc_request *r, double deadline) {
@@ -425,10 +417,8 @@ strata_status strata_rpc_client_start(strata_rpc_client *c, const strata_rpc_ask
 }
 
 bool strata_rpc_request_done(strata_rpc_request *r) {
-    pthread_mutex_lock(&r->client->lock);
-    const bool done = r->done;
-    pthread_mutex_unlock(&r->client->lock);
-    return done;
+    STRATA_LOCKED(&r->client->lock);
+    return r->done;
 }
 
 strata_status strata_rpc_request_wait(strata_rpc_request *r, strata_error *err) {

@@ -22,7 +22,6 @@
 #include "cluster/rpc/server_parts.h"
 #include "cluster/wire/handshake.h"
 #include "cluster/wire/socket.h"
-#include "core/base/clock.h"
 #include "core/base/locale.h"
 
 enum {
@@ -48,19 +47,17 @@ uint64_t strata_rpc_incarnation(void) {
 /* ---- the end of a connection ---- */
 
 void strata_rpc_server_count_refused(strata_rpc_server *s, const char *from, const char *why) {
-    pthread_mutex_lock(&s->lock);
+    STRATA_LOCKED(&s->lock);
     s->refused.n++;
     snprintf(s->refused.last, sizeof s->refused.last, "%.64s: %.180s", from, why);
-    pthread_mutex_unlock(&s->lock);
 }
 
 strata_rpc_refused_text strata_rpc_server_refused(strata_rpc_server *s) {
     strata_rpc_refused_text out = {""};
-    pthread_mutex_lock(&s->lock);
+    STRATA_LOCKED(&s->lock);
     if (s->refused.n)
         snprintf(out.text, sizeof out.text, "; connections refused: %llu, the last from %s", (unsigned long long)s->refused.n,
                  s->refused.last);
-    pthread_mutex_unlock(&s->lock);
     return out;
 }
 
@@ -92,9 +89,8 @@ void strata_rpc_connection_end_locked(strata_rpc_connection *c, const char *why)
 }
 
 static void end_connection(strata_rpc_connection *c, const char *why) {
-    pthread_mutex_lock(&c->server->lock);
+    STRATA_LOCKED(&c->server->lock);
     strata_rpc_connection_end_locked(c, why);
-    pthread_mutex_unlock(&c->server->lock);
 }
 
 bool strata_rpc_call_ended(const strata_rpc_call *call) {

@@ -4,7 +4,6 @@
 #ifndef STRATA_CLUSTER_RPC_SERVER_PARTS_H
 #define STRATA_CLUSTER_RPC_SERVER_PARTS_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "cluster/rpc/hello.h"
@@ -12,6 +11,7 @@
 #include "cluster/wire/connection.h"
 #include "cluster/wire/pulse.h"
 #include "cluster/wire/socket.h"
+#include "core/base/locked.h"
 
 /* A stored reply, which the client may request again. */
 typedef struct strata_rpc_kept {

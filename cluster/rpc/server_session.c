@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cluster/rpc/server_parts.h"
-#include "core/base/clock.h"
 
 enum { KEPT = 2 * STRATA_RPC_WINDOW }; /* the most stored replies of a session */
 
@@ -22,12 +21,11 @@ static strata_status wait_ready(void *user, short events, strata_error *err) {
 /* area: NULL, or the memory that is shared from the next message on, which the channel takes. */
 static strata_status send_packet(strata_rpc_connection *c, const strata_packet *m, const struct iovec *parts, int n_parts,
                                  strata_area *area, strata_error *err) {
-    pthread_mutex_lock(&c->sending);
+    STRATA_LOCKED(&c->sending);
     atomic_store(&c->channel.sent, strata_clock_coarse_seconds()); /* progress is measured from now on */
     atomic_store(&c->activity, STRATA_RPC_SENDING);
     const strata_status status = strata_connection_send(&c->channel, m, parts, n_parts, wait_ready, c, err);
     if (area) strata_connection_share(&c->channel, area, false);
-    pthread_mutex_unlock(&c->sending);
     return status;
 }
 
@@ -155,51 +153,40 @@ static bool is_old(const strata_rpc_session *own, uint64_t incarnation) {
 static strata_status take_session(strata_rpc_connection *c, const char *task, uint64_t incarnation, bool begins,
                                   strata_error *err) {
     strata_rpc_server *s = c->server;
-    strata_status status = STRATA_OK;
-    pthread_mutex_lock(&s->lock);
+    STRATA_LOCKED(&s->lock);
     strata_rpc_session *own = find_session(s, task);
-    if (!own) status = make_session(s, task, incarnation, begins, &own, err);
-    if (!status && incarnation != own->incarnation && !is_old(own, incarnation)) { /* the task was started again */
+    if (!own) STRATA_TRY(make_session(s, task, incarnation, begins, &own, err));
+    if (incarnation != own->incarnation && !is_old(own, incarnation)) { /* the task was started again */
         own->old[own->n_old++ % STRATA_RPC_OLD] = own->incarnation;
         own->incarnation = incarnation;
         own->replaced = true;
     }
-    while (!status) {
-        if (atomic_load(&c->ended)) {
-            status = strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why);
-        } else if (incarnation != own->incarnation) {
-            status =
-                strata_fail(err, STRATA_INVALID,
-                            "%s was started again, so requests of its earlier process are refused: is it started twice?", task);
-        } else if (own->owner) {
-            strata_rpc_connection_end_locked(own->owner, "it connected again");
-            own->n_waiting++;
-            pthread_cond_wait(&s->changed, &s->lock);
-            own->n_waiting--;
-        } else {
-            break;
-        }
+    while (own->owner || incarnation != own->incarnation || atomic_load(&c->ended)) {
+        if (atomic_load(&c->ended)) return strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why);
+        if (incarnation != own->incarnation)
+            return strata_fail(err, STRATA_INVALID,
+                               "%s was started again, so requests of its earlier process are refused: is it started twice?",
+                               task);
+        strata_rpc_connection_end_locked(own->owner, "it connected again");
+        own->n_waiting++;
+        pthread_cond_wait(&s->changed, &s->lock);
+        own->n_waiting--;
     }
-    const bool again = !status && (own->replaced || begins);
-    if (!status) {
-        own->owner = c;
-        own->replaced = false;
-        c->session = own;
-        c->incarnation = incarnation;
-    }
-    pthread_mutex_unlock(&s->lock);
-    if (again) {
+    if (own->replaced || begins) {
         strata_rpc_session_drop_replies(own);
         own->next_sequence = own->unkept = 0;
     }
-    return status;
+    own->owner = c;
+    own->replaced = false;
+    c->session = own;
+    c->incarnation = incarnation;
+    return STRATA_OK;
 }
 
 void strata_rpc_connection_leave_session(strata_rpc_connection *c) {
-    pthread_mutex_lock(&c->server->lock);
+    STRATA_LOCKED(&c->server->lock);
     c->session->owner = NULL;
     pthread_cond_broadcast(&c->server->changed);
-    pthread_mutex_unlock(&c->server->lock);
 }
 
 strata_status strata_rpc_connection_greet(strata_rpc_connection *c, const strata_packet *m, strata_error *err) {
@@ -231,19 +218,16 @@ strata_status strata_rpc_connection_greet(strata_rpc_connection *c, const strata
 
 void *strata_rpc_reply_room(const strata_rpc_call *call, size_t bytes) {
     strata_rpc_connection *c = (strata_rpc_connection *)(uintptr_t)call->connection;
-    pthread_mutex_lock(&c->sending);
-    void *room = strata_connection_reserve(&c->channel, bytes);
-    pthread_mutex_unlock(&c->sending);
-    return room;
+    STRATA_LOCKED(&c->sending);
+    return strata_connection_reserve(&c->channel, bytes);
 }
 
 /* Returns the room of a reply that was not sent. The monitor's heartbeats read `reserved` with the lock; only this thread
  * changes it. */
 static void drop_room(strata_rpc_connection *c) {
     if (!c->channel.reserved) return;
-    pthread_mutex_lock(&c->sending);
+    STRATA_LOCKED(&c->sending);
     strata_connection_unreserve(&c->channel);
-    pthread_mutex_unlock(&c->sending);
 }
 
 /* Runs the handler and sends its reply. */

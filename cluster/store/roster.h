@@ -72,7 +72,7 @@ typedef struct strata_roster {
     /* [world] How many bytes of the rank's messages are stored because no receive matched them yet. */
     size_t *kept;
     strata_event *events;
-    int n_events, most_events;
+    int n_events;
     strata_seat *seats;
 } strata_roster;
 

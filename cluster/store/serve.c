@@ -10,8 +10,7 @@
 
 #include "cluster/communicator.h"
 #include "cluster/store/loop.h"
-#include "cluster/store/payload.h"
-#include "core/base/clock.h"
+#include "core/base/locked.h"
 #include "core/base/locale.h"
 
 static void send_new_events(strata_loop *loop);
@@ -69,14 +68,8 @@ static void send_new_events(strata_loop *loop) {
 
 static void send_reply(strata_loop *loop, strata_session *s, uint64_t id, strata_status status, const char *text,
                        const strata_store_reply *reply) {
-    if (status) {
-        strata_control_send(loop, &s->control, STRATA_FRAME_REPLY, status, id, text, strlen(text));
-        return;
-    }
-    unsigned char *bytes = malloc(STRATA_MESSAGE_BYTES);
-    if (!bytes) return; /* the rank's request ends by its deadline */
-    strata_control_send(loop, &s->control, STRATA_FRAME_REPLY, STRATA_OK, id, bytes, strata_reply_encode(reply, bytes));
-    free(bytes);
+    strata_control_send(loop, &s->control, STRATA_FRAME_ANSWER, status, id, status ? text : reply->value,
+                        status ? strlen(text) : reply->n_value);
 }
 
 /* Answers GETs whose key exists now or whose time is over. */
@@ -117,7 +110,7 @@ static strata_status take_message(strata_loop *loop, strata_control *control, co
     strata_session *s = (strata_session *)control;
     strata_beat beat;
     switch (packet->type) {
-        case STRATA_FRAME_REQUEST:
+        case STRATA_FRAME_ASK:
             return take_request(loop, s, packet, payload, err);
         case STRATA_FRAME_REPORT:
             if (packet->sequence > UINT32_MAX || !packet->status)
@@ -206,19 +199,17 @@ strata_status strata_loop_serve(strata_member *member, const strata_seat *seat, 
     strata_loop *loop = (strata_loop *)member;
     STRATA_TRY(strata_board_wait(loop->board, seat, request, seconds, out_reply, err));
     if (request->op == STRATA_STORE_GET) return STRATA_OK;
-    pthread_mutex_lock(&loop->lock);
+    STRATA_LOCKED(&loop->lock);
     serve_waiting(loop);
-    pthread_mutex_unlock(&loop->lock);
     return STRATA_OK;
 }
 
 strata_status strata_loop_decide_failure(strata_member *member, strata_seat *seat, strata_status status, const char *text,
                                          strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
-    pthread_mutex_lock(&loop->lock);
+    STRATA_LOCKED(&loop->lock);
     strata_loop_take_event(loop, STRATA_EVENT_FAILED, seat->communicator, status, text);
     send_new_events(loop);
-    pthread_mutex_unlock(&loop->lock);
     return strata_seat_verdict(seat, err);
 }
 
@@ -253,10 +244,9 @@ static bool has_failures(strata_loop *loop) {
 }
 
 void strata_loop_finish_serving(strata_loop *loop) {
-    const struct timespec limit = strata_clock_after(1),
-                          never = strata_clock_after(3600 * 24); /* ranks without heartbeats are lost before that */
+    const struct timespec limit = strata_clock_after(1);
     int late = 0;
-    while (n_ranks_needing_store(loop)) pthread_cond_timedwait(&loop->changed, &loop->lock, &never);
+    while (n_ranks_needing_store(loop)) pthread_cond_wait(&loop->changed, &loop->lock); /* those without heartbeats are lost */
     while (has_failures(loop) && n_ranks_to_notify(loop) && !late)
         late = pthread_cond_timedwait(&loop->changed, &loop->lock, &limit);
     for (int r = 1; r < loop->member.world; r++) {

@@ -13,7 +13,7 @@
 #endif
 
 #include "cluster/wire/crc32c.h"
-#include "core/base/clock.h"
+#include "core/base/locked.h"
 
 enum {
     READ_AHEAD = 4 << 10,     /* bytes that may be read beyond a message's end; they may belong to the next message */
@@ -117,9 +117,8 @@ static ssize_t send_some(strata_connection *c, const struct iovec *parts, int n_
 
 short strata_connection_events(strata_connection *c, short otherwise) {
     if (!c->stream.tls) return otherwise;
-    pthread_mutex_lock(&c->tls);
+    STRATA_LOCKED(&c->tls);
     const short events = strata_stream_events(&c->stream, otherwise);
-    pthread_mutex_unlock(&c->tls);
     return events ? events : otherwise;
 }
 
@@ -128,11 +127,9 @@ static strata_status ended(strata_connection *c, ssize_t n, bool in_message, str
     if (n < 0 && error == EBADMSG) return strata_fail(err, STRATA_DATA, "the memory that both tasks map was damaged");
     if (n == 0 || error == ECONNRESET || error == EPIPE)
         return strata_fail(err, STRATA_UNAVAILABLE, "its connection closed%s", in_message ? " within a message" : "");
-    pthread_mutex_lock(&c->tls);
-    const strata_status status =
-        strata_fail(err, error == EPROTO ? STRATA_DATA : STRATA_UNAVAILABLE, "%s", strata_stream_problem(&c->stream, error));
-    pthread_mutex_unlock(&c->tls);
-    return status;
+    STRATA_LOCKED(&c->tls);
+    return strata_fail(err, error == EPROTO ? STRATA_DATA : STRATA_UNAVAILABLE, "%s",
+                       strata_stream_problem(&c->stream, error));
 }
 
 /* ---- receiving ---- */
