@@ -48,7 +48,8 @@ static int ascending(const void *a, const void *b) {
 
 void strata_ps_load_find_stragglers(const strata_parameter_server_worker *workers, int n,
                                     strata_parameter_server_totals *totals) {
-    double *known = calloc((size_t)n + 1, sizeof *known), slowest = 0;
+    STRATA_FREED double *known = calloc((size_t)n + 1, sizeof *known);
+    double slowest = 0;
     int n_known = 0, which = -1;
     totals->stragglers = 0;
     totals->slowest = -1;
@@ -60,14 +61,12 @@ void strata_ps_load_find_stragglers(const strata_parameter_server_worker *worker
         slowest = workers[w].step_seconds;
         which = w;
     }
-    if (n_known >= 2) {
-        qsort(known, (size_t)n_known, sizeof *known, ascending);
-        const double median = known[(n_known - 1) / 2];
-        for (int i = 0; i < n_known; i++) totals->stragglers += known[i] > 2 * median;
-        totals->slowest = which;
-        totals->slowest_ratio = slowest / median;
-    }
-    free(known);
+    if (n_known < 2) return;
+    qsort(known, (size_t)n_known, sizeof *known, ascending);
+    const double median = known[(n_known - 1) / 2];
+    for (int i = 0; i < n_known; i++) totals->stragglers += known[i] > 2 * median;
+    totals->slowest = which;
+    totals->slowest_ratio = slowest / median;
 }
 
 /* The seconds of a worker's step: the mean, or the time of its present step if that is already longer. */
@@ -252,8 +251,7 @@ static void dismiss_workers(strata_ps_chief *c, strata_status status, const char
             strata_error own = {0};
             c->doubted = false;
             pthread_mutex_unlock(&c->lock);
-            const strata_status ignored = strata_ps_chief_keep_for_workers(c, !best, &own); /* the chief's model is complete */
-            (void)ignored;
+            strata_ps_ignore(strata_ps_chief_keep_for_workers(c, !best, &own)); /* the chief's model is complete */
             pthread_mutex_lock(&c->lock);
         }
         strata_wait_for(&c->changed, &c->lock, 0.1);

@@ -248,7 +248,7 @@ static strata_status add_terms(strata_ps_fit *fit, strata_error *err) {
     static const char *const paces[] = {"asynchronous", "bounded", "synchronous"};
     const strata_ps_task *task = fit->task;
     strata_text text = {0};
-    char *own = NULL;
+    STRATA_FREED char *own = NULL;
     STRATA_TRY(strata_model_terms(fit->model, fit->dataset, fit->opts, &own, err));
     strata_text_add(&text,
                     "%space\t%s\nstaleness\t%lld\nnumber of backup workers\t%d\nway with old gradients\t%s\npartitioner\t%s\n",
@@ -260,7 +260,6 @@ static strata_status add_terms(strata_ps_fit *fit, strata_error *err) {
         "epoch\t%lld\nnumber of batches of the validation data\t%lld\n",
         strata_dtype_name(task->wire), task->pace.n_workers, task->spec.jobs[STRATA_TASK_PS].n_tasks, task->replicas,
         (long long)fit->n_steps, (long long)fit->n_visits);
-    free(own);
     return strata_text_take(&text, &fit->terms, NULL, err);
 }
 
@@ -292,13 +291,12 @@ static strata_status begin_trace(strata_ps_fit *fit, strata_error *err) {
 
 /* Writes the trace, also of a training that failed. */
 static strata_status end_trace(strata_ps_fit *fit, strata_error *err) {
-    char *text = NULL;
+    STRATA_FREED char *text = NULL;
     size_t bytes = 0;
     if (!fit->trace) return STRATA_OK;
     strata_status status = fit->tracks ? strata_model_trace_devices(fit->model, NULL, fit->tracks, err) : STRATA_OK;
     if (!status) status = strata_trace_events(fit->trace, &text, &bytes, err);
     if (!status) status = strata_trace_write(fit->trace, (const char *const[]){text}, 1, err);
-    free(text);
     free(fit->tracks);
     strata_trace_destroy(fit->trace);
     return status;

@@ -72,8 +72,7 @@ static void find_holders(strata_ps_worker *w) {
     for (int s = 0; s < w->links.n_servers; s++) {
         if (!w->links.servers[s] || !strata_rpc_client_connected(w->links.servers[s])) continue;
         /* if this fails, server s was lost meanwhile, too */
-        const strata_status ignored = ask_route(w, s, patience, NULL);
-        (void)ignored;
+        strata_ps_ignore(ask_route(w, s, patience, NULL));
     }
 }
 
@@ -118,12 +117,11 @@ static strata_status make_step(strata_ps_worker *w, strata_ps_job *j, int64_t nu
 static strata_status make_terms(strata_ps_fit *fit, strata_error *err) {
     const strata_ps_task *task = fit->task;
     const strata_optimizer *optimizer = &fit->model->optimizer;
-    char hash[STRATA_SHA256_TEXT_BYTES], *json = NULL;
+    char hash[STRATA_SHA256_TEXT_BYTES];
+    STRATA_FREED char *json = NULL;
     strata_text text = {0};
     STRATA_TRY(strata_model_to_json(fit->model, &json, err));
-    const strata_status status = strata_sha256_of(json, strlen(json), hash, err);
-    free(json);
-    if (status) return status;
+    STRATA_TRY(strata_sha256_of(json, strlen(json), hash, err));
     hash[12] = 0; /* 12 hexadecimal digits are enough for people */
     strata_text_add(&text, "way of training\tclosures of a coordinator\noptimizer\t%s\nlearning rate\t%.17g\n", optimizer->name,
                     (double)optimizer->learning_rate);
@@ -181,8 +179,7 @@ static void *look_after_servers(void *user) {
     strata_remote_model *r = user;
     STRATA_LOCKED(&r->lock);
     while (!r->closing) {
-        const strata_status ignored = strata_ps_watch_look(&r->watch, &(strata_error){0});
-        (void)ignored;
+        strata_ps_ignore(strata_ps_watch_look(&r->watch, &(strata_error){0}));
         strata_wait_for(&r->changed, &r->lock, patience);
     }
     return NULL;

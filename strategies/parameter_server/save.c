@@ -143,11 +143,12 @@ static strata_status start(const strata_ps_watch *watch, const strata_ps_close *
 
 strata_status strata_ps_save_all(const strata_ps_watch *watch, const strata_ps_close *close, const char *folder,
                                  strata_manifest *manifest, int64_t *out_t, strata_error *err) {
-    request *requests = calloc((size_t)watch->n, sizeof *requests);
-    strata_status status = requests ? STRATA_OK : no_memory(err);
+    STRATA_FREED request *requests = calloc((size_t)watch->n, sizeof *requests);
+    if (!requests) return no_memory(err);
+    strata_status status = STRATA_OK;
     *out_t = 0;
     for (int g = 0; g < watch->n && !status; g++) status = start(watch, close, folder, g, &requests[g], err);
-    for (int g = 0; g < watch->n && requests; g++) {
+    for (int g = 0; g < watch->n; g++) {
         strata_ps_message *m = &requests[g].message;
         strata_ps_save_reply *reply = &m->reply.saved;
         strata_ps_wait(m, &status, err);
@@ -157,6 +158,5 @@ strata_status strata_ps_save_all(const strata_ps_watch *watch, const strata_ps_c
         if (!status) status = add_to_manifest(watch->fit, g, folder, reply, manifest, err);
         if (reply->t > *out_t) *out_t = reply->t;
     }
-    free(requests);
     return status;
 }

@@ -123,7 +123,6 @@ void strata_ps_dismiss_servers(const strata_ps_fit *fit, strata_rpc_client *cons
     for (int s = 0; s < fit->plan.n_servers; s++) {
         if (!servers[s]) continue;
         /* the server may have ended already */
-        const strata_status ignored = strata_rpc_client_call(servers[s], &ask, NULL, 5, NULL);
-        (void)ignored;
+        strata_ps_ignore(strata_rpc_client_call(servers[s], &ask, NULL, 5, NULL));
     }
 }

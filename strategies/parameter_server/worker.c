@@ -205,9 +205,7 @@ static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
 
 /* Waits for all requests in progress and ignores their results. */
 static void drop_requests(strata_ps_worker *w) {
-    strata_ps_next_ask none = {0};
-    const strata_status ignored = strata_ps_finish_push(w, &none, NULL);
-    (void)ignored;
+    strata_ps_ignore(strata_ps_finish_push(w, &(strata_ps_next_ask){0}, NULL));
     strata_ps_drop_pulls(w, &w->jobs[0]);
     strata_ps_drop_pulls(w, &w->jobs[1]);
 }
@@ -280,8 +278,7 @@ static strata_status take_last(strata_ps_worker *w, strata_error *err) {
         if (status != STRATA_PEER_LOST || left <= 0) return strata_fail(err, status, "%s", own.message);
         give_back(w, own.message);
         if (!strata_rpc_client_connected(w->links.chief)) continue;
-        const strata_status ignored = ask_chief(w, false, left, NULL); /* for the route */
-        (void)ignored;
+        strata_ps_ignore(ask_chief(w, false, left, NULL)); /* for the route */
     }
 }
 
@@ -385,8 +382,7 @@ static void say_failure(const strata_ps_worker *w, strata_status status, const c
     const struct iovec body = {(char *)message, strlen(message)};
     const strata_rpc_ask ask = strata_ps_ask(STRATA_PS_FAIL, &head, &body, 1);
     /* the chief may be the task that failed */
-    const strata_status ignored = strata_rpc_client_call(w->links.chief, &ask, NULL, 5, NULL);
-    (void)ignored;
+    strata_ps_ignore(strata_rpc_client_call(w->links.chief, &ask, NULL, 5, NULL));
 }
 
 strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err) {
