@@ -5,6 +5,8 @@
 #ifndef STRATA_CLUSTER_STORE_BOARD_H
 #define STRATA_CLUSTER_STORE_BOARD_H
 
+#include <stdlib.h>
+
 #include "cluster/store/roster.h"
 
 enum {
@@ -40,6 +42,9 @@ typedef struct strata_store_reply {
     void *value;
     size_t n_value;
 } strata_store_reply;
+static inline void strata_store_reply_finish(strata_store_reply *reply) {
+    free(reply->value);
+}
 
 typedef struct strata_board strata_board;
 

@@ -3,13 +3,11 @@
  * Rank 0: answers the other ranks' requests to the board, detects lost ranks, and orders the events of the job. A rank whose
  * connection closes without a message was killed. A rank that sends no heartbeat was stopped, or its link is cut. The first
  * failure that rank 0 observes or receives is sent to all ranks. */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cluster/communicator.h"
 #include "cluster/store/loop.h"
+#include "core/base/alloc.h"
 #include "core/base/locked.h"
 #include "core/base/locale.h"
 
@@ -18,7 +16,7 @@ static void send_new_events(strata_loop *loop);
 /* Writes for example "rank 2 (host b, process 17)"; host and process are left out if they are not known. */
 static void describe(strata_loop *loop, int rank, char *out, size_t room) {
     char key[STRATA_STORE_KEY_BYTES];
-    strata_store_reply reply;
+    STRATA_FINISHED(strata_store_reply) reply = {0};
     snprintf(key, sizeof key, "strata/0/peer/%d", rank);
     const strata_store_request request = {.op = STRATA_STORE_GET, .key = key};
     if (strata_board_apply(loop->board, &request, &reply, NULL) || reply.n_value != sizeof(strata_peer)) {
@@ -27,7 +25,6 @@ static void describe(strata_loop *loop, int rank, char *out, size_t room) {
         const strata_peer *peer = reply.value;
         snprintf(out, room, "rank %d (host %.*s, process %d)", rank, STRATA_HOST_BYTES - 1, peer->host, peer->pid);
     }
-    free(reply.value);
 }
 
 static void end_session(strata_loop *loop, strata_session *s, strata_event_kind kind, const char *text) {
@@ -78,20 +75,19 @@ static void serve_waiting(strata_loop *loop) {
         strata_session *s = &loop->sessions[r];
         if (!s->waiting) continue;
         strata_error err = {0};
-        strata_store_reply reply;
+        STRATA_FINISHED(strata_store_reply) reply = {0};
         const strata_store_request request = {.op = STRATA_STORE_GET, .key = s->key};
         const strata_status status = strata_board_apply(loop->board, &request, &reply, &err);
         if (status == STRATA_TIMEOUT && loop->awake < s->deadline) continue;
         s->waiting = false;
         send_reply(loop, s, s->request, status, err.message, &reply);
-        free(reply.value);
     }
 }
 
 static strata_status take_request(strata_loop *loop, strata_session *s, const strata_packet *packet,
                                   const unsigned char *payload, strata_error *err) {
     strata_store_request request;
-    strata_store_reply reply;
+    STRATA_FINISHED(strata_store_reply) reply = {0};
     strata_error why = {0};
     double seconds;
     STRATA_TRY(strata_request_decode(payload, packet->body_bytes, s->key, &request, &seconds, err));
@@ -100,7 +96,6 @@ static strata_status take_request(strata_loop *loop, strata_session *s, const st
     s->request = packet->sequence;
     s->deadline = loop->awake + seconds;
     if (!s->waiting) send_reply(loop, s, s->request, status, why.message, &reply);
-    free(reply.value);
     serve_waiting(loop);
     return STRATA_OK;
 }
