@@ -26,7 +26,7 @@ typedef enum strata_frame_type {
     STRATA_FRAME_LOST,    /* rank `sequence` of the job was lost; status and text */
     STRATA_FRAME_LEFT,    /* rank `sequence` of the job has left regularly; status and text */
     STRATA_FRAME_MESSAGE, /* between ranks: a message with a tag, the sequence (message/link.h) */
-    STRATA_FRAME_HELLO,   /* between tasks: the names of the two sides (rpc/rpc_parts.h) */
+    STRATA_FRAME_HELLO,   /* between tasks: the names of the two sides (rpc/hello.h) */
     STRATA_FRAME_TYPES
 } strata_frame_type;
 
