@@ -56,7 +56,7 @@ typedef struct server {
     /* A change was applied here and may be missing in the copy. Nothing is forwarded until the chief has decided which server
      * serves the group. */
     atomic_bool copy_failed;
-    /* Both stores are on one device, which one thread may use at a time. */
+    /* Locked while a store is used. Both are on one device, which one thread may use at a time. */
     pthread_mutex_t device;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -171,6 +171,7 @@ static strata_status square(server *s, const strata_rpc_call *call, strata_rpc_r
     double value = 0;
     memcpy(&ask, call->head, sizeof ask);
     STRATA_TRY(find_holding(s, call->task, ask.group, false, &h, err));
+    STRATA_LOCKED(&s->device);
     STRATA_TRY(strata_ps_store_square(h->store, &ask.close, &value, err));
     write_reply(reply, &value, sizeof value);
     return STRATA_OK;
@@ -187,6 +188,7 @@ static strata_status ask_square(server *s, const strata_ps_close *close, int gro
     if (index == s->fit->task->spec.task_index) {
         holding *h = NULL;
         STRATA_TRY(find_holding(s, s->fit->task->name, group, false, &h, err));
+        STRATA_LOCKED(&s->device);
         return strata_ps_store_square(h->store, close, out_square, err);
     }
     STRATA_TRY(meet_peer(s, index, &client, err));
@@ -198,7 +200,11 @@ static strata_status ask_square(server *s, const strata_ps_close *close, int gro
 static strata_status add_squares(server *s, holding *h, strata_ps_close *close, strata_error *err) {
     const bool clips = s->fit->model->optimizer.clip_global_norm > 0;
     double sum = 0;
-    if (!clips || close->square >= 0 || strata_ps_store_has_closed(h->store, close)) return STRATA_OK;
+    if (!clips || close->square >= 0) return STRATA_OK;
+    pthread_mutex_lock(&s->device);
+    const bool known = strata_ps_store_has_closed(h->store, close);
+    pthread_mutex_unlock(&s->device);
+    if (known) return STRATA_OK;
     for (int g = 0; g < s->fit->plan.n_servers; g++) {
         double own = 0;
         STRATA_TRY(ask_square(s, close, g, &own, err));
@@ -259,8 +265,8 @@ static strata_status close_here(server *s, holding *h, strata_ps_pull_ask *asked
     strata_error why = {0};
     bool chained = false;
     STRATA_TRY(enter_chain(s, h, &chained, err));
-    const bool known = strata_ps_store_has_closed(h->store, &asked->close); /* the copy then has closed it, too */
     pthread_mutex_lock(&s->device);
+    const bool known = strata_ps_store_has_closed(h->store, &asked->close); /* the copy then has closed it, too */
     const strata_status status = strata_ps_store_close(h->store, &asked->close, err);
     pthread_mutex_unlock(&s->device);
     if (!chained) return status;

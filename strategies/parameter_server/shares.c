@@ -164,7 +164,7 @@ static strata_status fold_states(strata_ps_store *store, const strata_ps_close *
     return STRATA_OK;
 }
 
-static bool has_closed(const strata_ps_store *store, const strata_ps_close *close) {
+bool strata_ps_store_has_closed(const strata_ps_store *store, const strata_ps_close *close) {
     return strata_ps_store_is_over(store, close->epoch) || (close->epoch == store->epoch && close->index < store->step);
 }
 
@@ -214,28 +214,22 @@ static strata_status take_square(strata_ps_store *store, const strata_ps_close *
 
 static strata_status square_of_step(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
     if (store->square.epoch == close->epoch && store->square.index == close->index) return STRATA_OK;
-    if (!has_closed(store, close)) return take_square(store, close, err);
+    if (!strata_ps_store_has_closed(store, close)) return take_square(store, close, err);
     return strata_fail(err, STRATA_PEER_LOST, "parameter_server: the norm of step %lld, which is over",
                        (long long)close->index);
 }
 
 strata_status strata_ps_store_square(strata_ps_store *store, const strata_ps_close *close, double *out_square,
                                      strata_error *err) {
-    STRATA_LOCKED(&store->lock);
     STRATA_TRY(strata_ps_store_check_filled(store, err));
     STRATA_TRY(square_of_step(store, close, err));
     *out_square = store->square.value;
     return STRATA_OK;
 }
 
-bool strata_ps_store_has_closed(strata_ps_store *store, const strata_ps_close *close) {
-    STRATA_LOCKED(&store->lock);
-    return has_closed(store, close);
-}
-
 static strata_status close_step(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
     int n_counted = 0;
-    if (has_closed(store, close)) return STRATA_OK;
+    if (strata_ps_store_has_closed(store, close)) return STRATA_OK;
     STRATA_TRY(count_shares(store, close, &n_counted, err));
     if (n_counted) {
         strata_ps_store_begin_update(store, close->rate);
@@ -250,7 +244,6 @@ static strata_status close_step(strata_ps_store *store, const strata_ps_close *c
 }
 
 strata_status strata_ps_store_close(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
-    STRATA_LOCKED(&store->lock);
     STRATA_TRY(strata_ps_store_check_filled(store, err));
     return close_step(store, close, err);
 }

@@ -78,7 +78,6 @@ strata_status strata_ps_store_create(const strata_model *model, const strata_ps_
     store->optimizer.clip_global_norm = 0;
     store->square.epoch = -1;
     strata_ps_store_prepare_for_delay(store);
-    pthread_mutex_init(&store->lock, NULL);
     const strata_status status = make(store, err);
     if (status)
         strata_ps_store_destroy(store);
@@ -102,7 +101,6 @@ void strata_ps_store_destroy(strata_ps_store *store) {
     free(store->applied);
     free(store->before);
     strata_memory_finish(&store->memory);
-    pthread_mutex_destroy(&store->lock);
     free(store);
 }
 
@@ -132,7 +130,6 @@ static strata_status move_all(strata_ps_store *store, transfer move, float *valu
 
 strata_status strata_ps_store_set(strata_ps_store *store, const float *values, int64_t t, int64_t epoch, strata_error *err) {
     const int64_t n_before = (store->group->dense_elements + store->group->table_elements) * (1 + store->n_slots);
-    STRATA_LOCKED(&store->lock);
     strata_status status = move_all(store, write_range, (float *)values, err); /* only read */
     memcpy(store->states, values + n_before, (size_t)store->group->n_states * sizeof *values);
     for (int k = 0; k < store->group->n_tables && !status; k++) {
@@ -158,7 +155,6 @@ strata_status strata_ps_store_check_filled(const strata_ps_store *store, strata_
 
 strata_status strata_ps_store_get(strata_ps_store *store, float *values, int64_t *out_t, strata_error *err) {
     const int64_t n_before = (store->group->dense_elements + store->group->table_elements) * (1 + store->n_slots);
-    STRATA_LOCKED(&store->lock);
     STRATA_TRY(strata_ps_store_check_filled(store, err));
     STRATA_TRY(move_all(store, strata_ps_store_read_range, values, err));
     memcpy(values + n_before, store->states, (size_t)store->group->n_states * sizeof *values);
@@ -255,7 +251,6 @@ static strata_status push_now(strata_ps_store *store, const strata_ps_gradients 
 strata_status strata_ps_store_push(strata_ps_store *store, const strata_ps_gradients *gradients, int64_t *out_staleness,
                                    strata_error *err) {
     STRATA_TRY(check_rows(store, gradients->tables, err));
-    STRATA_LOCKED(&store->lock);
     STRATA_TRY(strata_ps_store_check_filled(store, err));
     return (store->opts.n_shares ? strata_ps_store_push_for_later : push_now)(store, gradients, out_staleness, err);
 }
@@ -284,7 +279,6 @@ static void copy_rows(const strata_ps_store *store, int k, const strata_ps_rows 
 strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, bool ahead, void *room,
                                    int64_t *out_version, strata_error *err) {
     STRATA_TRY(check_rows(store, tables, err));
-    STRATA_LOCKED(&store->lock);
     STRATA_TRY(strata_ps_store_check_filled(store, err));
     STRATA_TRY(write_values(store, ahead, room, err));
     for (int k = 0; k < store->group->n_tables; k++) copy_rows(store, k, &tables[k]);
