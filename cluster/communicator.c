@@ -212,6 +212,7 @@ void strata_communicator_destroy(strata_communicator *comm) {
     free(comm->scratch.narrow);
     free(comm->scratch.sends);
     free(comm->scratch.receives);
+    free(comm->scratch.spans);
     free(comm->peers);
     free(comm);
 }
@@ -229,8 +230,9 @@ strata_status strata_communicator_allocate(int rank, int world, const int *job_r
     comm->peers = calloc((size_t)world, sizeof *comm->peers);
     comm->scratch.sends = calloc((size_t)world * 2 + 2, sizeof *comm->scratch.sends);
     comm->scratch.receives = calloc((size_t)world * 2 + 2, sizeof *comm->scratch.receives);
+    comm->scratch.spans = calloc((size_t)world * 2, sizeof *comm->scratch.spans);
     strata_status status = STRATA_OK;
-    if (!comm->peers || !comm->scratch.sends || !comm->scratch.receives)
+    if (!comm->peers || !comm->scratch.sends || !comm->scratch.receives || !comm->scratch.spans)
         status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", world);
     if (!status)
         status = strata_seat_create(member->roster, job_ranks ? STRATA_NO_COMMUNICATOR : 0, rank, world, job_ranks, &comm->seat,

@@ -49,7 +49,7 @@ static void take_finished(strata_ps_loop *l) {
     l->next_step = 0;
     l->n_steps = c->tell.n;
     l->steps = l->n_steps ? c->tell.steps : NULL;
-    if (l->n_steps) c->tell.steps = NULL, c->tell.n = c->tell.room = 0;
+    if (l->n_steps) c->tell.steps = NULL, c->tell.n = 0;
     c->tell.running |= l->n_steps > 0;
     if (c->fit->opts->metrics_seconds > 0) {
         memcpy(c->fit->model->metrics.sums, c->epoch.sums, (size_t)c->n_sums * sizeof *c->epoch.sums);

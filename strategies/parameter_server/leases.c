@@ -102,23 +102,18 @@ static strata_status hello(strata_ps_chief *c, const strata_rpc_call *call, int 
     if (differs) return strata_fail(err, differs, "%s", difference.message);
     if (c->failure.status) return strata_fail(err, c->failure.status, "%s", c->failure.message);
     const strata_ps_hello_reply own = {.route = c->fit->route};
-    memcpy(reply->head, &own, sizeof own);
-    reply->head_bytes = sizeof own;
+    strata_ps_reply(reply, &own, sizeof own);
     return STRATA_OK;
 }
 
 static void add_finished(strata_ps_chief *c, double loss, double rate, double norm, int64_t examples) {
-    if (c->tell.n == c->tell.room) {
-        const int room = c->tell.room ? 2 * c->tell.room : 64;
-        strata_ps_finished_step *grown = realloc(c->tell.steps, (size_t)room * sizeof *grown);
-        if (!grown) {
-            strata_ps_chief_fail(c, STRATA_OUT_OF_MEMORY, "fit: no host memory for the list of finished steps");
-            return;
-        }
-        c->tell.steps = grown;
-        c->tell.room = room;
+    strata_ps_finished_step *added = strata_grow(&c->tell.steps, c->tell.n, sizeof *added);
+    if (!added) {
+        strata_ps_chief_fail(c, STRATA_OUT_OF_MEMORY, "fit: no host memory for the list of finished steps");
+        return;
     }
-    c->tell.steps[c->tell.n++] = (strata_ps_finished_step){loss, rate, norm, examples};
+    *added = (strata_ps_finished_step){loss, rate, norm, examples};
+    c->tell.n++;
     c->epoch.examples += examples;
 }
 
@@ -278,8 +273,7 @@ static strata_status next(strata_ps_chief *c, const strata_rpc_call *call, int w
     strata_ps_chief_update_totals(c);
     strata_ps_chief_note_leases(c);
     if (c->failure.status) return strata_fail(err, c->failure.status, "%s", c->failure.message);
-    memcpy(reply->head, &answer, sizeof answer);
-    reply->head_bytes = sizeof answer;
+    strata_ps_reply(reply, &answer, sizeof answer);
     return STRATA_OK;
 }
 

@@ -183,6 +183,13 @@ strata_status strata_ps_finish_pull(strata_ps_worker *w, strata_ps_job *j, strat
     return status;
 }
 
+strata_status strata_ps_pull_now(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
+    const strata_status started = strata_ps_start_pull(w, j, err);
+    /* also waits for requests that were started before a failure */
+    const strata_status pulled = strata_ps_finish_pull(w, j, started ? NULL : err);
+    return started ? started : pulled;
+}
+
 void strata_ps_drop_pulls(const strata_ps_worker *w, const strata_ps_job *j) {
     for (int s = 0; s < w->links.n_servers; s++) {
         strata_status ignored = STRATA_OK;

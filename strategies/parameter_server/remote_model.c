@@ -82,10 +82,7 @@ static strata_status compute_once(strata_ps_worker *w, strata_ps_job *j, strata_
     int slot = 0;
     STRATA_TRY(strata_ps_find_rows(w, j, err));
     j->ahead = w->task->corrects;
-    const strata_status started = strata_ps_start_pull(w, j, err);
-    /* also waits for requests that were started before a failure */
-    const strata_status pulled = strata_ps_finish_pull(w, j, started ? NULL : err);
-    if (started || pulled) return started ? started : pulled;
+    STRATA_TRY(strata_ps_pull_now(w, j, err));
     STRATA_TRY(strata_ps_upload(w, j, err));
     STRATA_TRY(strata_ps_submit(w, j, 0, &program, &slot, err));
     STRATA_TRY(strata_ps_finish_batch(w, j, program, slot, err));

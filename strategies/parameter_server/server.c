@@ -85,11 +85,6 @@ static strata_status no_memory(const char *what, strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for %s", what);
 }
 
-static void write_reply(strata_rpc_reply *reply, const void *head, size_t bytes) {
-    memcpy(reply->head, head, bytes);
-    reply->head_bytes = bytes;
-}
-
 /* Reads the numbers and the indices of rows of all tables: fills tables[].n and ids, and moves *at behind them. Returns whether
  * their sizes are right. *out_elements: the elements of all rows. */
 static bool read_tables(const holding *h, const unsigned char **at, const unsigned char *end, strata_ps_rows *tables,
@@ -173,7 +168,7 @@ static strata_status square(server *s, const strata_rpc_call *call, strata_rpc_r
     STRATA_TRY(find_holding(s, call->task, ask.group, false, &h, err));
     STRATA_LOCKED(&s->device);
     STRATA_TRY(strata_ps_store_square(h->store, &ask.close, &value, err));
-    write_reply(reply, &value, sizeof value);
+    strata_ps_reply(reply, &value, sizeof value);
     return STRATA_OK;
 }
 
@@ -307,7 +302,7 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
     place_rows(s, h, tables, room + fixed);
     STRATA_LOCKED(&s->device); /* a pull of the other store reads from it, too */
     STRATA_TRY(strata_ps_store_pull(h->store, tables, ask.ahead, room, &version, err));
-    write_reply(reply, &version, sizeof version);
+    strata_ps_reply(reply, &version, sizeof version);
     return STRATA_OK;
 }
 
@@ -396,7 +391,7 @@ static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_rep
                                            .states = (const float *)(const void *)(body + dense_bytes)};
     STRATA_TRY(push_here(s, h, call, &gradients, &staleness, err));
     if (staleness >= 0) strata_trace_add_counter(s->fit->trace, "staleness", (double)staleness, strata_trace_now());
-    write_reply(reply, &staleness, sizeof staleness);
+    strata_ps_reply(reply, &staleness, sizeof staleness);
     return STRATA_OK;
 }
 
@@ -442,7 +437,7 @@ static strata_status get(server *s, const strata_rpc_call *call, strata_rpc_repl
     const strata_status status = read_group(s, call, &h, &values, &t, err);
     reply->body[0] = (strata_rpc_piece){values, h ? (size_t)h->n_elements * sizeof *values : 0, free, values};
     reply->n_body = 1;
-    write_reply(reply, &t, sizeof t);
+    strata_ps_reply(reply, &t, sizeof t);
     return status;
 }
 
@@ -454,7 +449,7 @@ static strata_status save(server *s, const strata_rpc_call *call, strata_rpc_rep
     if (!call->body_bytes || path[call->body_bytes - 1]) return wrong_size(call, err);
     STRATA_TRY(read_group(s, call, &h, &values, &own.t, err));
     STRATA_TRY(strata_ps_save_group(s->fit, h->group, values, path, &own, err));
-    write_reply(reply, &own, sizeof own);
+    strata_ps_reply(reply, &own, sizeof own);
     return STRATA_OK;
 }
 
@@ -485,7 +480,7 @@ static strata_status hello(server *s, const strata_rpc_call *call, strata_rpc_re
         own.pulls = atomic_exchange(&s->pulls.most, atomic_load(&s->pulls.n));
         own.pushes = atomic_exchange(&s->pushes.most, atomic_load(&s->pushes.n));
     }
-    write_reply(reply, &own, sizeof own);
+    strata_ps_reply(reply, &own, sizeof own);
     return STRATA_OK;
 }
 

@@ -390,6 +390,11 @@ static inline strata_ps_pull_ask strata_ps_about(int group, const strata_ps_clos
 STRATA_MUST_USE strata_status strata_ps_start(strata_ps_message *message, strata_rpc_client *client, strata_ps_method method,
                                               const struct iovec *body, int n_body, const struct iovec *rooms, int n_rooms,
                                               strata_error *err);
+/* Writes the head of a reply. */
+static inline void strata_ps_reply(strata_rpc_reply *reply, const void *head, size_t bytes) {
+    memcpy(reply->head, head, bytes);
+    reply->head_bytes = bytes;
+}
 /* For a failure that another call will find. */
 static inline void strata_ps_ignore(strata_status status) {
     (void)status;

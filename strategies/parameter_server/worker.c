@@ -157,10 +157,7 @@ static strata_status take_all(strata_ps_worker *w, strata_ps_job *j, strata_erro
         for (int32_t row = 0; row < j->rows[k].n_rows; row++) strata_ps_row_set_add(&j->rows[k], row);
     }
     j->ahead = false;
-    const strata_status started = strata_ps_start_pull(w, j, err);
-    /* also waits for requests that were started before a failure */
-    const strata_status pulled = strata_ps_finish_pull(w, j, started ? NULL : err);
-    if (started || pulled) return of_server(w, started ? started : pulled);
+    STRATA_TRY(of_server(w, strata_ps_pull_now(w, j, err)));
     return strata_ps_upload(w, j, err);
 }
 
