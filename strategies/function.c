@@ -3,8 +3,6 @@
  * Functions of replicas: a function is traced once for each replica and set of input shapes, compiled to a group of
  * executables, and then this group is run. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/compile/segments.h"
 #include "core/graph/graph.h"

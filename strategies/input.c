@@ -2,9 +2,6 @@
  *
  * Data for the replicas: either a dataset's batches are divided among the replicas, or each replica gets its own batches from a
  * dataset that the user's function makes for its worker. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/data/stage/stage.h"
 #include "core/data/worker_batches.h"
 #include "strategies/context.h"

@@ -2,8 +2,6 @@
  *
  * Creates strategies by name: chooses, opens and closes their devices. Also divides batches among the replicas. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/base/text.h"

@@ -10,8 +10,6 @@
  * belongs according to the environment (TPU_NAME). Hosts of a pod are workers, each with its own system: cluster/resolver/tpu.c
  * finds them. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/run/device.h"
 #include "strategies/kinds.h"

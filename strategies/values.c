@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Per-replica values (each replica has its own): creating, reducing and gathering them. All of this is on the host. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/op/element.h"
 #include "core/run/fold.h"
 #include "strategies/context.h"

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Variables with a copy on each replica's device. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/run/device.h"
 #include "strategies/context.h"
 

@@ -2,7 +2,6 @@
  *
  * Each collective is a row of a table: the conditions for its arguments, and its implementation by folds and moves. */
 #include <stdio.h>
-#include <string.h>
 
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/fold.h"

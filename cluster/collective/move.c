@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Copies bytes between ranks, divided into messages that the transport accepts. */
-#include <string.h>
-
 #include "cluster/collective/algorithm.h"
 
 /* The number of messages for so many bytes, at least one. */

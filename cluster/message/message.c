@@ -2,8 +2,6 @@
  *
  * The public functions for messages. A blocking call starts a request, waits for it, and cancels it at its deadline. */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cluster/communicator.h"
 #include "core/base/locked.h"

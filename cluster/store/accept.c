@@ -4,11 +4,8 @@
  * peer that proves that it knows the secret becomes a session of the store, or a link that a communicator waits for. Any other
  * peer is disconnected, without an effect on the rest of the job. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -3,9 +3,6 @@
  * The entries are a linked list, which is fast enough because a job has only a few keys for each rank. */
 #include "cluster/store/board.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/base/locked.h"
 
 typedef struct entry {

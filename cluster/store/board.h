@@ -5,8 +5,6 @@
 #ifndef STRATA_CLUSTER_STORE_BOARD_H
 #define STRATA_CLUSTER_STORE_BOARD_H
 
-#include <stdlib.h>
-
 #include "cluster/store/roster.h"
 
 enum {

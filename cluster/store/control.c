@@ -2,8 +2,6 @@
  *
  * A control connection: that of a rank to rank 0, and rank 0's to the rank. */
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cluster/store/loop.h"
 #include "core/base/clock.h"

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Members for ranks that are threads of one process. All of them access the same board directly. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "cluster/store/member.h"
 #include "core/base/locked.h"
 

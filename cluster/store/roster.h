@@ -12,9 +12,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-
-#include "strata/status.h"
+#include "core/base/alloc.h"
 
 typedef enum strata_event_kind {
     /* A communicator failed: its ranks called different collectives, one aborted, or there was no progress. subject: its id. */

@@ -4,7 +4,6 @@
  * the call in its header. Checksums are computed while the bytes are in the cache; connections under TLS have none. */
 #include <limits.h>
 #include <poll.h>
-#include <stdlib.h>
 
 #include "cluster/communicator.h"
 #include "cluster/wire/connection.h"

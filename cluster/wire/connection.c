@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #if defined(__SSE2__)

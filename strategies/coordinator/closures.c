@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The queue of closures, and remote values, which receive the closures' results. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/base/locked.h"
 #include "strategies/coordinator/coordinator_parts.h"
 

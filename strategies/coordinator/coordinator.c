@@ -5,8 +5,6 @@
  * queue. */
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/locked.h"
 #include "strategies/coordinator/coordinator_parts.h"

@@ -4,8 +4,6 @@
  * functions of both sides are compared. It then lets the worker create its objects of all per-worker values, and runs closures
  * of the queue, one at a time. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "core/base/locked.h"

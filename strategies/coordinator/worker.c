@@ -4,7 +4,6 @@
  * wait until it is done. So all of the user's functions run in one thread of the user, whichever connection received the
  * request. */
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

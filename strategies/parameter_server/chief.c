@@ -8,7 +8,6 @@
 #include "strategies/parameter_server/chief.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "core/base/locale.h"
 #include "core/model/loop.h"

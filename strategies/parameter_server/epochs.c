@@ -2,7 +2,6 @@
  *
  * The chief's epochs: it waits for their steps, calls the callback, fetches the parameters from the servers, and has the
  * workers evaluate the validation data. If a server was lost that had the only copy of its shards, the epoch is begun again. */
-#include <stdio.h>
 #include <time.h>
 
 #include "core/base/alloc.h"

@@ -4,7 +4,6 @@
  * are finite, and computes their scale and norm. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "core/model/build.h"
 #include "core/model/data.h"

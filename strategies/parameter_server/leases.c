@@ -3,8 +3,6 @@
  * The chief's replies to workers: workers connect and leave, report what they have finished, and get the next batch
  * (pace.h). */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "strategies/parameter_server/chief.h"
 

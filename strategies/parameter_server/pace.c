@@ -3,8 +3,6 @@
  * Who computes which batch: leases are in a small table, since a worker has at most a few at a time. */
 #include "strategies/parameter_server/pace.h"
 
-#include <string.h>
-
 #include "strategies/memory.h"
 
 /* A unit that is leased, or waits for another worker (worker -1). */

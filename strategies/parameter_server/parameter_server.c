@@ -2,8 +2,6 @@
  *
  * parameter_server: the kind of strategy, its options, and the fit of each task. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/text.h"
 #include "core/data/batches.h"

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A worker's pulls: its requests to servers, the memory for the replies, and the copies to the device. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "strategies/parameter_server/worker.h"
 
 strata_status strata_ps_reach(strata_ps_worker *w, int group, strata_rpc_client **out_client, strata_error *err) {

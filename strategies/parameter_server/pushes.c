@@ -6,9 +6,6 @@
  * beginning with the last layers. The worker pushes the parts of a bucket while the device computes the next one. Servers
  * store these parts, and apply them with the push at the end of the unit. Without that push, for example because a
  * gradient is not finite, the parts are not used. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "strategies/parameter_server/worker.h"
 
 /* ---- parts of a push ---- */

@@ -4,9 +4,6 @@
  * gradients are those of fit, but there is no chief of a fit, since the coordinator decides which worker computes what. With
  * replicas the chief's model has a thread that monitors the servers. Workers have no connection to the chief; when a server is
  * lost they query another server for the holder of its shards. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "core/base/text.h"

@@ -3,8 +3,6 @@
  * Checkpoints that the servers write: each server writes its shards with their slots to a file in the checkpoint's folder, all
  * servers at the same time. The chief adds the contents of each file to the manifest (core/model/manifest.h). */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "core/model/checkpoint.h"

@@ -6,11 +6,8 @@
  * Its own shards are in one store. With replicas another store is the copy of the shards of the server before it. An owner
  * applies a change and forwards it to its copy in the same order, under the lock `chain`, and replies when the copy has
  * replied. So every change that was acknowledged to a worker is in both. */
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "strategies/parameter_server/task.h"
 

@@ -3,8 +3,6 @@
  * A server's steps in synchronous training: pushes are stored until their step is closed, and then the shares that count are
  * added in their order. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/run/fold.h"
 #include "strategies/parameter_server/store_parts.h"

@@ -3,9 +3,6 @@
  * A server's shards: setting and reading all values, the units that were applied, pulls, and pushes in asynchronous training
  * (each is an update). The values are in the device's memory. Rows are pulled from it if the host can read that memory, else
  * from a copy of the tables on the host. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/base/narrow.h"
 #include "core/run/device.h"
 #include "strategies/parameter_server/store_parts.h"

@@ -4,8 +4,6 @@
 #include "strategies/parameter_server/task.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "core/base/locale.h"

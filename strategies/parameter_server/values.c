@@ -2,8 +2,6 @@
  *
  * Transfers all values between the chief's model and the servers: at the start, after each epoch, and at the end of the
  * training. */
-#include <string.h>
-
 #include "core/model/shards.h"
 #include "strategies/parameter_server/task.h"
 

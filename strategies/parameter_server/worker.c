@@ -4,10 +4,7 @@
  * and pushes them. While the device computes one unit, the parameters for the next one are pulled, if the pace allows that. */
 #include "strategies/parameter_server/worker.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 /* The chief waits a little longer than this for workers that fetch the final parameters (dismiss_workers in chief.c). */
