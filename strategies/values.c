@@ -236,7 +236,7 @@ strata_status strata_strategy_reduce_scalar(strata_strategy *strategy, const str
     if (strata_shape_elements(sum.shape) != 1)
         return strata_fail(err, STRATA_INVALID, "reduce_scalar: the values are %s; they must have one element",
                            strata_shape_text(sum.shape).text);
-    *out_value = sum.dtype == STRATA_DTYPE_F32 ? (double)*(const float *)sum.data
-                                               : (double)strata_integer_get(sum.dtype, sum.data, 0);
+    *out_value =
+        sum.dtype == STRATA_DTYPE_F32 ? (double)*(const float *)sum.data : (double)strata_integer_get(sum.dtype, sum.data, 0);
     return STRATA_OK;
 }

@@ -3,7 +3,6 @@
  * Copies bytes between ranks, divided into messages that the transport accepts. */
 #include "cluster/collective/algorithm.h"
 
-/* The number of messages for so many bytes, at least one. */
 static size_t messages_of(const strata_communicator *comm, size_t bytes) {
     return bytes ? (bytes - 1) / comm->segment_bytes + 1 : 1;
 }

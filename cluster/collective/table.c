@@ -80,7 +80,6 @@ strata_status strata_table_share(strata_communicator *comm, const char *path, st
 
 /* ---- writing ---- */
 
-/* Creates the folders above the file. */
 static void make_folders(char *path) {
     for (char *at = path + 1; (at = strchr(at, '/')); at++) {
         *at = 0;

@@ -96,7 +96,6 @@ static void break_sender(strata_loop *loop, sender *s, const char *why) {
     strata_roster_rank_gone(loop->member.roster, s->job_rank, text);
 }
 
-/* Sends as much as the socket accepts. */
 static void push(strata_loop *loop, sender *s) {
     strata_error why;
     if (strata_connection_flush(&s->connection, loop, &why)) {

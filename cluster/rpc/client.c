@@ -122,7 +122,6 @@ static void break_link(strata_rpc_client *c, const char *why) {
     wake_keeper(c);
 }
 
-/* Removes a request that is over. */
 static void unlink_request(strata_rpc_client *c, strata_rpc_request *r) {
     strata_rpc_request *before = NULL;
     for (strata_rpc_request *at = c->first; at && at != r; at = at->next) before = at;
@@ -204,7 +203,6 @@ static strata_status begin_message(void *user, const strata_packet *m, const str
     return STRATA_OK;
 }
 
-/* Handles a reply that was received completely. */
 static void finish_request(strata_rpc_client *c, strata_rpc_request *r, const strata_packet *m) {
     strata_rpc_answer *a = r->answer;
     if (m->status) {
@@ -325,7 +323,6 @@ static void leave_sender(strata_rpc_client *c) {
     pthread_cond_broadcast(&c->changed);
 }
 
-/* Sends a heartbeat if nothing else was sent. */
 static void send_beat(strata_rpc_client *c) {
     const uint64_t next = c->next_sequence;
     const strata_packet beat = {

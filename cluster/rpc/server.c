@@ -400,7 +400,6 @@ static void leave_session(strata_rpc_connection *c) {
     pthread_cond_broadcast(&c->server->changed);
 }
 
-/* Handles the peer's greeting. */
 static strata_status greet(strata_rpc_connection *c, const strata_packet *m, strata_error *err) {
     strata_rpc_server *s = c->server;
     strata_rpc_hello hello;
@@ -442,7 +441,6 @@ static void drop_room(strata_rpc_connection *c) {
     strata_connection_unreserve(&c->channel);
 }
 
-/* Runs the handler and sends its reply. */
 static strata_status execute(strata_rpc_connection *c, const strata_packet *m, strata_error *err) {
     strata_rpc_server *s = c->server;
     const strata_rpc_call call = {.task = c->session->task,

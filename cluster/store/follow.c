@@ -7,8 +7,8 @@
 #include "cluster/store/loop.h"
 #include "cluster/wire/socket.h"
 #include "core/base/alloc.h"
-#include "core/base/locked.h"
 #include "core/base/locale.h"
+#include "core/base/locked.h"
 
 static const double VERDICT_SECONDS = 3, /* how long to wait for rank 0's verdict */
     SLACK_SECONDS = 10;                  /* how much longer than the request's own time to wait for a reply */
@@ -30,7 +30,6 @@ static void send_heartbeat(strata_loop *loop, double now) {
                         sizeof beat);
 }
 
-/* Applies an event that rank 0 sent. */
 static strata_status take_event(strata_loop *loop, strata_event_kind kind, const strata_packet *packet,
                                 const unsigned char *payload, strata_error *err) {
     if (packet->sequence > UINT32_MAX || (kind != STRATA_EVENT_FAILED && packet->sequence >= (uint64_t)loop->member.world) ||

@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+
 #include "core/base/alloc.h"
 
 typedef enum strata_event_kind {

@@ -8,8 +8,8 @@
 #include "cluster/communicator.h"
 #include "cluster/store/loop.h"
 #include "core/base/alloc.h"
-#include "core/base/locked.h"
 #include "core/base/locale.h"
+#include "core/base/locked.h"
 
 static void send_new_events(strata_loop *loop);
 

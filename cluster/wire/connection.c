@@ -126,8 +126,7 @@ static strata_status ended(strata_connection *c, ssize_t n, bool in_message, str
     if (n == 0 || error == ECONNRESET || error == EPIPE)
         return strata_fail(err, STRATA_UNAVAILABLE, "its connection closed%s", in_message ? " within a message" : "");
     STRATA_LOCKED(&c->tls);
-    return strata_fail(err, error == EPROTO ? STRATA_DATA : STRATA_UNAVAILABLE, "%s",
-                       strata_stream_problem(&c->stream, error));
+    return strata_fail(err, error == EPROTO ? STRATA_DATA : STRATA_UNAVAILABLE, "%s", strata_stream_problem(&c->stream, error));
 }
 
 /* ---- receiving ---- */
@@ -202,7 +201,6 @@ static void pour_from(strata_connection *c, const unsigned char *from, size_t n)
     }
 }
 
-/* Copies bytes that were read ahead to their rooms. */
 static void pour(strata_connection *c) {
     const size_t there = c->end - c->first, n = there < c->left ? there : c->left;
     pour_from(c, c->buffer + c->first, n);

@@ -19,7 +19,7 @@ typedef enum strata_frame_type {
     STRATA_FRAME_ASK,      /* a request, to a task's server (rpc/rpc.h) or to the store */
     STRATA_FRAME_ANSWER,   /* its reply */
     STRATA_FRAME_REPORT,   /* to the store: a communicator failed; status and text */
-    STRATA_FRAME_VERDICT, /* to ranks: the same; the sequence of both is the communicator's id */
+    STRATA_FRAME_VERDICT,  /* to ranks: the same; the sequence of both is the communicator's id */
     /* A heartbeat. To rank 0 it has a payload (strata_beat), and the sequence is the sender's latest collective. */
     STRATA_FRAME_BEAT,
     STRATA_FRAME_LEAVE,   /* the sender leaves regularly */

@@ -148,7 +148,6 @@ static strata_status wait_for_units(strata_ps_chief *c, const strata_ps_pace *pa
     return check(c, *out_ended || c->visits.running, err); /* the chief can evaluate without workers */
 }
 
-/* Waits until the epoch is over. */
 static strata_status wait_for_epoch(strata_ps_loop *l, strata_error *err) {
     strata_ps_chief *c = l->c;
     double looked = strata_clock_seconds();
@@ -162,7 +161,6 @@ static strata_status wait_for_epoch(strata_ps_loop *l, strata_error *err) {
     return strata_ps_watch_look(&c->watch, err); /* an epoch may be shorter than the time between two checks */
 }
 
-/* Sets the numbers of an epoch to 0. */
 static void forget_epoch(strata_ps_chief *c) {
     c->load.epoch = (strata_ps_load_sums){0};
     STRATA_LOCKED(&c->task->lock);

@@ -227,7 +227,6 @@ static const float *gradients_of(const strata_ps_worker *w, int k, int64_t *out_
     return rows ? rows->values : w->unit.gradients;
 }
 
-/* Multiplies the unit's sums. */
 static void multiply(const strata_ps_worker *w, double factor) {
     for (int k = -1; k < w->sparse.n; k++) {
         int64_t n;

@@ -111,7 +111,6 @@ void strata_ps_begin_buckets(strata_ps_worker *w, const strata_model_program *pr
     if (w->buckets.streams) w->buckets.attempt++;
 }
 
-/* Fails if a bucket could not be pushed. */
 static strata_status check_parts(const strata_ps_worker *w, strata_error *err) {
     return w->buckets.status ? strata_fail(err, w->buckets.status, "%s", w->buckets.error.message) : STRATA_OK;
 }

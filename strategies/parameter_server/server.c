@@ -223,7 +223,6 @@ static strata_status enter_chain(server *s, const holding *h, bool *out_entered,
     return copy_is_lost(s, s->next ? "an earlier change did not reach it" : "it was not connected", err);
 }
 
-/* Applies a push here and in the copy. */
 static strata_status push_here(server *s, holding *h, const strata_rpc_call *call, const strata_ps_gradients *gradients,
                                int64_t *out_staleness, strata_error *err) {
     strata_rpc_request *request = NULL;

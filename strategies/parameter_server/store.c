@@ -12,7 +12,6 @@ strata_status strata_ps_store_no_memory(const strata_ps_store *store, strata_err
                        (long long)(store->group->dense_elements + store->group->table_elements + store->group->n_states));
 }
 
-/* Bytes of an element of the type `wire`. */
 static size_t value_bytes(const strata_ps_store *store) {
     return strata_dtype_bytes(store->opts.wire);
 }

@@ -47,7 +47,6 @@ static void keep_report(strata_ps_worker *w) {
     w->reports.now = (strata_ps_next_ask){.unit.index = -1};
 }
 
-/* Forgets all leased and finished units. */
 static void forget_units(strata_ps_worker *w) {
     w->reports.n = w->lease.n_begun = w->lease.reply.n_more = 0;
     w->reports.now = (strata_ps_next_ask){.unit.index = -1};
