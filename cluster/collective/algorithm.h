@@ -45,8 +45,8 @@ typedef struct strata_span {
     bool used;
 } strata_span;
 
-/* Spans for sending to each rank and, behind them, for receiving from each, [2 world], none of which is used. They are valid until
- * the next call. */
+/* Spans for sending to each rank and, behind them, for receiving from each, [2 world], none of which is used. They are
+ * valid until the next call. */
 strata_span *strata_new_spans(strata_communicator *comm);
 /* Sends to_all (unless NULL) to each other rank and to_each[r] to rank r, and receives from_each[r] from rank r. An array
  * that is NULL means that there are no such messages. This rank's own entries are ignored. */

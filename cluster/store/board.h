@@ -34,8 +34,8 @@ typedef struct strata_store_request {
     int64_t amount;
 } strata_store_request;
 
-/* What a request returns, followed by a NUL; the caller frees it. GET: the value; ADD: the sum, int64_t; SWAP: 1 if the value was
- * set, else 0, int64_t; SET: nothing. */
+/* What a request returns, followed by a NUL; the caller frees it. GET: the value; ADD: the sum, int64_t; SWAP: 1 if the value
+ * was set, else 0, int64_t; SET: nothing. */
 typedef struct strata_store_reply {
     void *value;
     size_t n_value;
