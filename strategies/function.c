@@ -4,7 +4,7 @@
  * executables, and then this group is run. */
 #include <stdio.h>
 
-#include "core/compile/segments.h"
+#include "core/compile/passes.h"
 #include "core/graph/graph.h"
 #include "core/run/device.h"
 #include "core/run/group.h"
