@@ -7,13 +7,12 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/table.h"
 #include "cluster/subset.h"
+#include "core/base/alloc.h"
 #include "core/base/clock.h"
 #include "core/base/locale.h"
 #include "strata/sha256.h"
@@ -96,31 +95,37 @@ strata_status strata_communicator_set_own(strata_communicator *comm, const char 
 strata_status strata_communicator_get_of(strata_communicator *comm, const char *what, int rank, void *out_value, size_t n_bytes,
                                          strata_error *err) {
     char key[STRATA_STORE_KEY_BYTES];
-    void *value = NULL;
+    STRATA_FREED void *value = NULL;
     size_t n = 0;
     STRATA_TRY(key_of(comm, what, rank, key, err));
-    strata_status status = strata_communicator_get(comm, key, comm->connect_seconds, &value, &n, err);
+    const strata_status status = strata_communicator_get(comm, key, comm->connect_seconds, &value, &n, err);
     if (status == STRATA_TIMEOUT && !strata_seat_failed(comm->seat))
         return strata_fail(err, status, "rank %d of %d did not come within %g s", rank, comm->world, comm->connect_seconds);
-    if (!status && n != n_bytes)
-        status = strata_fail(err, STRATA_INVALID, "key \"%s\" has %zu bytes, not %zu: the ranks run different versions", key, n,
-                             n_bytes);
-    if (!status) memcpy(out_value, value, n);
-    free(value);
-    return status;
+    if (status) return status;
+    if (n != n_bytes)
+        return strata_fail(err, STRATA_INVALID, "key \"%s\" has %zu bytes, not %zu: the ranks run different versions", key, n,
+                           n_bytes);
+    memcpy(out_value, value, n);
+    return STRATA_OK;
 }
 
-static strata_status ask(strata_communicator *comm, const strata_store_request *request, double seconds,
-                         strata_store_reply *out_reply, strata_error *err) {
-    STRATA_TRY(strata_seat_verdict(comm->seat, err));
-    return comm->member->store(comm->member, comm->seat, request, seconds, out_reply, err);
+/* out_number: for requests whose reply is a number, else NULL. Without a seat the request is sent although the communicator has
+ * failed: the store still works then. */
+static strata_status ask(strata_communicator *comm, bool seat, const strata_store_request *request, int64_t *out_number,
+                         strata_error *err) {
+    STRATA_FINISHED(strata_store_reply) reply = {0};
+    if (seat) STRATA_TRY(strata_seat_verdict(comm->seat, err));
+    STRATA_TRY(comm->member->store(comm->member, seat ? comm->seat : NULL, request, comm->connect_seconds, &reply, err));
+    if (out_number && reply.n_value != sizeof *out_number)
+        return strata_fail(err, STRATA_DATA, "the store replied with %zu bytes, not with a number", reply.n_value);
+    if (out_number) memcpy(out_number, reply.value, sizeof *out_number);
+    return STRATA_OK;
 }
 
 strata_status strata_communicator_set(strata_communicator *comm, const char *key, const void *value, size_t n_bytes,
                                       strata_error *err) {
-    strata_store_reply reply;
     const strata_store_request request = {.op = STRATA_STORE_SET, .key = key, .value = value, .n_value = n_bytes};
-    return ask(comm, &request, comm->connect_seconds, &reply, err);
+    return ask(comm, true, &request, NULL, err);
 }
 
 strata_status strata_communicator_get(strata_communicator *comm, const char *key, double seconds, void **out_value,
@@ -129,7 +134,8 @@ strata_status strata_communicator_get(strata_communicator *comm, const char *key
     const strata_store_request request = {.op = STRATA_STORE_GET, .key = key};
     *out_value = NULL;
     *out_n_bytes = 0;
-    STRATA_TRY(ask(comm, &request, seconds, &reply, err));
+    STRATA_TRY(strata_seat_verdict(comm->seat, err));
+    STRATA_TRY(comm->member->store(comm->member, comm->seat, &request, seconds, &reply, err));
     *out_value = reply.value;
     *out_n_bytes = reply.n_value;
     return STRATA_OK;
@@ -137,25 +143,22 @@ strata_status strata_communicator_get(strata_communicator *comm, const char *key
 
 strata_status strata_communicator_add(strata_communicator *comm, const char *key, int64_t amount, int64_t *out_sum,
                                       strata_error *err) {
-    strata_store_reply reply;
     const strata_store_request request = {.op = STRATA_STORE_ADD, .key = key, .amount = amount};
-    STRATA_TRY(ask(comm, &request, comm->connect_seconds, &reply, err));
-    *out_sum = reply.number;
-    return STRATA_OK;
+    return ask(comm, true, &request, out_sum, err);
 }
 
 strata_status strata_communicator_compare_and_set(strata_communicator *comm, const char *key, const void *expected,
                                                   size_t n_expected, const void *value, size_t n_bytes, bool *out_swapped,
                                                   strata_error *err) {
-    strata_store_reply reply;
+    int64_t swapped = 0;
     const strata_store_request request = {.op = STRATA_STORE_SWAP,
                                           .key = key,
                                           .value = value,
                                           .n_value = n_bytes,
                                           .expected = expected,
                                           .n_expected = n_expected};
-    STRATA_TRY(ask(comm, &request, comm->connect_seconds, &reply, err));
-    *out_swapped = reply.number != 0;
+    STRATA_TRY(ask(comm, true, &request, &swapped, err));
+    *out_swapped = swapped != 0;
     return STRATA_OK;
 }
 
@@ -209,6 +212,7 @@ void strata_communicator_destroy(strata_communicator *comm) {
     free(comm->scratch.narrow);
     free(comm->scratch.sends);
     free(comm->scratch.receives);
+    free(comm->scratch.spans);
     free(comm->peers);
     free(comm);
 }
@@ -226,8 +230,9 @@ strata_status strata_communicator_allocate(int rank, int world, const int *job_r
     comm->peers = calloc((size_t)world, sizeof *comm->peers);
     comm->scratch.sends = calloc((size_t)world * 2 + 2, sizeof *comm->scratch.sends);
     comm->scratch.receives = calloc((size_t)world * 2 + 2, sizeof *comm->scratch.receives);
+    comm->scratch.spans = calloc((size_t)world * 2, sizeof *comm->scratch.spans);
     strata_status status = STRATA_OK;
-    if (!comm->peers || !comm->scratch.sends || !comm->scratch.receives)
+    if (!comm->peers || !comm->scratch.sends || !comm->scratch.receives || !comm->scratch.spans)
         status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", world);
     if (!status)
         status = strata_seat_create(member->roster, job_ranks ? STRATA_NO_COMMUNICATOR : 0, rank, world, job_ranks, &comm->seat,
@@ -255,8 +260,8 @@ strata_status strata_communicator_create_local(int world, const strata_communica
     const strata_communicator_options defaults = {0};
     if (world < 1) return strata_fail(err, STRATA_INVALID, "world is %d; it must be at least 1", world);
     memset(out_comms, 0, (size_t)world * sizeof *out_comms);
-    strata_member **members = calloc((size_t)world, sizeof *members);
-    if (!members) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %d ranks", world);
+    STRATA_FREED strata_member **members = NULL;
+    STRATA_TRY(STRATA_NEW(members, world, err, "no memory for %d ranks", world));
     strata_status status = strata_member_create_local(world, members, err);
     for (int r = 0; r < world && !status; r++) {
         status = strata_communicator_allocate(r, world, NULL, members[r], &out_comms[r], err);
@@ -274,7 +279,6 @@ strata_status strata_communicator_create_local(int world, const strata_communica
         strata_communicator_destroy(out_comms[r]);
         out_comms[r] = NULL;
     }
-    free(members);
     return status;
 }
 
@@ -341,14 +345,12 @@ static strata_status make_child(strata_communicator *comm, const char *name, str
 /* Creates a communicator of n ranks of `comm`; `rank` is this rank's position among them. All of these ranks call it. */
 static strata_status create_child(strata_communicator *comm, const char *name, int rank, const int *ranks, int n,
                                   strata_communicator **out_comm, strata_error *err) {
-    int *job_ranks = malloc((size_t)n * sizeof *job_ranks);
-    if (!job_ranks) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", n);
+    STRATA_FREED int *job_ranks = NULL;
+    STRATA_TRY(STRATA_NEW(job_ranks, n, err, "no memory for a communicator of %d ranks", n));
     for (int i = 0; i < n; i++) job_ranks[i] = comm->peers[ranks[i]].job_rank;
-    strata_status status = strata_communicator_allocate(rank, n, job_ranks, comm->member, out_comm, err);
-    free(job_ranks);
-    STRATA_TRY(status);
+    STRATA_TRY(strata_communicator_allocate(rank, n, job_ranks, comm->member, out_comm, err));
     strata_error why = {0};
-    status = make_child(comm, name, *out_comm, ranks, &why);
+    strata_status status = make_child(comm, name, *out_comm, ranks, &why);
     if (!status) return STRATA_OK;
     status = strata_communicator_give_up(*out_comm, status, &why);
     strata_communicator_destroy(*out_comm);
@@ -360,20 +362,16 @@ strata_status strata_communicator_split(strata_communicator *comm, int color, in
                                         strata_error *err) {
     *out_comm = NULL;
     const size_t world = (size_t)comm->world;
-    choice *choices = malloc(world * (sizeof *choices + sizeof(int)));
+    STRATA_FREED choice *choices = malloc(world * (sizeof *choices + sizeof(int)));
     if (!choices) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory to split %d ranks", comm->world);
+    char name[2 * sizeof comm->names.own];
     int *ranks = (int *)(choices + world), rank = 0;
+    snprintf(name, sizeof name, "%s/%d.%d", comm->names.own, comm->names.splits++, color);
     choices[comm->rank] = (choice){color, key};
-    strata_status status = strata_communicator_all_gather(comm, NULL, choices, sizeof *choices, NULL, STRATA_DTYPE_U8, err);
-    if (!status && color >= 0) {
-        char name[2 * sizeof comm->names.own];
-        const int n = list_group(comm, choices, ranks, &rank);
-        snprintf(name, sizeof name, "%s/%d.%d", comm->names.own, comm->names.splits, color);
-        status = create_child(comm, name, rank, ranks, n, out_comm, err);
-    }
-    comm->names.splits++;
-    free(choices);
-    return status;
+    STRATA_TRY(strata_communicator_all_gather(comm, NULL, choices, sizeof *choices, NULL, STRATA_DTYPE_U8, err));
+    if (color < 0) return STRATA_OK;
+    const int n = list_group(comm, choices, ranks, &rank);
+    return create_child(comm, name, rank, ranks, n, out_comm, err);
 }
 
 static strata_status make_subset(strata_communicator *comm, const int *ranks, int n, subset *made, strata_error *err) {
@@ -411,13 +409,6 @@ strata_status strata_communicator_subset(strata_communicator *comm, const int *r
 
 /* ---- shrinking ---- */
 
-/* Sends a request to the store without a seat, because the communicator's verdict would end the request. The store still
- * works after the communicator has failed. */
-static strata_status ask_store(strata_communicator *comm, const strata_store_request *request, double seconds,
-                               strata_store_reply *out_reply, strata_error *err) {
-    return comm->member->store(comm->member, NULL, request, seconds, out_reply, err);
-}
-
 /* Whether a rank of the job was lost or has left. */
 static bool is_lost(const strata_communicator *comm, int job_rank) {
     strata_event event;
@@ -435,9 +426,8 @@ static strata_status await_survivor(strata_communicator *comm, const char *name,
     const strata_store_request request = {.op = STRATA_STORE_GET, .key = key};
     *out_came = false;
     while (!*out_came && !is_lost(comm, job_rank)) {
-        strata_store_reply reply = {0};
-        const strata_status status = ask_store(comm, &request, step, &reply, err);
-        free(reply.value);
+        STRATA_FINISHED(strata_store_reply) reply = {0};
+        const strata_status status = comm->member->store(comm->member, NULL, &request, step, &reply, err);
         *out_came = !status;
         if (status && status != STRATA_TIMEOUT) return status;
         if (status && strata_clock_seconds() > deadline)
@@ -455,9 +445,9 @@ static strata_status agree_on_survivors(strata_communicator *comm, const char *n
     char here[STRATA_STORE_KEY_BYTES], key[STRATA_STORE_KEY_BYTES];
     snprintf(here, sizeof here, "strata/%s/here/%d", name, comm->peers[comm->rank].job_rank);
     snprintf(key, sizeof key, "strata/%s/survivors", name);
-    strata_store_reply reply = {0};
+    STRATA_FINISHED(strata_store_reply) reply = {0};
     const strata_store_request come = {.op = STRATA_STORE_SET, .key = here, .value = ""};
-    STRATA_TRY(ask_store(comm, &come, comm->connect_seconds, &reply, err));
+    STRATA_TRY(ask(comm, false, &come, NULL, err));
     int n = 0;
     for (int r = 0; r < comm->world; r++) {
         bool came;
@@ -466,35 +456,30 @@ static strata_status agree_on_survivors(strata_communicator *comm, const char *n
     }
     const strata_store_request propose = {
         .op = STRATA_STORE_SWAP, .key = key, .value = list, .n_value = (size_t)n * sizeof *list, .expected = ""};
-    STRATA_TRY(ask_store(comm, &propose, comm->connect_seconds, &reply, err));
+    STRATA_TRY(ask(comm, false, &propose, NULL, err));
     const strata_store_request read = {.op = STRATA_STORE_GET, .key = key};
-    STRATA_TRY(ask_store(comm, &read, comm->connect_seconds, &reply, err));
-    strata_status status = STRATA_OK;
+    STRATA_TRY(comm->member->store(comm->member, NULL, &read, comm->connect_seconds, &reply, err));
     *out_n = (int)(reply.n_value / sizeof *list);
     if (reply.n_value % sizeof *list || *out_n > comm->world)
-        status = strata_fail(err, STRATA_INTERNAL, "the list of survivors has %zu bytes", reply.n_value);
-    else
-        memcpy(list, reply.value, reply.n_value);
-    free(reply.value);
-    return status;
+        return strata_fail(err, STRATA_INTERNAL, "the list of survivors has %zu bytes", reply.n_value);
+    memcpy(list, reply.value, reply.n_value);
+    return STRATA_OK;
 }
 
 /* Fills `ranks` (room for [world]) with the survivors, as ranks of `comm`. *out_rank: this rank's position among them. */
 static strata_status find_survivors(strata_communicator *comm, const char *name, int *ranks, int *out_n, int *out_rank,
                                     strata_error *err) {
-    int32_t *list = malloc((size_t)comm->world * sizeof *list);
-    if (!list) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a list of %d ranks", comm->world);
-    strata_status status = agree_on_survivors(comm, name, list, out_n, err);
+    STRATA_FREED int32_t *list = NULL;
+    STRATA_TRY(STRATA_NEW(list, comm->world, err, "no memory for a list of %d ranks", comm->world));
+    STRATA_TRY(agree_on_survivors(comm, name, list, out_n, err));
     *out_rank = -1;
-    for (int i = 0; i < *out_n && !status; i++) {
+    for (int i = 0; i < *out_n; i++) {
         ranks[i] = strata_seat_find(comm->seat, list[i]);
-        if (ranks[i] < 0) status = strata_fail(err, STRATA_INTERNAL, "rank %d of the job is no survivor", (int)list[i]);
+        if (ranks[i] < 0) return strata_fail(err, STRATA_INTERNAL, "rank %d of the job is no survivor", (int)list[i]);
         if (ranks[i] == comm->rank) *out_rank = i;
     }
-    free(list);
-    if (!status && *out_rank < 0)
-        status = strata_fail(err, STRATA_PEER_LOST, "the other ranks went on without this one, which they count as lost");
-    return status;
+    if (*out_rank >= 0) return STRATA_OK;
+    return strata_fail(err, STRATA_PEER_LOST, "the other ranks went on without this one, which they count as lost");
 }
 
 strata_status strata_communicator_shrink(strata_communicator *comm, strata_communicator **out_comm, strata_error *err) {
@@ -503,17 +488,14 @@ strata_status strata_communicator_shrink(strata_communicator *comm, strata_commu
     *out_comm = NULL;
     if (comm->transport == &strata_transport_mpi)
         return strata_fail(err, STRATA_UNSUPPORTED, "the engine %s cannot go on without a rank", comm->transport->name);
-    int *ranks = malloc((size_t)comm->world * sizeof *ranks);
-    if (!ranks) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->world);
+    STRATA_FREED int *ranks = NULL;
+    STRATA_TRY(STRATA_NEW(ranks, comm->world, err, "no memory for a communicator of %d ranks", comm->world));
     snprintf(name, sizeof name, "%s/s%d", comm->names.base, ++comm->names.shrinks);
-    strata_status status = find_survivors(comm, name, ranks, &n, &rank, err);
-    if (!status) status = create_child(comm, name, rank, ranks, n, out_comm, err);
-    if (!status) {
-        memcpy((*out_comm)->names.base, comm->names.base, sizeof comm->names.base);
-        (*out_comm)->names.shrinks = comm->names.shrinks;
-    }
-    free(ranks);
-    return status;
+    STRATA_TRY(find_survivors(comm, name, ranks, &n, &rank, err));
+    STRATA_TRY(create_child(comm, name, rank, ranks, n, out_comm, err));
+    memcpy((*out_comm)->names.base, comm->names.base, sizeof comm->names.base);
+    (*out_comm)->names.shrinks = comm->names.shrinks;
+    return STRATA_OK;
 }
 
 /* ---- properties that users query ---- */

@@ -77,6 +77,8 @@ struct strata_communicator {
         strata_send *sends;
         /* [2 world + 2] */
         strata_receive *receives;
+        /* [2 world] (collective/algorithm.h) */
+        struct strata_span *spans;
         void *memory;
         size_t bytes;
         /* Values rounded to f16 or bf16, which are sent instead of f32. */

@@ -5,8 +5,6 @@
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

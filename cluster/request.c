@@ -2,19 +2,18 @@
  *
  * Requests, and calls that run at once. A communicator's thread, which the first request creates, runs requests in order. A
  * blocking call runs in the caller's thread if no request is pending; otherwise it becomes a request, too. */
-#include <stdlib.h>
-
 #include "cluster/communicator.h"
-#include "core/base/clock.h"
+#include "core/base/alloc.h"
+#include "core/base/locked.h"
 
 static void *run_requests(void *user) {
     strata_communicator *comm = user;
-    pthread_mutex_lock(&comm->requests.lock);
+    STRATA_LOCKED(&comm->requests.lock);
     for (;;) {
         while (!comm->requests.first && !comm->requests.leaving)
             pthread_cond_wait(&comm->requests.changed, &comm->requests.lock);
         strata_request *request = comm->requests.first;
-        if (!request) break;
+        if (!request) return NULL;
         pthread_mutex_unlock(&comm->requests.lock);
         request->status = strata_operation_run(comm, &request->what, &request->error);
         pthread_mutex_lock(&comm->requests.lock);
@@ -22,8 +21,6 @@ static void *run_requests(void *user) {
         request->done = true;
         pthread_cond_broadcast(&comm->requests.changed);
     }
-    pthread_mutex_unlock(&comm->requests.lock);
-    return NULL;
 }
 
 void strata_requests_finish(strata_communicator *comm) {
@@ -38,27 +35,21 @@ void strata_requests_finish(strata_communicator *comm) {
 
 strata_status strata_communicator_start(strata_communicator *comm, const strata_collective *what, strata_request **out_request,
                                         strata_error *err) {
-    strata_request *request = *out_request = calloc(1, sizeof *request);
+    *out_request = NULL;
+    STRATA_LOCKED(&comm->requests.lock);
+    if (!comm->requests.has_thread)
+        comm->requests.has_thread = !pthread_create(&comm->requests.thread, NULL, run_requests, comm);
+    if (!comm->requests.has_thread)
+        return strata_fail(err, STRATA_UNAVAILABLE, "no thread could be made for the requests of a communicator");
+    strata_request *request = calloc(1, sizeof *request);
     if (!request) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a request");
     request->comm = comm;
     request->what = *what;
-    pthread_mutex_lock(&comm->requests.lock);
-    if (!comm->requests.has_thread)
-        comm->requests.has_thread = !pthread_create(&comm->requests.thread, NULL, run_requests, comm);
-    const bool runs = comm->requests.has_thread;
-    if (runs) {
-        if (comm->requests.first)
-            comm->requests.last->next = request;
-        else
-            comm->requests.first = request;
-        comm->requests.last = request;
-        pthread_cond_broadcast(&comm->requests.changed);
-    }
-    pthread_mutex_unlock(&comm->requests.lock);
-    if (runs) return STRATA_OK;
-    free(request);
-    *out_request = NULL;
-    return strata_fail(err, STRATA_UNAVAILABLE, "no thread could be made for the requests of a communicator");
+    *(comm->requests.first ? &comm->requests.last->next : &comm->requests.first) = request;
+    comm->requests.last = request;
+    pthread_cond_broadcast(&comm->requests.changed);
+    *out_request = request;
+    return STRATA_OK;
 }
 
 strata_status strata_request_wait_for(strata_request *request, double seconds, bool *out_done, strata_error *err) {
@@ -91,10 +82,8 @@ strata_status strata_request_wait(strata_request *request, strata_error *err) {
 
 bool strata_request_test(strata_request *request) {
     pthread_mutex_t *lock = request->is_message ? &request->comm->seat->roster->lock : &request->comm->requests.lock;
-    pthread_mutex_lock(lock);
-    const bool done = request->is_message ? request->transfer.done : request->done;
-    pthread_mutex_unlock(lock);
-    return done;
+    STRATA_LOCKED(lock);
+    return request->is_message ? request->transfer.done : request->done;
 }
 
 strata_status strata_communicator_run(strata_communicator *comm, const strata_collective *what, strata_error *err) {

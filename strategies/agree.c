@@ -7,8 +7,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/json.h"
 #include "core/base/text.h"
@@ -24,51 +22,44 @@
 
 /* Compares the terms with those of the other workers, and frees them. */
 static strata_status compare(const strata_strategy *strategy, strata_text *terms, strata_error *err) {
-    char *text = NULL;
+    STRATA_FREED char *text = NULL;
     STRATA_TRY(strata_text_take(terms, &text, NULL, err));
-    const strata_status status = strata_workers_compare_terms(&strategy->workers, text, err);
-    free(text);
-    return status;
+    return strata_workers_compare_terms(&strategy->workers, text, err);
 }
 
 strata_status strata_batches_agree(const strata_strategy *strategy, const strata_dataset *dataset,
                                    const strata_distributed_batches_options *opts, strata_error *err) {
-    strata_text terms = {0};
+    STRATA_FINISHED(strata_text) terms = {0};
     strata_text_add_term(&terms, "version of Strata", "%s", strata_version());
     strata_text_add_term(&terms, "global batch", "%" PRId64, opts->global_batch);
     strata_text_add_term(&terms, "shuffling", "%s", opts->shuffle ? "on" : "off");
     strata_text_add_term(&terms, "seed of the shuffles", "%" PRIu64, opts->seed);
     strata_text_add_term(&terms, "epoch", "%" PRIu64, opts->epoch);
-    const strata_status status =
-        strata_model_add_data_terms(&terms, dataset, "distributed data", opts->auto_shard, opts->seed, err);
-    if (!status) return compare(strategy, &terms, err);
-    strata_text_finish(&terms);
-    return status;
+    STRATA_TRY(strata_model_add_data_terms(&terms, dataset, "distributed data", opts->auto_shard, opts->seed, err));
+    return compare(strategy, &terms, err);
 }
 
 static strata_status add_optimizers(strata_text *terms, const strata_replica_context *replica, strata_error *err) {
     for (int i = 0; i < replica->n_feeds; i++) {
         const strata_distributed_optimizer *o = replica->feeds[i].optimizer;
         strata_json_writer writer = {0};
-        char *text = NULL;
+        STRATA_FREED char *text = NULL;
         if (replica->feeds[i].kind != STRATA_FEED_STEP) continue;
         strata_optimizer_write(&writer, &o->settings, o->kind);
         STRATA_TRY(strata_json_take(&writer, &text, NULL, err));
         strata_text_add(terms, "optimizer's settings\t%s\nupdates before\t%" PRId64 "\n", text, o->steps);
-        free(text);
     }
     return STRATA_OK;
 }
 
 static strata_status add_models(strata_text *terms, const strata_replica_context *replica, strata_error *err) {
     for (int i = 0; i < replica->n_models; i++) {
-        char *text = NULL;
+        STRATA_FREED char *text = NULL;
         STRATA_TRY(strata_model_to_json(replica->models[i], &text, err));
         if (i)
             strata_text_add(terms, "model %d\t%s\n", i, text);
         else
             strata_text_add(terms, "model\t%s\n", text);
-        free(text);
     }
     return STRATA_OK;
 }
@@ -95,14 +86,13 @@ static bool write_attribute(const strata_tensor *node, const strata_attr_field *
 static void add_attributes(strata_text *terms, const strata_tensor *node, bool whole) {
     char name[96];
     for (const strata_attr_field *field = node->op->attrs; field->name; field++) {
-        strata_text value = {0};
+        STRATA_FINISHED(strata_text) value = {0};
         const bool of_exchange = node->op->flags & STRATA_OP_COMMUNICATION;
         if (of_exchange && strcmp(field->name, "reduction") != 0 && strcmp(field->name, "axis") != 0) continue;
         if (!whole && field->kind != STRATA_ATTR_FLOAT) continue;
         snprintf(name, sizeof name, "%s of node %d (%s) of the function", field->name, node->id, node->op->name);
         if (write_attribute(node, field, &value) && value.n_bytes) strata_text_add_term(terms, name, "%s", value.bytes);
         terms->failed = terms->failed || value.failed;
-        strata_text_finish(&value);
     }
 }
 
@@ -157,14 +147,12 @@ strata_status strata_function_agree(const strata_replica_context *replica, const
     /* The shapes behind an all_gather are those of all replicas. */
     const bool whole = !replica->n_gathers && !compared->asks_id;
     const strata_graph *graph = compared->graph;
-    strata_text terms = {0};
+    STRATA_FINISHED(strata_text) terms = {0};
     strata_text_add_term(&terms, "version of Strata", "%s", strata_version());
-    strata_status status = add_optimizers(&terms, replica, err);
-    if (!status) status = add_models(&terms, replica, err);
+    STRATA_TRY(add_optimizers(&terms, replica, err));
+    STRATA_TRY(add_models(&terms, replica, err));
     add_inputs(&terms, replica->graph);
     if (failed) strata_text_add_term(&terms, "function with the shapes of worker 0", "an error (%s)", failed->message);
-    for (int id = 0; id < graph->n_nodes && !status && !failed; id++) status = add_node(&terms, graph->nodes[id], whole, err);
-    if (!status) return compare(replica->strategy, &terms, err);
-    strata_text_finish(&terms);
-    return status;
+    for (int id = 0; id < graph->n_nodes && !failed; id++) STRATA_TRY(add_node(&terms, graph->nodes[id], whole, err));
+    return compare(replica->strategy, &terms, err);
 }

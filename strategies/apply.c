@@ -2,9 +2,6 @@
  *
  * Applies models to tensors outside of fit: in a replica's function, or in any graph. A function keeps the layers' context of
  * each model between applications, so that all applications use the same views of the parameters. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/graph/graph.h"
 #include "core/model/build.h"
 #include "core/model/data.h"

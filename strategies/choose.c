@@ -2,8 +2,6 @@
  *
  * Chooses the devices of a strategy if the user names none. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/registry.h"
 #include "core/base/ascii.h"

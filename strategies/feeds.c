@@ -3,7 +3,6 @@
  * Feeds are numbers that the host passes to a replica's function in addition to its inputs: the size of the global batch,
  * a model's random state, and an optimizer's numbers. They are inputs of the graph, but not arguments of the function. */
 #include <stdio.h>
-#include <string.h>
 
 #include "core/graph/graph.h"
 #include "core/model/loop.h"

@@ -3,8 +3,6 @@
  * Functions of replicas: a function is traced once for each replica and set of input shapes, compiled to a group of
  * executables, and then this group is run. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/compile/passes.h"
 #include "core/graph/graph.h"
@@ -63,7 +61,7 @@ strata_status strata_function_create(strata_strategy *strategy, strata_replica_f
 
 static void destroy_trace(trace *t) {
     strata_group_destroy(t->group);
-    strata_memory_free(&t->memory);
+    strata_memory_finish(&t->memory);
     free(t);
 }
 
@@ -214,15 +212,14 @@ static bool has_exchange(const strata_graph *graph) {
 /* Traces the function once more, for the shapes of worker 0's first replica, and compares this trace. */
 static strata_status agree_as_first(const strata_function *function, const strata_replica_context *own, sent_specs *first,
                                     strata_error *err) {
-    strata_replica_context *other = calloc(1, sizeof *other);
+    STRATA_FREED strata_replica_context *other = NULL;
     strata_error why = {0};
-    if (!other) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
+    STRATA_TRY(STRATA_NEW(other, 1, err, "function: no host memory"));
     *other = (strata_replica_context){.strategy = function->strategy, .gathers = own->gathers};
     strata_status status = strata_graph_create(&other->graph, &why);
     if (!status) status = build(function, first->specs, first->n, other, &why);
     status = strata_function_agree(own, status ? own : other, status ? &why : NULL, err);
     strata_graph_destroy(other->graph);
-    free(other);
     return status;
 }
 
@@ -244,7 +241,7 @@ static strata_status agree(const strata_function *function, const trace *t, cons
 
 static strata_status make_group(strata_function *function, trace *t, int n_slots, strata_error *err) {
     const int n = function->strategy->n_replicas, all = strata_strategy_num_replicas_in_sync(function->strategy);
-    strata_memory memory = {0};
+    STRATA_FINISHED(strata_memory) memory = {0};
     strata_replica_context *replicas = strata_memory_take(&memory, n, sizeof *replicas);
     strata_executable **executables = strata_memory_take(&memory, n, sizeof(*executables));
     strata_gather_lengths gathers = {.lengths =
@@ -263,7 +260,6 @@ static strata_status make_group(strata_function *function, trace *t, int n_slots
     else
         for (int r = 0; executables && r < n; r++) strata_executable_destroy(executables[r]);
     for (int r = 0; replicas && r < n; r++) strata_graph_destroy(replicas[r].graph);
-    strata_memory_free(&memory);
     return status;
 }
 
@@ -284,12 +280,11 @@ static uint64_t hash(const void *data, size_t n_bytes) {
 static strata_status hash_everywhere(const strata_workers *workers, const input_spec *specs, size_t bytes, uint64_t *out_hash,
                                      strata_error *err) {
     const uint64_t own = hash(specs, bytes);
-    uint64_t *all = calloc((size_t)workers->n, sizeof *all);
-    if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
-    strata_status status = strata_workers_gather(workers, &own, all, sizeof own, err);
-    if (!status) *out_hash = hash(all, (size_t)workers->n * sizeof *all) | 1;
-    free(all);
-    return status;
+    STRATA_FREED uint64_t *all = NULL;
+    STRATA_TRY(STRATA_NEW(all, workers->n, err, "function: no host memory"));
+    STRATA_TRY(strata_workers_gather(workers, &own, all, sizeof own, err));
+    *out_hash = hash(all, (size_t)workers->n * sizeof *all) | 1;
+    return STRATA_OK;
 }
 
 static strata_status check_inputs(const strata_function *function, const strata_per_replica *inputs, int n_inputs,
@@ -510,9 +505,7 @@ strata_status strata_strategy_run_batches(strata_function *function, strata_dist
 
 strata_status strata_strategy_run_scalar(strata_function *function, const strata_per_replica *inputs, int n_inputs,
                                          strata_reduction reduction, double *out_value, strata_error *err) {
-    strata_per_replica values = {0};
-    strata_status status = strata_strategy_run(function, inputs, n_inputs, &values, 1, err);
-    if (!status) status = strata_strategy_reduce_scalar(function->strategy, &values, reduction, out_value, err);
-    strata_per_replica_finish(&values);
-    return status;
+    STRATA_FINISHED(strata_per_replica) values = {0};
+    STRATA_TRY(strata_strategy_run(function, inputs, n_inputs, &values, 1, err));
+    return strata_strategy_reduce_scalar(function->strategy, &values, reduction, out_value, err);
 }

@@ -2,8 +2,6 @@
  *
  * Gradients with respect to variables in a replica's function: to the parameters of models, and to values that
  * strata_replica_read returned. */
-#include <string.h>
-
 #include "core/graph/graph.h"
 #include "strategies/context.h"
 

@@ -2,9 +2,6 @@
  *
  * Data for the replicas: either a dataset's batches are divided among the replicas, or each replica gets its own batches from a
  * dataset that the user's function makes for its worker. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/data/stage/stage.h"
 #include "core/data/worker_batches.h"
 #include "strategies/context.h"
@@ -223,17 +220,16 @@ static strata_status take_batches(strata_distributed_batches *d, int64_t *out_n,
 static strata_status next_made(strata_distributed_batches *d, int64_t *out_n, strata_error *err) {
     const strata_workers *workers = &d->strategy->workers;
     STRATA_TRY(take_batches(d, out_n, err));
-    int64_t own = *out_n, first = 0, *all = calloc((size_t)(workers->n > 1 ? workers->n : 1), sizeof *all);
-    if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "distributed batches: no host memory");
-    strata_status status = STRATA_OK;
+    int64_t own = *out_n, first = 0;
+    STRATA_FREED int64_t *all = NULL;
+    STRATA_TRY(STRATA_NEW(all, workers->n, err, "distributed batches: no host memory"));
     if (strata_strategy_has_workers(d->strategy)) {
-        status = strata_workers_gather(workers, &own, all, sizeof own, err);
+        STRATA_TRY(strata_workers_gather(workers, &own, all, sizeof own, err));
         *out_n = 0;
         for (int w = 0; w < workers->n; w++) *out_n += all[w], first += w < workers->rank ? all[w] : 0;
     }
-    free(all);
     for (int i = 0; i < 2; i++) d->parts[i].n_rows = *out_n, d->parts[i].first_row = first;
-    return status;
+    return STRATA_OK;
 }
 
 strata_status strata_distributed_batches_next(strata_distributed_batches *d, strata_per_replica values[2], int64_t *out_n,

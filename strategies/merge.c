@@ -36,9 +36,9 @@ static strata_status merge_values(const merge_call *call, const void *const *ope
 
 static strata_status run(const strata_merge *merge, const void *const *operands, int n_operands, void *const *results,
                          int n_results, strata_error *err) {
-    strata_memory memory = {0};
-    strata_status status = merge_values((const merge_call *)merge, operands, n_operands, results, n_results, &memory, err);
-    strata_memory_free(&memory);
+    STRATA_FINISHED(strata_memory) memory = {0};
+    const strata_status status =
+        merge_values((const merge_call *)merge, operands, n_operands, results, n_results, &memory, err);
     return status ? strata_fail_in(err, status, "merge_call") : STRATA_OK;
 }
 

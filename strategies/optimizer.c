@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Optimizers for custom loops: they sum gradients over replicas and make the same update as fit, by the same kernels. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/graph/graph.h"
 #include "core/model/shards.h"
 #include "core/op/communication.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The calls that a replica's function may make while it is traced. */
-#include <string.h>
-
 #include "core/graph/graph.h"
 #include "core/op/communication.h"
 #include "strategies/context.h"

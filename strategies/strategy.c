@@ -2,8 +2,6 @@
  *
  * Creates strategies by name: chooses, opens and closes their devices. Also divides batches among the replicas. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/base/text.h"
@@ -29,7 +27,6 @@ static const strata_strategy_kind *kind_of(const char *name) {
     return NULL;
 }
 
-/* Whether a communicator connects the devices of several processes. */
 static bool spans_processes(const strata_strategy_kind *kind) {
     return kind->mesh == STRATA_MESH_OF_JOB || kind->mesh == STRATA_MESH_OF_SYSTEM;
 }
@@ -57,7 +54,6 @@ static strata_status find_kind(const char *name, const strata_strategy_kind **ou
 
 /* ---- devices ---- */
 
-/* Returns the index of the device with this id, or -1. */
 static int find_device(const strata_strategy *strategy, const char *id) {
     for (int i = 0; i < strategy->n_devices; i++)
         if (!strcmp(strata_device_get_info(strategy->devices[i])->id, id)) return i;

@@ -10,8 +10,6 @@
  * belongs according to the environment (TPU_NAME). Hosts of a pod are workers, each with its own system: cluster/resolver/tpu.c
  * finds them. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/run/device.h"
 #include "strategies/kinds.h"
@@ -39,7 +37,6 @@ static bool same_system(strata_device *a, strata_device *b) {
     return x && y && !strcmp(x->system, y->system) && !strcmp(a->info.backend, b->info.backend);
 }
 
-/* Whether device i is the first of its system. */
 static bool is_first(const strata_strategy *strategy, int i) {
     for (int k = 0; k < i; k++)
         if (same_system(strategy->devices[k], strategy->devices[i])) return false;

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Per-replica values (each replica has its own): creating, reducing and gathering them. All of this is on the host. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/op/element.h"
 #include "core/run/fold.h"
 #include "strategies/context.h"
@@ -130,13 +127,12 @@ static strata_status check_alike(const char *call, const strata_per_replica *val
 static strata_status reduce_elements(const strata_per_replica *values, strata_reduction reduction, strata_array *out,
                                      strata_error *err) {
     const strata_array *first = &values->arrays[0];
-    const void **operands = calloc((size_t)values->n, sizeof(*operands));
+    STRATA_FREED const void **operands = calloc((size_t)values->n, sizeof(*operands));
     if (!operands) return strata_fail(err, STRATA_OUT_OF_MEMORY, "reduce: no host memory for %d values", values->n);
     for (int r = 0; r < values->n; r++) operands[r] = values->arrays[r].data;
-    strata_status status = strata_array_create(first->dtype, first->shape, out, err);
-    if (!status) strata_fold(first->dtype, reduction, operands, values->n, strata_shape_elements(first->shape), &out->data, 1);
-    free(operands);
-    return status;
+    STRATA_TRY(strata_array_create(first->dtype, first->shape, out, err));
+    strata_fold(first->dtype, reduction, operands, values->n, strata_shape_elements(first->shape), &out->data, 1);
+    return STRATA_OK;
 }
 
 /* Reduces over the axis and the replicas: f32 in double, integers as strata_fold does. */
@@ -218,39 +214,29 @@ static strata_status gather(const strata_per_replica *values, int axis, strata_a
 strata_status strata_strategy_reduce(strata_strategy *strategy, const strata_per_replica *values, strata_reduction reduction,
                                      int axis, strata_array *out, strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_strategy_reduce", "there strata_replica_all_reduce is the one", err));
-    strata_memory memory = {0};
+    STRATA_FINISHED(strata_memory) memory = {0};
     strata_per_replica all = {0};
-    strata_status status = strata_per_replica_collect(strategy, values, &memory, &all, err);
-    if (!status) status = reduce(&all, reduction, axis, out, err);
-    strata_memory_free(&memory);
-    return status;
+    STRATA_TRY(strata_per_replica_collect(strategy, values, &memory, &all, err));
+    return reduce(&all, reduction, axis, out, err);
 }
 
 strata_status strata_strategy_gather(strata_strategy *strategy, const strata_per_replica *values, int axis, strata_array *out,
                                      strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_strategy_gather", "there strata_replica_all_gather is the one", err));
-    strata_memory memory = {0};
+    STRATA_FINISHED(strata_memory) memory = {0};
     strata_per_replica all = {0};
-    strata_status status = strata_per_replica_collect(strategy, values, &memory, &all, err);
-    if (!status) status = gather(&all, axis, out, err);
-    strata_memory_free(&memory);
-    return status;
+    STRATA_TRY(strata_per_replica_collect(strategy, values, &memory, &all, err));
+    return gather(&all, axis, out, err);
 }
 
 strata_status strata_strategy_reduce_scalar(strata_strategy *strategy, const strata_per_replica *values,
                                             strata_reduction reduction, double *out_value, strata_error *err) {
-    strata_array sum = {0};
+    STRATA_FINISHED(strata_array) sum = {0};
     STRATA_TRY(strata_strategy_reduce(strategy, values, reduction, STRATA_NO_AXIS, &sum, err));
-    strata_status status = STRATA_OK;
     if (strata_shape_elements(sum.shape) != 1)
-        status = strata_fail(err, STRATA_INVALID, "reduce_scalar: the values are %s; they must have one element",
-                             strata_shape_text(sum.shape).text);
-    else if (sum.dtype == STRATA_DTYPE_F32)
-        *out_value = (double)*(const float *)sum.data;
-    else if (sum.dtype == STRATA_DTYPE_I32)
-        *out_value = (double)*(const int32_t *)sum.data;
-    else
-        *out_value = (double)*(const int64_t *)sum.data; /* reduce accepts no other dtypes */
-    strata_array_finish(&sum);
-    return status;
+        return strata_fail(err, STRATA_INVALID, "reduce_scalar: the values are %s; they must have one element",
+                           strata_shape_text(sum.shape).text);
+    *out_value =
+        sum.dtype == STRATA_DTYPE_F32 ? (double)*(const float *)sum.data : (double)strata_integer_get(sum.dtype, sum.data, 0);
+    return STRATA_OK;
 }

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Variables with a copy on each replica's device. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/run/device.h"
 #include "strategies/context.h"
 
@@ -78,40 +75,34 @@ strata_status strata_distributed_set(strata_distributed_variable *variable, cons
     STRATA_TRY(strata_need_cross_replica("strata_distributed_set", "there strata_replica_assign is the one", err));
     const strata_strategy *strategy = variable->strategy;
     const int n = strata_strategy_num_replicas_in_sync(strategy);
-    strata_array own = {0};
+    STRATA_FINISHED(strata_array) own = {0};
     STRATA_TRY(strata_array_create(value->dtype, value->shape, &own, err));
     const size_t bytes = strata_array_bytes(value);
     if (bytes) memcpy(own.data, value->data, bytes);
-    strata_status status = STRATA_OK;
     if (strata_strategy_has_workers(strategy))
-        status = strategy->workers.broadcast(&strategy->workers, STRATA_DTYPE_U8, own.data, (int64_t)bytes, err);
+        STRATA_TRY(strategy->workers.broadcast(&strategy->workers, STRATA_DTYPE_U8, own.data, (int64_t)bytes, err));
     if (is_summed(variable) && value->dtype == STRATA_DTYPE_F32) divide(&own, n);
-    for (int r = 0; r < strategy->n_replicas && !status; r++)
-        status = strata_variable_set_as(variable->copies[r], r ? variable->copies[0] : NULL, &own, err);
-    strata_array_finish(&own);
-    return status;
+    for (int r = 0; r < strategy->n_replicas; r++)
+        STRATA_TRY(strata_variable_set_as(variable->copies[r], r ? variable->copies[0] : NULL, &own, err));
+    return STRATA_OK;
 }
 
 /* Combines the copies of all workers in replica order. */
 static strata_status aggregate(strata_distributed_variable *variable, strata_array *value, strata_error *err) {
     const strata_strategy *strategy = variable->strategy;
     const strata_variable *first = variable->copies[0];
-    strata_per_replica copies = {0};
-    strata_array sum = {0};
+    STRATA_FINISHED(strata_per_replica) copies = {0};
+    STRATA_FINISHED(strata_array) sum = {0};
     STRATA_TRY(strata_per_replica_create(strategy->n_replicas, &copies, err));
-    strata_status status = STRATA_OK;
-    for (int r = 0; r < strategy->n_replicas && !status; r++) {
-        status = strata_array_create(first->dtype, first->shape, &copies.arrays[r], err);
-        if (!status) status = strata_variable_get(variable->copies[r], &copies.arrays[r], err);
+    for (int r = 0; r < strategy->n_replicas; r++) {
+        STRATA_TRY(strata_array_create(first->dtype, first->shape, &copies.arrays[r], err));
+        STRATA_TRY(strata_variable_get(variable->copies[r], &copies.arrays[r], err));
     }
     const bool mean = variable->aggregation == STRATA_AGGREGATION_MEAN;
-    if (!status)
-        status = strata_strategy_reduce(variable->strategy, &copies, mean ? STRATA_REDUCE_MEAN : STRATA_REDUCE_SUM,
-                                        STRATA_NO_AXIS, &sum, err);
-    if (!status) memcpy(value->data, sum.data, strata_array_bytes(&sum));
-    strata_array_finish(&sum);
-    strata_per_replica_finish(&copies);
-    return status;
+    STRATA_TRY(strata_strategy_reduce(variable->strategy, &copies, mean ? STRATA_REDUCE_MEAN : STRATA_REDUCE_SUM,
+                                      STRATA_NO_AXIS, &sum, err));
+    memcpy(value->data, sum.data, strata_array_bytes(&sum));
+    return STRATA_OK;
 }
 
 strata_status strata_distributed_get(strata_distributed_variable *variable, strata_array *value, strata_error *err) {

@@ -45,11 +45,14 @@ typedef struct strata_span {
     bool used;
 } strata_span;
 
+/* Spans for sending to each rank and, behind them, for receiving from each, [2 world], none of which is used. They are
+ * valid until the next call. */
+strata_span *strata_new_spans(strata_communicator *comm);
 /* Sends to_all (unless NULL) to each other rank and to_each[r] to rank r, and receives from_each[r] from rank r. An array
  * that is NULL means that there are no such messages. This rank's own entries are ignored. */
 STRATA_MUST_USE strata_status strata_move(const strata_operation *op, const strata_span *to_all, const strata_span *to_each,
                                           const strata_span *from_each, strata_error *err);
-/* Sends `data` to one neighbour and receives from the other neighbour, in as many exchanges as necessary. */
+/* Sends `data` to one neighbour and receives from the other neighbour. */
 STRATA_MUST_USE strata_status strata_shift(const strata_operation *op, int to, const void *data, size_t n_bytes, int from,
                                            void *out, size_t out_bytes, strata_error *err);
 

@@ -3,7 +3,6 @@
  * Chooses the algorithm of an all_reduce if the user's table (table.h) has no entry. Measured with `strata bench allreduce
  * --algorithm`; cluster/README.md has the costs. */
 #include <stdint.h>
-#include <string.h>
 
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/table.h"

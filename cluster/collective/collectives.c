@@ -2,7 +2,6 @@
  *
  * Each collective is a row of a table: the conditions for its arguments, and its implementation by folds and moves. */
 #include <stdio.h>
-#include <string.h>
 
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/fold.h"
@@ -22,14 +21,6 @@ static strata_status run_reduce(const strata_operation *op, strata_error *err) {
 
 static strata_status run_reduce_scatter(const strata_operation *op, strata_error *err) {
     return strata_fold_slices(op, STRATA_TO_NONE, err);
-}
-
-/* Allocates spans for both directions (sending and receiving) in the communicator's scratch memory. */
-static strata_span *new_spans(const strata_operation *op, strata_error *err) {
-    const size_t bytes = 2 * (size_t)op->comm->world * sizeof(strata_span);
-    strata_span *spans = strata_communicator_scratch(op->comm, bytes, err);
-    if (spans) memset(spans, 0, bytes);
-    return spans;
 }
 
 /* Rank r's part of `whole`, if each rank has its own count. */
@@ -54,8 +45,7 @@ static strata_status run_broadcast(const strata_operation *op, strata_error *err
     strata_communicator *comm = op->comm;
     const size_t bytes = op->count * op->element_bytes;
     const bool is_root = comm->rank == op->root;
-    strata_span *spans = new_spans(op, err), *from = spans + comm->world;
-    if (!spans) return STRATA_OUT_OF_MEMORY;
+    strata_span *spans = strata_new_spans(comm), *from = spans + comm->world;
     if (bytes <= BROADCAST_DIRECT_BYTES || comm->world <= 2 || comm->transport->shares_memory) {
         const strata_span all = {op->out, bytes, is_root};
         from[op->root] = (strata_span){op->out, bytes, !is_root};
@@ -74,8 +64,7 @@ static strata_status run_broadcast(const strata_operation *op, strata_error *err
 
 static strata_status run_all_gather(const strata_operation *op, strata_error *err) {
     strata_communicator *comm = op->comm;
-    strata_span *spans = new_spans(op, err);
-    if (!spans) return STRATA_OUT_OF_MEMORY;
+    strata_span *spans = strata_new_spans(comm);
     for (int r = 0; r < comm->world; r++) spans[r] = part_of(op, op->out, r);
     copy_own(op->in ? op->in : spans[comm->rank].data, &spans[comm->rank]);
     return strata_move(op, &spans[comm->rank], NULL, spans, err);
@@ -83,8 +72,7 @@ static strata_status run_all_gather(const strata_operation *op, strata_error *er
 
 static strata_status run_all_to_all(const strata_operation *op, strata_error *err) {
     strata_communicator *comm = op->comm;
-    strata_span *to = new_spans(op, err), *from = to + comm->world;
-    if (!to) return STRATA_OUT_OF_MEMORY;
+    strata_span *to = strata_new_spans(comm), *from = to + comm->world;
     for (int r = 0; r < comm->world; r++) {
         to[r] = part_of(op, op->in, r);
         from[r] = part_of(op, op->out, r);
@@ -95,8 +83,7 @@ static strata_status run_all_to_all(const strata_operation *op, strata_error *er
 
 static strata_status run_gather(const strata_operation *op, strata_error *err) {
     strata_communicator *comm = op->comm;
-    strata_span *to = new_spans(op, err), *from = to + comm->world;
-    if (!to) return STRATA_OUT_OF_MEMORY;
+    strata_span *to = strata_new_spans(comm), *from = to + comm->world;
     to[op->root] = (strata_span){op->in, part_of(op, NULL, comm->rank).bytes, comm->rank != op->root};
     for (int r = 0; r < comm->world && comm->rank == op->root; r++) from[r] = part_of(op, op->out, r);
     if (comm->rank == op->root) copy_own(op->in, &from[op->root]);
@@ -105,8 +92,7 @@ static strata_status run_gather(const strata_operation *op, strata_error *err) {
 
 static strata_status run_scatter(const strata_operation *op, strata_error *err) {
     strata_communicator *comm = op->comm;
-    strata_span *to = new_spans(op, err), *from = to + comm->world;
-    if (!to) return STRATA_OUT_OF_MEMORY;
+    strata_span *to = strata_new_spans(comm), *from = to + comm->world;
     from[op->root] = (strata_span){op->out, part_of(op, NULL, comm->rank).bytes, true};
     for (int r = 0; r < comm->world && comm->rank == op->root; r++) to[r] = part_of(op, op->in, r);
     if (comm->rank == op->root) copy_own(to[op->root].data, &from[op->root]);
@@ -124,8 +110,7 @@ static strata_status run_barrier(const strata_operation *op, strata_error *err) 
 }
 
 static strata_status run_message(const strata_operation *op, bool sends, strata_error *err) {
-    strata_span *peers = new_spans(op, err);
-    if (!peers) return STRATA_OUT_OF_MEMORY;
+    strata_span *peers = strata_new_spans(op->comm);
     peers[op->root] = (strata_span){sends ? op->in : op->out, op->count * op->element_bytes, true};
     return strata_move(op, NULL, sends ? peers : NULL, sends ? NULL : peers, err);
 }

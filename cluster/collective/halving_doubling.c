@@ -4,8 +4,6 @@
  * halving adds pairs of ranks, so its bits depend on P and on an element's position. Here slices are transferred before they
  * are added (Bruck's all-to-all: step k moves the slices whose distance has bit k by 2^k ranks, S/2 bytes), their owner adds
  * them in rank order, and the sums are returned by doubling. */
-#include <string.h>
-
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/fold.h"
 

@@ -3,7 +3,6 @@
  * Copies bytes between ranks, divided into messages that the transport accepts. */
 #include "cluster/collective/algorithm.h"
 
-/* The number of messages for so many bytes, at least one. */
 static size_t messages_of(const strata_communicator *comm, size_t bytes) {
     return bytes ? (bytes - 1) / comm->segment_bytes + 1 : 1;
 }
@@ -16,6 +15,10 @@ static bool message_of(const strata_communicator *comm, const strata_span *span,
     *out_data = (const char *)span->data + first;
     *out_bytes = left < comm->segment_bytes ? left : comm->segment_bytes;
     return true;
+}
+
+strata_span *strata_new_spans(strata_communicator *comm) {
+    return memset(comm->scratch.spans, 0, 2 * (size_t)comm->world * sizeof *comm->scratch.spans);
 }
 
 strata_status strata_move(const strata_operation *op, const strata_span *to_all, const strata_span *to_each,
@@ -44,17 +47,8 @@ strata_status strata_move(const strata_operation *op, const strata_span *to_all,
 
 strata_status strata_shift(const strata_operation *op, int to, const void *data, size_t n_bytes, int from, void *out,
                            size_t out_bytes, strata_error *err) {
-    strata_communicator *comm = op->comm;
-    const strata_span sent = {data, n_bytes, true}, taken = {out, out_bytes, true};
-    for (size_t k = 0;; k++) {
-        const char *at;
-        size_t bytes;
-        int n_sends = 0, n_receives = 0;
-        if (message_of(comm, &sent, k, &at, &bytes)) comm->scratch.sends[n_sends++] = (strata_send){to, at, bytes};
-        if (message_of(comm, &taken, k, &at, &bytes))
-            comm->scratch.receives[n_receives++] =
-                (strata_receive){.peer = from, .data = (char *)(uintptr_t)at, .bytes = bytes};
-        if (!n_sends && !n_receives) return STRATA_OK;
-        STRATA_TRY(strata_operation_exchange(op, n_sends, n_receives, err));
-    }
+    strata_span *sent = strata_new_spans(op->comm), *taken = sent + op->comm->world;
+    sent[to] = (strata_span){data, n_bytes, true};
+    taken[from] = (strata_span){out, out_bytes, true};
+    return strata_move(op, NULL, sent, taken, err);
 }

@@ -6,12 +6,11 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "cluster/collective/algorithm.h"
 #include "cluster/communicator.h"
+#include "core/base/alloc.h"
 #include "core/base/locale.h"
 #include "strata/file.h"
 #include "strata/text.h"
@@ -62,28 +61,25 @@ int strata_table_find(const strata_algorithm_table *table, const char *transport
 }
 
 strata_status strata_table_share(strata_communicator *comm, const char *path, strata_error *err) {
-    strata_algorithm_table *table = calloc(1, sizeof *table);
-    if (!table) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a table of algorithms");
+    STRATA_FREED strata_algorithm_table *table = NULL;
+    STRATA_TRY(STRATA_NEW(table, 1, err, "no memory for a table of algorithms"));
     if (comm->rank == 0) read_table(path, table);
-    strata_status status = strata_communicator_broadcast(comm, &table->n, sizeof table->n, STRATA_DTYPE_U8, 0, err);
-    if (!status && table->n > STRATA_TABLE_ROWS) status = strata_fail(err, STRATA_INVALID, "rank 0's table has too many rows");
-    if (!status && table->n)
-        status = strata_communicator_broadcast(comm, table->rows, table->n * sizeof *table->rows, STRATA_DTYPE_U8, 0, err);
-    for (uint64_t i = 0; i < table->n && !status; i++) {
+    STRATA_TRY(strata_communicator_broadcast(comm, &table->n, sizeof table->n, STRATA_DTYPE_U8, 0, err));
+    if (!table->n) return STRATA_OK;
+    if (table->n > STRATA_TABLE_ROWS) return strata_fail(err, STRATA_INVALID, "rank 0's table has too many rows");
+    STRATA_TRY(strata_communicator_broadcast(comm, table->rows, table->n * sizeof *table->rows, STRATA_DTYPE_U8, 0, err));
+    for (uint64_t i = 0; i < table->n; i++) {
         table->rows[i].transport[sizeof table->rows[i].transport - 1] = 0;
         if (table->rows[i].algorithm >= strata_n_algorithms)
-            status = strata_fail(err, STRATA_INVALID, "rank 0 has another version");
+            return strata_fail(err, STRATA_INVALID, "rank 0 has another version");
     }
-    if (status || !table->n)
-        free(table);
-    else
-        comm->table = table;
-    return status;
+    comm->table = table;
+    table = NULL;
+    return STRATA_OK;
 }
 
 /* ---- writing ---- */
 
-/* Creates the folders above the file. */
 static void make_folders(char *path) {
     for (char *at = path + 1; (at = strchr(at, '/')); at++) {
         *at = 0;
@@ -113,8 +109,8 @@ strata_status strata_algorithm_table_save(const char *path, const strata_algorit
                                "table of algorithms: row %d; rows are of one transport and number of ranks, by ascending bytes",
                                i);
     }
-    strata_algorithm_table *others = malloc(sizeof *others);
-    if (!others) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a table of algorithms");
+    STRATA_FREED strata_algorithm_table *others = NULL;
+    STRATA_TRY(STRATA_NEW(others, 1, err, "no memory for a table of algorithms"));
     read_table(file, others);
     strata_text text = {0};
     strata_text_add(
@@ -125,14 +121,11 @@ strata_status strata_algorithm_table_save(const char *path, const strata_algorit
         if (r->ranks != choices[0].ranks || strcmp(r->transport, choices[0].transport) != 0)
             add_row(&text, r->transport, r->ranks, r->most_bytes, strata_algorithms[r->algorithm].name);
     }
-    free(others);
     for (int i = 0; i < n; i++)
         add_row(&text, choices[i].transport, choices[i].ranks, choices[i].most_bytes, choices[i].algorithm);
-    char *bytes;
+    STRATA_FREED char *bytes = NULL;
     size_t n_bytes;
     STRATA_TRY(strata_text_take(&text, &bytes, &n_bytes, err));
     make_folders(file);
-    const strata_status status = strata_file_write(file, bytes, n_bytes, err);
-    free(bytes);
-    return status;
+    return strata_file_write(file, bytes, n_bytes, err);
 }

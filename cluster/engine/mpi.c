@@ -16,14 +16,13 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "cluster/communicator.h"
 #include "cluster/engine/mpi_library.h"
 #include "cluster/transport/memory.h"
-#include "core/base/clock.h"
+#include "core/base/alloc.h"
+#include "core/base/locked.h"
 
 enum { THREAD_MULTIPLE = 3, TAG = 1 };
 
@@ -98,10 +97,8 @@ static strata_status begin(strata_error *err) {
 }
 
 static strata_status locked(strata_status (*call)(strata_error *err), strata_error *err) {
-    pthread_mutex_lock(&mpi.lock);
-    const strata_status status = call(err);
-    pthread_mutex_unlock(&mpi.lock);
-    return status;
+    STRATA_LOCKED(&mpi.lock);
+    return call(err);
 }
 
 strata_status strata_mpi_find(strata_error *err) {
@@ -136,10 +133,9 @@ static message *message_at(const mpi_link *l, int i) {
 static strata_status abandon(strata_communicator *comm, strata_status status) {
     mpi_link *l = comm->link;
     mpi.broken = true;
-    pthread_mutex_lock(&mpi.lock);
+    STRATA_LOCKED(&mpi.lock);
     *(void **)(void *)l->memory = mpi.abandoned;
     mpi.abandoned = l->memory;
-    pthread_mutex_unlock(&mpi.lock);
     l->memory = NULL;
     return status;
 }
@@ -251,27 +247,22 @@ static strata_status open(strata_communicator *comm, strata_error *err) {
     STRATA_TRY(locked(begin, err));
     STRATA_TRY(check_place(comm, err));
     comm->segment_bytes = strata_memory_segment_bytes(comm->world);
-    int *ranks = calloc(world, sizeof *ranks);
-    mpi_link *l = calloc(1, sizeof *l);
-    if (l) {
-        l->room = sizeof(message) + comm->segment_bytes;
-        l->most = (int)most;
-        l->memory = aligned_alloc(_Alignof(message), sizeof(message) + 2 * most * l->room);
-        l->requests = calloc(2 * most + world, sizeof *l->requests);
-    }
-    const bool there = ranks && l && l->memory && l->requests;
-    for (int r = 0; there && r < comm->world; r++) ranks[r] = comm->peers[r].job_rank;
-    const int code = there ? mpi.library->Comm_create(ranks, comm->world, (int)(comm->id % 32768), &l->comm) : 0;
-    free(ranks);
-    if (there && !code) {
-        comm->link = l;
-        return STRATA_OK;
-    }
-    if (l) free(l->memory);
-    if (l) free(l->requests);
-    free(l);
-    return there ? strata_fail(err, STRATA_UNAVAILABLE, "engine mpi: MPI makes no communicator of %d ranks", comm->world)
-                 : strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %d ranks", comm->world);
+    mpi_link made = {.room = sizeof(message) + comm->segment_bytes, .most = (int)most};
+    STRATA_FREED int *ranks = calloc(world, sizeof *ranks);
+    STRATA_FREED mpi_link *l = malloc(sizeof *l);
+    STRATA_FREED unsigned char *memory = aligned_alloc(_Alignof(message), sizeof(message) + 2 * most * made.room);
+    STRATA_FREED strata_mpi_handle *requests = calloc(2 * most + world, sizeof *requests);
+    if (!ranks || !l || !memory || !requests)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %d ranks", comm->world);
+    for (int r = 0; r < comm->world; r++) ranks[r] = comm->peers[r].job_rank;
+    if (mpi.library->Comm_create(ranks, comm->world, (int)(comm->id % 32768), &made.comm))
+        return strata_fail(err, STRATA_UNAVAILABLE, "engine mpi: MPI makes no communicator of %d ranks", comm->world);
+    made.memory = memory;
+    made.requests = requests;
+    comm->link = l;
+    *l = made;
+    l = NULL, memory = NULL, requests = NULL;
+    return STRATA_OK;
 }
 
 const strata_transport strata_transport_mpi = {.name = "mpi", .open = open, .close = close, .exchange = exchange};

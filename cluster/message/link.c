@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/message/link.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "core/base/clock.h"
+#include "core/base/locked.h"
 
 enum {
     /* The most bytes of one sender that are stored without a receive. If there are more, its connection is not read until
@@ -67,18 +64,10 @@ strata_status strata_links_create(strata_loop *loop, strata_error *err) {
 
 /* ---- sending ---- */
 
-static void lock_roster(strata_loop *loop) {
-    pthread_mutex_lock(&loop->member.roster->lock);
-}
-static void unlock_roster(strata_loop *loop) {
-    pthread_mutex_unlock(&loop->member.roster->lock);
-}
-
 static void end_outgoing(strata_loop *loop, outgoing *o, strata_status status, const char *text) {
     if (o->transfer) {
-        lock_roster(loop);
+        STRATA_LOCKED(&loop->member.roster->lock);
         strata_transfer_end(o->transfer, status, text);
-        unlock_roster(loop);
     } else {
         free(o->queued.body.iov_base);
     }
@@ -107,7 +96,6 @@ static void break_sender(strata_loop *loop, sender *s, const char *why) {
     strata_roster_rank_gone(loop->member.roster, s->job_rank, text);
 }
 
-/* Sends as much as the socket accepts. */
 static void push(strata_loop *loop, sender *s) {
     strata_error why;
     if (strata_connection_flush(&s->connection, loop, &why)) {
@@ -138,10 +126,9 @@ static void sender_ready(strata_loop *loop, strata_source *source) {
 
 /* Returns true, with the reason in *err, if the rank was lost or left, so that nothing can be sent to it. */
 static bool is_gone(strata_loop *loop, int job_rank, strata_error *err) {
-    lock_roster(loop);
+    STRATA_LOCKED(&loop->member.roster->lock);
     const char *why = loop->member.roster->gone[job_rank];
     if (why) strata_fail(err, STRATA_PEER_LOST, "%s", why);
-    unlock_roster(loop);
     return why != NULL;
 }
 
@@ -189,7 +176,7 @@ strata_status strata_links_send(strata_member *member, strata_transfer *transfer
                                .body = {transfer->data, transfer->bytes},
                                .sent = sent},
                     .transfer = transfer};
-    pthread_mutex_lock(&loop->lock);
+    STRATA_LOCKED(&loop->lock);
     strata_status status =
         is_gone(loop, s->job_rank, err) ? STRATA_PEER_LOST : connect_sender(loop, s, transfer->seat, address, seconds, err);
     if (!status) {
@@ -199,7 +186,6 @@ strata_status strata_links_send(strata_member *member, strata_transfer *transfer
     } else {
         free(o);
     }
-    pthread_mutex_unlock(&loop->lock);
     return status;
 }
 
@@ -228,11 +214,9 @@ static outgoing *find_outgoing(const sender *s, const strata_transfer *transfer)
 bool strata_links_withdraw(strata_member *member, strata_transfer *transfer) {
     strata_loop *loop = (strata_loop *)member;
     sender *s = &loop->links[transfer->seat->job_ranks[transfer->peer]].out;
-    pthread_mutex_lock(&loop->lock);
+    STRATA_LOCKED(&loop->lock);
     outgoing *o = find_outgoing(s, transfer);
-    const bool withdrawn = !o || withdraw(s, o);
-    pthread_mutex_unlock(&loop->lock);
-    return withdrawn;
+    return !o || withdraw(s, o);
 }
 
 void strata_links_drop_ended(strata_loop *loop) {
@@ -242,9 +226,8 @@ void strata_links_drop_ended(strata_loop *loop) {
             strata_transfer *transfer = o->transfer;
             next = (outgoing *)o->queued.next;
             if (!transfer || !transfer->seat->ended || !withdraw(s, o)) continue;
-            lock_roster(loop);
+            STRATA_LOCKED(&loop->member.roster->lock);
             strata_transfer_end(transfer, transfer->seat->verdict.status, transfer->seat->verdict.message);
-            unlock_roster(loop);
         }
     }
 }
@@ -254,9 +237,9 @@ void strata_links_drop_ended(strata_loop *loop) {
 static void close_receiver(strata_loop *loop, receiver *r, const char *text) {
     strata_loop_forget(loop, r->connection.stream.fd);
     strata_connection_finish(&r->connection);
-    lock_roster(loop);
+    pthread_mutex_lock(&loop->member.roster->lock);
     if (r->arrival) strata_arrival_drop(r->arrival);
-    unlock_roster(loop);
+    pthread_mutex_unlock(&loop->member.roster->lock);
     r->arrival = NULL;
     strata_roster_rank_gone(loop->member.roster, r->job_rank, text);
     pthread_cond_broadcast(&loop->changed);
@@ -297,13 +280,13 @@ static void read_all(strata_loop *loop, receiver *r, int most_reads) {
     const strata_packet_receiver receiver = {begin_packet, end_packet, r};
     strata_error why;
     char text[256];
-    lock_roster(loop);
+    pthread_mutex_lock(&loop->member.roster->lock);
     if (r->arrival) r->room.iov_base = r->arrival->data;
     if (!r->arrival || !r->arrival->data) strata_connection_drop_rest(&r->connection);
     const strata_status status = strata_connection_receive(&r->connection, &receiver, most_reads, &why);
     if (r->arrival) r->arrival->n_came = r->connection.message.body_bytes - r->connection.missing;
     if (r->paused) atomic_store(&loop->paused, true);
-    unlock_roster(loop);
+    pthread_mutex_unlock(&loop->member.roster->lock);
     if (status) {
         snprintf(text, sizeof text, "no more messages come from rank %d: %.200s", r->job_rank, why.message);
         close_receiver(loop, r, text);
@@ -343,10 +326,10 @@ void strata_links_resume(strata_loop *loop) {
     for (int i = 0; i < loop->member.world; i++) {
         receiver *r = &loop->links[i].in;
         if (!r->paused) continue;
-        lock_roster(loop);
+        pthread_mutex_lock(&loop->member.roster->lock);
         r->paused = loop->member.roster->kept[i] > MOST_UNRECEIVED / 2;
         if (r->paused) atomic_store(&loop->paused, true);
-        unlock_roster(loop);
+        pthread_mutex_unlock(&loop->member.roster->lock);
         if (r->paused) continue;
         if (strata_loop_watch(loop, r->connection.stream.fd, &r->source, NULL))
             close_receiver(loop, r, "there is no memory to watch its connection");

@@ -2,8 +2,6 @@
 #include "cluster/message/matching.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static bool matches(const strata_message *message, int peer, int64_t tag) {
     const bool tag_matches = tag == STRATA_ANY ? message->tag < STRATA_RESERVED_TAGS : tag == message->tag;

@@ -2,20 +2,11 @@
  *
  * The public functions for messages. A blocking call starts a request, waits for it, and cancels it at its deadline. */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cluster/communicator.h"
-#include "core/base/clock.h"
+#include "core/base/locked.h"
 
 static const double WITHDRAW_RETRY_SECONDS = 0.1; /* between attempts to cancel a request while there is no memory for it */
-
-static void lock(const strata_communicator *comm) {
-    pthread_mutex_lock(&comm->seat->roster->lock);
-}
-static void unlock(const strata_communicator *comm) {
-    pthread_mutex_unlock(&comm->seat->roster->lock);
-}
 
 /* ---- arguments ---- */
 
@@ -50,15 +41,19 @@ static strata_status create(strata_communicator *comm, bool receives, const void
 
 /* ---- starting ---- */
 
+/* Fails if no message can be exchanged with the peer any more. The roster's lock is held. */
+static strata_status check_reachable(const strata_seat *seat, int peer, strata_error *err) {
+    const char *why = strata_seat_unreachable(seat, peer);
+    return why ? strata_fail(err, seat->ended ? seat->verdict.status : STRATA_PEER_LOST, "%s", why) : STRATA_OK;
+}
+
 static strata_status start_send(strata_communicator *comm, const void *data, size_t bytes, int peer, int64_t tag,
                                 double seconds, strata_request **out_request, strata_error *err) {
     strata_request *request;
     STRATA_TRY(create(comm, false, data, bytes, peer, tag, &request, err));
-    lock(comm);
-    const char *why = strata_seat_unreachable(comm->seat, peer);
-    strata_status status =
-        why ? strata_fail(err, comm->seat->ended ? comm->seat->verdict.status : STRATA_PEER_LOST, "%s", why) : STRATA_OK;
-    unlock(comm);
+    pthread_mutex_lock(&comm->seat->roster->lock);
+    strata_status status = check_reachable(comm->seat, peer, err);
+    pthread_mutex_unlock(&comm->seat->roster->lock);
     if (!status) status = comm->member->send_message(comm->member, &request->transfer, comm->peers[peer].address, seconds, err);
     if (status) {
         free(request);
@@ -73,9 +68,8 @@ static strata_status start_send(strata_communicator *comm, const void *data, siz
 static strata_status start_to_self(strata_communicator *comm, const void *data, size_t bytes, int64_t tag,
                                    strata_request **out_request, strata_error *err) {
     STRATA_TRY(create(comm, false, data, bytes, comm->rank, tag, out_request, err));
-    lock(comm);
+    STRATA_LOCKED(&comm->seat->roster->lock);
     const strata_status status = strata_seat_deliver(comm->seat, comm->rank, &(*out_request)->transfer, err);
-    unlock(comm);
     if (!status) return STRATA_OK;
     free(*out_request);
     *out_request = NULL;
@@ -93,9 +87,9 @@ strata_status strata_message_start_receive(strata_communicator *comm, void *data
                                            strata_message *out_message, strata_request **out_request, strata_error *err) {
     STRATA_TRY(create(comm, true, data, room, peer, tag, out_request, err));
     (*out_request)->out_message = out_message;
-    lock(comm);
+    pthread_mutex_lock(&comm->seat->roster->lock);
     strata_seat_receive(comm->seat, &(*out_request)->transfer);
-    unlock(comm);
+    pthread_mutex_unlock(&comm->seat->roster->lock);
     if (comm->member->received) comm->member->received(comm->member);
     return STRATA_OK;
 }
@@ -104,13 +98,12 @@ strata_status strata_message_start_receive(strata_communicator *comm, void *data
 
 static bool wait_until_done(strata_request *request, double seconds) {
     const struct timespec deadline = strata_clock_after(seconds);
+    strata_seat *seat = request->comm->seat;
     int wait_error = 0;
-    lock(request->comm);
+    STRATA_LOCKED(&seat->roster->lock);
     while (!request->transfer.done && wait_error != ETIMEDOUT)
-        wait_error = pthread_cond_timedwait(&request->comm->seat->changed, &request->comm->seat->roster->lock, &deadline);
-    const bool done = request->transfer.done;
-    unlock(request->comm);
-    return done;
+        wait_error = pthread_cond_timedwait(&seat->changed, &seat->roster->lock, &deadline);
+    return request->transfer.done;
 }
 
 static strata_status finish(strata_request *request, strata_error *err) {
@@ -125,14 +118,9 @@ static strata_status finish(strata_request *request, strata_error *err) {
 static bool withdraw(strata_request *request) {
     strata_communicator *comm = request->comm;
     strata_transfer *transfer = &request->transfer;
-    bool withdrawn = request->receives || comm->member->withdraw_message(comm->member, transfer);
-    lock(comm);
-    if (transfer->done)
-        withdrawn = false;
-    else if (request->receives)
-        withdrawn = strata_seat_withdraw_receive(transfer);
-    unlock(comm);
-    return withdrawn;
+    const bool withdrawn = !request->receives && comm->member->withdraw_message(comm->member, transfer);
+    STRATA_LOCKED(&comm->seat->roster->lock);
+    return !transfer->done && (request->receives ? strata_seat_withdraw_receive(transfer) : withdrawn);
 }
 
 bool strata_request_cancel(strata_request *request) {
@@ -190,19 +178,15 @@ strata_status strata_message_probe(strata_communicator *comm, int peer, int64_t 
     STRATA_TRY(check_arguments(comm, true, 0, peer, tag, err));
     const struct timespec deadline = strata_clock_after(seconds > 0 ? seconds : 0);
     const strata_arrival *arrival;
-    const char *why = NULL;
     int wait_error = 0;
-    lock(comm);
-    while (!(arrival = strata_seat_find_arrival(comm->seat, peer, tag)) && !(why = strata_seat_unreachable(comm->seat, peer)) &&
-           wait_error != ETIMEDOUT)
+    STRATA_LOCKED(&comm->seat->roster->lock);
+    while (!(arrival = strata_seat_find_arrival(comm->seat, peer, tag)) && wait_error != ETIMEDOUT) {
+        STRATA_TRY(check_reachable(comm->seat, peer, err));
         wait_error = pthread_cond_timedwait(&comm->seat->changed, &comm->seat->roster->lock, &deadline);
+    }
     if (arrival) *out_message = arrival->message;
-    strata_status status = STRATA_OK;
-    if (!arrival && why)
-        status = strata_fail(err, comm->seat->ended ? comm->seat->verdict.status : STRATA_PEER_LOST, "%s", why);
-    unlock(comm);
-    if (!arrival && !why)
-        status = strata_fail(err, STRATA_TIMEOUT, "no message came from %s within %g s",
-                             peer == STRATA_ANY ? "any rank" : strata_peer_text(comm, peer).text, seconds);
-    return status;
+    if (arrival) return STRATA_OK;
+    STRATA_TRY(check_reachable(comm->seat, peer, err));
+    return strata_fail(err, STRATA_TIMEOUT, "no message came from %s within %g s",
+                       peer == STRATA_ANY ? "any rank" : strata_peer_text(comm, peer).text, seconds);
 }

@@ -4,10 +4,8 @@
  * Grammar:
  *   groups   group {(";" | newline) group}        group   [type "="] address {"," address}
  * Spaces are ignored, and so is the rest of a line after #. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "cluster/resolver/resolver.h"
+#include "core/base/alloc.h"
 #include "core/base/file.h"
 
 enum { MAX_FILE_BYTES = 8 << 20 };
@@ -69,15 +67,13 @@ static strata_status read_groups(const char *name, const char *text, strata_clus
 }
 
 static strata_status read_cluster(const char *text, strata_cluster_spec *spec, strata_error *err) {
-    unsigned char *bytes = NULL;
+    STRATA_FREED unsigned char *bytes = NULL;
     size_t n_bytes = 0;
     if (*text != '@') return read_groups("--cluster", text, spec, err);
     STRATA_TRY(strata_file_read(text + 1, MAX_FILE_BYTES, &bytes, &n_bytes, err));
-    strata_status status = strlen((char *)bytes) == n_bytes
-                               ? read_groups(text + 1, (char *)bytes, spec, err)
-                               : strata_fail(err, STRATA_DATA, "%s has a NUL byte; it must be a text of addresses", text + 1);
-    free(bytes);
-    return status;
+    return strlen((char *)bytes) == n_bytes
+               ? read_groups(text + 1, (char *)bytes, spec, err)
+               : strata_fail(err, STRATA_DATA, "%s has a NUL byte; it must be a text of addresses", text + 1);
 }
 
 static strata_status read_task(const char *text, strata_cluster_spec *spec, strata_error *err) {

@@ -2,10 +2,8 @@
  *
  * Slurm's compressed lists: hosts, n[01-10,12],m5, and tasks per node, 3(x2),1. Lists come from the environment, so their
  * expansion is limited: the number of hosts, the length of a name, and the brackets in a name. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "cluster/resolver/resolver.h"
+#include "core/base/alloc.h"
 
 enum { MAX_NAME = 255, MAX_BRACKETS = 8 };
 
@@ -24,14 +22,11 @@ static strata_status add_host(const expansion *e, const char *at, const char *ho
     strata_host_list *list = e->list;
     if (!*host) return fail_at(e, at, "a host has no name");
     if (list->n_hosts == STRATA_CLUSTER_MAX_TASKS) return fail_at(e, at, "the list has more than 65536 hosts");
-    if (!(list->n_hosts & (list->n_hosts - 1))) { /* the arrays are full at 0, 1, 2, 4, ... hosts */
-        char **grown = realloc(list->hosts, (list->n_hosts ? 2 * (size_t)list->n_hosts : 1) * sizeof *grown);
-        if (!grown) return strata_fail(e->err, STRATA_OUT_OF_MEMORY, "no memory for %d hosts", 2 * list->n_hosts);
-        list->hosts = grown;
-    }
-    char *copy = strdup(host);
-    if (!copy) return strata_fail(e->err, STRATA_OUT_OF_MEMORY, "no memory for a host name");
-    list->hosts[list->n_hosts++] = copy;
+    char **added = strata_grow(&list->hosts, list->n_hosts, sizeof *added);
+    if (!added) return strata_fail(e->err, STRATA_OUT_OF_MEMORY, "no memory for %d hosts", 2 * list->n_hosts);
+    *added = strdup(host);
+    if (!*added) return strata_fail(e->err, STRATA_OUT_OF_MEMORY, "no memory for a host name");
+    list->n_hosts++;
     return STRATA_OK;
 }
 

@@ -5,7 +5,6 @@
  *   STRATA_WORLD_SIZE  completions of the job        STRATA_SERVICE  default: the job's name        STRATA_PORT  default:
  *                      2222 */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cluster/resolver/resolver.h"

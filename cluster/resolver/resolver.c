@@ -5,8 +5,8 @@
 #include "cluster/resolver/resolver.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "core/base/alloc.h"
 
 static const strata_resolver resolvers[] = {
 #define RESOLVER(id, name, sign, second, separator, names_types) \
@@ -63,23 +63,21 @@ static int by_text(const void *a, const void *b) {
 static strata_status check_addresses(const char *source, const strata_cluster_spec *spec, strata_error *err) {
     size_t n = 0, room = 0;
     for (int type = 0; type < STRATA_TASK_TYPES; type++) room += (size_t)spec->jobs[type].n_tasks;
-    char **all = malloc((room + !room) * sizeof *all);
-    if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %zu addresses", room);
-    strata_status status = STRATA_OK;
+    STRATA_FREED char **all = NULL;
+    STRATA_TRY(STRATA_NEW(all, room, err, "no memory for %zu addresses", room));
     for (int type = 0; type < STRATA_TASK_TYPES; type++)
         for (int i = 0; spec->jobs[type].addresses && i < spec->jobs[type].n_tasks; i++) {
             char *address = all[n++] = spec->jobs[type].addresses[i];
             const char *complaint = strata_address_complaint(address);
-            if (complaint && !status)
-                status = strata_fail(err, STRATA_DATA, "%s: the address of %s:%d, \"%.300s\", %s", source,
-                                     strata_task_type_name((strata_task_type)type), i, address, complaint);
+            if (complaint)
+                return strata_fail(err, STRATA_DATA, "%s: the address of %s:%d, \"%.300s\", %s", source,
+                                   strata_task_type_name((strata_task_type)type), i, address, complaint);
         }
     qsort(all, n, sizeof *all, by_text);
-    for (size_t i = 1; i < n && !status; i++)
+    for (size_t i = 1; i < n; i++)
         if (!strcmp(all[i - 1], all[i]))
-            status = strata_fail(err, STRATA_DATA, "%s: two tasks have the address %.300s; each needs its own", source, all[i]);
-    free(all);
-    return status;
+            return strata_fail(err, STRATA_DATA, "%s: two tasks have the address %.300s; each needs its own", source, all[i]);
+    return STRATA_OK;
 }
 
 /* ---- what follows from jobs and task ---- */

@@ -5,10 +5,9 @@
  * base is STRATA_PORT, or it is derived from job and step, so that two jobs on a node use different ports. Hosts stay in
  * Slurm's order, in which it numbers tasks: sorting them as text would put n10 before n2. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cluster/resolver/resolver.h"
+#include "core/base/alloc.h"
 
 static strata_status port_base(const strata_cluster_options *opts, int *out_port, strata_error *err) {
     const char *job = strata_environment_get(opts, "SLURM_JOB_ID"), *step = strata_environment_get(opts, "SLURM_STEP_ID");
@@ -21,16 +20,14 @@ static strata_status port_base(const strata_cluster_options *opts, int *out_port
  * to the nodes that still have room (cyclic). */
 static strata_status add_tasks(const strata_host_list *list, const int *counts, bool cyclic, int world, int port,
                                strata_cluster_spec *spec, strata_error *err) {
-    strata_status status = STRATA_OK;
-    int *used = calloc((size_t)list->n_hosts, sizeof *used);
-    if (!used) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %d nodes", list->n_hosts);
-    for (int rank = 0, node = 0; rank < world && !status; rank++) {
+    STRATA_FREED int *used = NULL;
+    STRATA_TRY(STRATA_NEW(used, list->n_hosts, err, "no memory for %d nodes", list->n_hosts));
+    for (int rank = 0, node = 0; rank < world; rank++) {
         while (used[node] == counts[node]) node = (node + 1) % list->n_hosts;
-        status = strata_cluster_spec_add_host(spec, list->hosts[node], port + used[node]++, err);
+        STRATA_TRY(strata_cluster_spec_add_host(spec, list->hosts[node], port + used[node]++, err));
         if (cyclic) node = (node + 1) % list->n_hosts;
     }
-    free(used);
-    return status;
+    return STRATA_OK;
 }
 
 static strata_status place_tasks(const strata_cluster_options *opts, const strata_host_list *list, const int *counts, int world,
@@ -62,24 +59,16 @@ static strata_status place_tasks(const strata_cluster_options *opts, const strat
 strata_status strata_resolve_slurm(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err) {
     const char *nodes = strata_environment_get(opts, "SLURM_STEP_NODELIST");
     const char *tasks = strata_environment_get(opts, "SLURM_STEP_TASKS_PER_NODE");
-    strata_host_list list = {0};
-    int world = 0, *counts = NULL;
-    strata_status status = STRATA_OK;
+    STRATA_FINISHED(strata_host_list) list = {0};
+    STRATA_FREED int *counts = NULL;
+    int world = 0;
     STRATA_TRY(strata_environment_int(opts, "Slurm", "SLURM_STEP_NUM_TASKS", 1, STRATA_CLUSTER_MAX_TASKS, -1, &world, err));
     STRATA_TRY(strata_environment_int(opts, "Slurm", "SLURM_PROCID", 0, world - 1, -1, &spec->task_index, err));
     if (!tasks)
         return strata_fail(err, STRATA_DATA,
                            "Slurm: SLURM_STEP_TASKS_PER_NODE is not set, SLURM_STEP_NODELIST is; srun sets both");
-    STRATA_TRY_GOTO(strata_host_list_expand("SLURM_STEP_NODELIST", nodes, &list, err));
-    counts = calloc((size_t)list.n_hosts, sizeof *counts);
-    if (!counts) {
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %d nodes", list.n_hosts);
-        goto cleanup;
-    }
-    STRATA_TRY_GOTO(strata_task_counts_expand("SLURM_STEP_TASKS_PER_NODE", tasks, counts, list.n_hosts, err));
-    STRATA_TRY_GOTO(place_tasks(opts, &list, counts, world, spec, err));
-cleanup:
-    free(counts);
-    strata_host_list_finish(&list);
-    return status;
+    STRATA_TRY(strata_host_list_expand("SLURM_STEP_NODELIST", nodes, &list, err));
+    STRATA_TRY(STRATA_NEW(counts, list.n_hosts, err, "no memory for %d nodes", list.n_hosts));
+    STRATA_TRY(strata_task_counts_expand("SLURM_STEP_TASKS_PER_NODE", tasks, counts, list.n_hosts, err));
+    return place_tasks(opts, &list, counts, world, spec, err);
 }

@@ -5,9 +5,8 @@
  *   0}}
  * Other keys (rpc_layer, environment, session_master, job names that are none of the four) are ignored; {} means a single
  * process. */
-#include <string.h>
-
 #include "cluster/resolver/resolver.h"
+#include "core/base/alloc.h"
 #include "core/base/json.h"
 
 enum { MAX_BYTES = 8 << 20 }; /* enough for 65536 addresses of 100 bytes */
@@ -78,9 +77,7 @@ static strata_status read(const strata_json *root, strata_cluster_spec *spec, st
 
 strata_status strata_resolve_tf_config(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err) {
     const char *text = strata_environment_get(opts, "TF_CONFIG");
-    strata_json root;
+    STRATA_FINISHED(strata_json) root = {0};
     STRATA_TRY(strata_json_parse("TF_CONFIG", text, strlen(text), MAX_BYTES, &root, err));
-    strata_status status = read(&root, spec, err);
-    strata_json_finish(&root);
-    return status;
+    return read(&root, spec, err);
 }

@@ -3,7 +3,6 @@
  * The hosts of a TPU pod slice, from the variables that GKE, LeaderWorkerSet, KubeRay and Cloud TPU's images set:
  * TPU_WORKER_HOSTNAMES has the hosts, separated by commas, and TPU_WORKER_ID (else CLOUD_TPU_TASK_ID) is the position of this
  * host among them. A port after a host belongs to the TPU driver and is ignored; rank 0 listens at STRATA_PORT (2222). */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cluster/resolver/resolver.h"

@@ -2,10 +2,9 @@
  *
  * Functions for resolvers: reading variables as numbers, checking and making addresses, adding tasks to a spec. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cluster/resolver/resolver.h"
+#include "core/base/alloc.h"
 #include "core/base/ascii.h"
 
 static const char *const type_names[STRATA_TASK_TYPES] = {"chief", "worker", "ps", "evaluator"};
@@ -94,15 +93,11 @@ strata_status strata_cluster_spec_add(strata_cluster_spec *spec, strata_task_typ
     if (job->n_tasks >= STRATA_CLUSTER_MAX_TASKS)
         return strata_fail(err, STRATA_DATA, "there are more than %d tasks of type %s", STRATA_CLUSTER_MAX_TASKS,
                            type_names[type]);
-    if (!(job->n_tasks & (job->n_tasks - 1))) { /* the array is full at 0, 1, 2, 4, ... tasks */
-        size_t room = job->n_tasks ? 2 * (size_t)job->n_tasks : 1;
-        char **grown = realloc(job->addresses, room * sizeof *grown);
-        if (!grown) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %zu addresses", room);
-        job->addresses = grown;
-    }
-    char *copy = strndup(address, n);
-    if (!copy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for an address");
-    job->addresses[job->n_tasks++] = copy;
+    char **added = strata_grow(&job->addresses, job->n_tasks, sizeof *added);
+    if (!added) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %d addresses", 2 * job->n_tasks);
+    *added = strndup(address, n);
+    if (!*added) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for an address");
+    job->n_tasks++;
     return STRATA_OK;
 }
 
@@ -116,11 +111,9 @@ static strata_status make_address(const char *host, int port, char **out, strata
 }
 
 strata_status strata_cluster_spec_add_host(strata_cluster_spec *spec, const char *host, int port, strata_error *err) {
-    char *address;
+    STRATA_FREED char *address = NULL;
     STRATA_TRY(make_address(host, port, &address, err));
-    const strata_status status = strata_cluster_spec_add(spec, STRATA_TASK_WORKER, address, strlen(address), err);
-    free(address);
-    return status;
+    return strata_cluster_spec_add(spec, STRATA_TASK_WORKER, address, strlen(address), err);
 }
 
 strata_status strata_cluster_spec_meet(strata_cluster_spec *spec, const char *host, int port, strata_error *err) {

@@ -10,18 +10,9 @@
  *     strata_rpc_ask ask = {.method = PUSH, .head = head, .head_bytes = n, .body = pieces, .n_body = 2, .what = "a push"};
  *     strata_rpc_client_call(client, &ask, &answer, seconds, &err);
  *
- * Exactly once. A task is a name and an incarnation, a random number that differs each time the task's program starts. Each
- * request has a sequence number. When a connection breaks the client connects again and sends every request without a reply
- * once more; the server executes a request only if it has not done so before, else it sends the stored reply. The client
- * reports with each frame which replies it has received, and the server frees these. When a task connects with an incarnation
- * that the server does not know, it was started again, and the server refuses all requests of its earlier incarnations. No
- * clock is used for this, since the clocks of two hosts differ.
- *
- * A server that is started again has lost the stored replies. Requests that were sent to the server before and have no reply
- * then fail with PEER_LOST, since only the caller can find out whether they were executed; later requests go to the new server.
- *
- * Heartbeats. Both sides send a frame at least once in each heartbeat interval, also while a handler runs. A side that sends
- * nothing for 5 heartbeats (the slower side's) counts as lost, and a connection that closes counts at once. */
+ * A task is a name and an incarnation, a random number that differs each time the task's program starts. README.md says why a
+ * request is executed once, also if connections break and tasks start again. A side that sends nothing for 5 heartbeats (the
+ * slower side's) counts as lost, and a connection that closes counts at once. */
 #ifndef STRATA_CLUSTER_RPC_RPC_H
 #define STRATA_CLUSTER_RPC_RPC_H
 

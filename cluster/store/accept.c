@@ -4,18 +4,15 @@
  * peer that proves that it knows the secret becomes a session of the store, or a link that a communicator waits for. Any other
  * peer is disconnected, without an effect on the rest of the job. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "cluster/message/link.h"
 #include "cluster/store/loop.h"
 #include "cluster/wire/socket.h"
-#include "core/base/clock.h"
+#include "core/base/locked.h"
 
 static const double HANDSHAKE_SECONDS = 5;
 
@@ -43,7 +40,7 @@ strata_refused_text strata_member_refused(strata_member *member) {
     const bool here = !strncmp(loop->listens, "127.", 4) || !strncmp(loop->listens, "[::1]", 5);
     int n = snprintf(out.text, sizeof out.text, "; this rank listens at %s%s", loop->listens,
                      here ? ", which no other host reaches" : "");
-    pthread_mutex_lock(&loop->lock);
+    STRATA_LOCKED(&loop->lock);
     if (loop->refused.n_ranks)
         snprintf(out.text + n, sizeof out.text - (size_t)n, "; connections refused: %llu, the last from %s",
                  (unsigned long long)loop->refused.n_ranks, loop->refused.last);
@@ -51,7 +48,6 @@ strata_refused_text strata_member_refused(strata_member *member) {
         snprintf(out.text + n, sizeof out.text - (size_t)n,
                  "; connections refused: %llu, which did not speak as a Strata of this version",
                  (unsigned long long)loop->refused.n_strangers);
-    pthread_mutex_unlock(&loop->lock);
     return out;
 }
 
@@ -169,13 +165,10 @@ strata_status strata_member_accept_link(strata_member *member, const strata_seat
                                         strata_stream *out_stream, strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
     strata_patience patience = strata_patience_of(seconds);
-    pthread_mutex_lock(&loop->lock);
+    STRATA_LOCKED(&loop->lock);
     while ((*out_stream = find_link(loop, seat->communicator, job_rank)).fd < 0 && strata_patience_left(&patience) > 0 &&
-           !strata_seat_failed(seat)) {
-        const struct timespec step = strata_patience_step(&patience);
-        pthread_cond_timedwait(&loop->changed, &loop->lock, &step);
-    }
-    pthread_mutex_unlock(&loop->lock);
+           !strata_seat_failed(seat))
+        strata_wait_patiently(&loop->changed, &loop->lock, &patience);
     if (out_stream->fd >= 0) return STRATA_OK;
     STRATA_TRY(strata_seat_verdict(seat, err));
     return strata_fail(err, STRATA_TIMEOUT, "rank %d did not connect within %g s", job_rank, seconds);

@@ -3,10 +3,7 @@
  * The entries are a linked list, which is fast enough because a job has only a few keys for each rank. */
 #include "cluster/store/board.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "core/base/clock.h"
+#include "core/base/locked.h"
 
 typedef struct entry {
     struct entry *next;
@@ -99,12 +96,10 @@ strata_status strata_store_check(const strata_store_request *r, strata_error *er
     return STRATA_OK;
 }
 
-static strata_status get(const entry *e, const strata_store_request *r, strata_store_reply *reply, strata_error *err) {
-    if (!e) return strata_fail(err, STRATA_TIMEOUT, "key \"%s\" is not in the store", r->key);
-    reply->value = malloc(e->n_value + 1);
-    if (!reply->value) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %zu bytes", e->n_value);
-    memcpy(reply->value, e->value, e->n_value + 1);
-    reply->n_value = e->n_value;
+static strata_status reply_with(const void *value, size_t n, strata_store_reply *reply, strata_error *err) {
+    *reply = (strata_store_reply){calloc(1, n + 1), n};
+    if (!reply->value) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %zu bytes", n);
+    memcpy(reply->value, value, n);
     return STRATA_OK;
 }
 
@@ -114,20 +109,22 @@ static strata_status apply_locked(strata_board *board, const strata_store_reques
     const void *value = r->value;
     size_t n = r->n_value;
     int64_t sum = 0;
-    if (r->op == STRATA_STORE_GET) return get(e, r, reply, err);
+    if (r->op == STRATA_STORE_GET)
+        return e ? reply_with(e->value, e->n_value, reply, err)
+                 : strata_fail(err, STRATA_TIMEOUT, "key \"%s\" is not in the store", r->key);
     if (r->op == STRATA_STORE_ADD) {
         if (e && e->n_value != sizeof sum)
             return strata_fail(err, STRATA_INVALID, "key \"%s\" holds %zu bytes, which is no number to add to", r->key,
                                e->n_value);
         if (e) memcpy(&sum, e->value, sizeof sum);
-        reply->number = sum = (int64_t)((uint64_t)sum + (uint64_t)r->amount);
+        sum = (int64_t)((uint64_t)sum + (uint64_t)r->amount);
         value = &sum;
         n = sizeof sum;
     } else if (r->op == STRATA_STORE_SWAP) {
-        reply->number =
-            e ? r->n_expected && e->n_value == r->n_expected && !memcmp(e->value, r->expected, e->n_value) : !r->n_expected;
-        if (!reply->number) return STRATA_OK;
+        sum = e ? r->n_expected && e->n_value == r->n_expected && !memcmp(e->value, r->expected, e->n_value) : !r->n_expected;
     }
+    if (r->op != STRATA_STORE_SET) STRATA_TRY(reply_with(&sum, sizeof sum, reply, err));
+    if (r->op == STRATA_STORE_SWAP && !sum) return STRATA_OK;
     STRATA_TRY(put(board, e, r->key, value, n, err));
     pthread_cond_broadcast(&board->roster.changed);
     return STRATA_OK;
@@ -137,10 +134,8 @@ strata_status strata_board_apply(strata_board *board, const strata_store_request
                                  strata_error *err) {
     *out_reply = (strata_store_reply){0};
     STRATA_TRY(strata_store_check(request, err));
-    pthread_mutex_lock(&board->roster.lock);
-    strata_status status = apply_locked(board, request, out_reply, err);
-    pthread_mutex_unlock(&board->roster.lock);
-    return status;
+    STRATA_LOCKED(&board->roster.lock);
+    return apply_locked(board, request, out_reply, err);
 }
 
 strata_status strata_board_wait(strata_board *board, const strata_seat *seat, const strata_store_request *request,
@@ -148,14 +143,12 @@ strata_status strata_board_wait(strata_board *board, const strata_seat *seat, co
     *out_reply = (strata_store_reply){0};
     STRATA_TRY(strata_store_check(request, err));
     strata_patience patience = strata_patience_of(seconds);
-    pthread_mutex_lock(&board->roster.lock);
+    STRATA_LOCKED(&board->roster.lock);
     strata_status status = apply_locked(board, request, out_reply, err);
     while (status == STRATA_TIMEOUT && !(seat && seat->failed) && strata_patience_left(&patience) > 0) {
-        const struct timespec step = strata_patience_step(&patience);
-        pthread_cond_timedwait(&board->roster.changed, &board->roster.lock, &step);
+        strata_wait_patiently(&board->roster.changed, &board->roster.lock, &patience);
         status = apply_locked(board, request, out_reply, err);
     }
-    pthread_mutex_unlock(&board->roster.lock);
     if (status == STRATA_TIMEOUT && seat) STRATA_TRY(strata_seat_verdict(seat, err));
     return status;
 }

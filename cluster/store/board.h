@@ -34,13 +34,15 @@ typedef struct strata_store_request {
     int64_t amount;
 } strata_store_request;
 
+/* What a request returns, followed by a NUL; the caller frees it. GET: the value; ADD: the sum, int64_t; SWAP: 1 if the value
+ * was set, else 0, int64_t; SET: nothing. */
 typedef struct strata_store_reply {
-    /* For GET: a copy of the value, followed by a NUL; the caller frees it. */
     void *value;
     size_t n_value;
-    /* For ADD: the sum. For SWAP: 1 if the value was set, else 0. */
-    int64_t number;
 } strata_store_reply;
+static inline void strata_store_reply_finish(strata_store_reply *reply) {
+    free(reply->value);
+}
 
 typedef struct strata_board strata_board;
 

@@ -2,13 +2,62 @@
  *
  * A control connection: that of a rank to rank 0, and rank 0's to the rank. */
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cluster/store/loop.h"
-#include "cluster/store/payload.h"
 #include "core/base/clock.h"
 #include "core/base/locale.h"
+
+uint32_t strata_milliseconds(double seconds) {
+    const double ms = seconds * 1000;
+    return ms < 0 ? 0 : ms > 4e9 ? 4000000000u : (uint32_t)ms;
+}
+
+/* ---- requests: a length that was received is used only after it was compared with the number of bytes that are there ---- */
+
+/* The beginning of a request. The key, the value and the expected value follow. */
+typedef struct request_head {
+    int64_t amount;
+    uint32_t op, ms, n_key, n_value, n_expected, zero;
+} request_head;
+
+size_t strata_request_encode(const strata_store_request *r, double seconds, unsigned char *out) {
+    const request_head h = {.amount = r->amount,
+                            .op = (uint32_t)r->op,
+                            .ms = strata_milliseconds(seconds),
+                            .n_key = (uint32_t)strlen(r->key),
+                            .n_value = (uint32_t)r->n_value,
+                            .n_expected = (uint32_t)r->n_expected};
+    unsigned char *at = out + sizeof h;
+    memcpy(out, &h, sizeof h);
+    memcpy(at, r->key, h.n_key);
+    if (h.n_value) memcpy(at + h.n_key, r->value, h.n_value);
+    if (h.n_expected) memcpy(at + h.n_key + h.n_value, r->expected, h.n_expected);
+    return sizeof h + h.n_key + h.n_value + h.n_expected;
+}
+
+strata_status strata_request_decode(const unsigned char *in, size_t n_bytes, char out_key[STRATA_STORE_KEY_BYTES + 1],
+                                    strata_store_request *out_request, double *out_seconds, strata_error *err) {
+    request_head h;
+    if (n_bytes < sizeof h) return strata_fail(err, STRATA_DATA, "a request of %zu bytes is cut off", n_bytes);
+    const unsigned char *at = in + sizeof h;
+    memcpy(&h, in, sizeof h);
+    if (h.n_key > STRATA_STORE_KEY_BYTES || h.n_value > STRATA_STORE_VALUE_BYTES || h.n_expected > STRATA_STORE_VALUE_BYTES ||
+        sizeof h + h.n_key + h.n_value + h.n_expected != n_bytes || h.zero || memchr(at, 0, h.n_key))
+        return strata_fail(err, STRATA_DATA, "a request of %zu bytes does not hold what it says", n_bytes);
+    memcpy(out_key, at, h.n_key);
+    out_key[h.n_key] = 0;
+    *out_seconds = h.ms / 1000.0;
+    *out_request = (strata_store_request){.op = (strata_store_op)h.op,
+                                          .key = out_key,
+                                          .value = at + h.n_key,
+                                          .n_value = h.n_value,
+                                          .expected = at + h.n_key + h.n_value,
+                                          .n_expected = h.n_expected,
+                                          .amount = h.amount};
+    return STRATA_OK;
+}
+
+/* ---- the connection ---- */
 
 static strata_status begin_packet(void *user, const strata_packet *packet, const struct iovec **out_parts, int *out_n_parts,
                                   strata_error *err) {

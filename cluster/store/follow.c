@@ -3,14 +3,12 @@
  * The connection of the other ranks to rank 0: requests to its board, heartbeats in both directions, and events. When rank 0
  * itself is lost, each rank detects this by itself. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cluster/store/loop.h"
-#include "cluster/store/payload.h"
 #include "cluster/wire/socket.h"
-#include "core/base/clock.h"
+#include "core/base/alloc.h"
 #include "core/base/locale.h"
+#include "core/base/locked.h"
 
 static const double VERDICT_SECONDS = 3, /* how long to wait for rank 0's verdict */
     SLACK_SECONDS = 10;                  /* how much longer than the request's own time to wait for a reply */
@@ -32,7 +30,6 @@ static void send_heartbeat(strata_loop *loop, double now) {
                         sizeof beat);
 }
 
-/* Applies an event that rank 0 sent. */
 static strata_status take_event(strata_loop *loop, strata_event_kind kind, const strata_packet *packet,
                                 const unsigned char *payload, strata_error *err) {
     if (packet->sequence > UINT32_MAX || (kind != STRATA_EVENT_FAILED && packet->sequence >= (uint64_t)loop->member.world) ||
@@ -45,18 +42,20 @@ static strata_status take_event(strata_loop *loop, strata_event_kind kind, const
 
 static strata_status take_message(strata_loop *loop, strata_control *control, const strata_packet *packet,
                                   const unsigned char *payload, strata_error *err) {
-    (void)control;
     switch (packet->type) {
-        case STRATA_FRAME_REPLY:
+        case STRATA_FRAME_ANSWER:
             if (!loop->request.in_flight || loop->request.answered || packet->sequence != loop->request.number)
                 return STRATA_OK;
             loop->request.error.status = packet->status;
-            if (packet->status)
+            if (packet->status) {
                 strata_fail(&loop->request.error, packet->status, "%s", (const char *)payload);
-            else
-                STRATA_TRY(strata_reply_decode(payload, packet->body_bytes, &loop->request.reply, err));
+            } else {
+                loop->request.reply = (strata_store_reply){control->payload.iov_base, packet->body_bytes};
+                control->payload.iov_base = NULL;
+            }
             loop->request.answered = true;
-            break;
+            pthread_cond_broadcast(&loop->changed);
+            return STRATA_OK;
         case STRATA_FRAME_VERDICT:
             return take_event(loop, STRATA_EVENT_FAILED, packet, payload, err);
         case STRATA_FRAME_LOST:
@@ -71,8 +70,6 @@ static strata_status take_message(strata_loop *loop, strata_control *control, co
         default:
             return strata_fail(err, STRATA_DATA, "it sent a message of type %u", packet->type);
     }
-    pthread_cond_broadcast(&loop->changed);
-    return STRATA_OK;
 }
 
 static void control_ready(strata_loop *loop, strata_source *source) {
@@ -103,19 +100,16 @@ strata_status strata_loop_connect_rank0(strata_loop *loop, const strata_communic
 
 void strata_member_set_rank0_name(strata_member *member, const char *name) {
     strata_loop *loop = (strata_loop *)member;
-    pthread_mutex_lock(&loop->lock);
+    STRATA_LOCKED(&loop->lock);
     snprintf(loop->rank0.name, sizeof loop->rank0.name, "%s", name);
-    pthread_mutex_unlock(&loop->lock);
 }
 
 /* Waits on the loop until `done`, the seat's verdict or the time. The lock is held. */
 static void wait_for(strata_loop *loop, const strata_seat *seat, const bool *done, double seconds) {
     strata_patience patience = strata_patience_of(seconds);
     while (!*done && strata_patience_left(&patience) > 0 && !(seat && strata_seat_failed(seat)) &&
-           loop->rank0.control.connection.stream.fd >= 0) {
-        const struct timespec step = strata_patience_step(&patience);
-        pthread_cond_timedwait(&loop->changed, &loop->lock, &step);
-    }
+           loop->rank0.control.connection.stream.fd >= 0)
+        strata_wait_patiently(&loop->changed, &loop->lock, &patience);
 }
 
 strata_status strata_loop_send_request(strata_member *member, const strata_seat *seat, const strata_store_request *request,
@@ -123,16 +117,16 @@ strata_status strata_loop_send_request(strata_member *member, const strata_seat 
     strata_loop *loop = (strata_loop *)member;
     *out_reply = (strata_store_reply){0};
     STRATA_TRY(strata_store_check(request, err));
-    unsigned char *bytes = malloc(STRATA_MESSAGE_BYTES);
+    STRATA_FREED unsigned char *bytes = malloc(STRATA_MESSAGE_BYTES);
     if (!bytes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a request to the store");
     const size_t n = strata_request_encode(request, seconds, bytes);
-    pthread_mutex_lock(&loop->lock);
+    STRATA_LOCKED(&loop->lock);
     while (loop->request.in_flight) pthread_cond_wait(&loop->changed, &loop->lock);
     loop->request.in_flight = true;
     loop->request.answered = false;
     loop->request.reply = (strata_store_reply){0};
     loop->request.number++;
-    strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_REQUEST, STRATA_OK, loop->request.number, bytes, n);
+    strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_ASK, STRATA_OK, loop->request.number, bytes, n);
     wait_for(loop, seat, &loop->request.answered, seconds + SLACK_SECONDS);
     /* Rank 0 accepted this rank: send the first heartbeat now, so that rank 0 knows its interval. */
     if (loop->request.answered && !loop->rank0.last_sent) send_heartbeat(loop, strata_clock_seconds());
@@ -150,11 +144,6 @@ strata_status strata_loop_send_request(strata_member *member, const strata_seat 
     }
     loop->request.in_flight = false;
     pthread_cond_broadcast(&loop->changed);
-    pthread_mutex_unlock(&loop->lock);
-    free(bytes);
-    if (request->op == STRATA_STORE_GET) return status;
-    free(out_reply->value);
-    out_reply->value = NULL;
     return status;
 }
 
@@ -162,14 +151,13 @@ strata_status strata_loop_report_failure(strata_member *member, strata_seat *sea
                                          strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
     const bool never = false;
-    pthread_mutex_lock(&loop->lock);
+    STRATA_LOCKED(&loop->lock);
     if (!strata_seat_failed(seat)) {
         strata_control_send(loop, &loop->rank0.control, STRATA_FRAME_REPORT, status, seat->communicator, text, strlen(text));
         wait_for(loop, seat, &never, VERDICT_SECONDS);
     }
     if (!strata_seat_failed(seat)) /* no verdict arrived */
         strata_loop_take_event(loop, STRATA_EVENT_FAILED, seat->communicator, status, text);
-    pthread_mutex_unlock(&loop->lock);
     return strata_seat_verdict(seat, err);
 }
 

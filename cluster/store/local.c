@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Members for ranks that are threads of one process. All of them access the same board directly. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "cluster/store/member.h"
+#include "core/base/locked.h"
 
 typedef struct local {
     strata_member member;
@@ -27,12 +25,10 @@ static strata_status send_message(strata_member *member, strata_transfer *transf
                                   strata_error *err) {
     const strata_seat *from = transfer->seat;
     (void)address, (void)seconds;
-    pthread_mutex_lock(&member->roster->lock);
+    STRATA_LOCKED(&member->roster->lock);
     strata_seat *to = strata_roster_find_seat(member->roster, from->communicator, transfer->peer);
-    const strata_status status = to ? strata_seat_deliver(to, from->rank, transfer, err)
-                                    : strata_fail(err, STRATA_PEER_LOST, "rank %d destroyed its communicator", transfer->peer);
-    pthread_mutex_unlock(&member->roster->lock);
-    return status;
+    return to ? strata_seat_deliver(to, from->rank, transfer, err)
+              : strata_fail(err, STRATA_PEER_LOST, "rank %d destroyed its communicator", transfer->peer);
 }
 
 /* Every send is done at once. */

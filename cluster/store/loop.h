@@ -150,7 +150,23 @@ void strata_loop_drop_late(strata_loop *loop, double now);
 void strata_loop_finish_accepting(strata_loop *loop);
 void strata_loop_count_refused(strata_loop *loop, const char *from, const char *why); /* counts a refused rank */
 
-/* control.c. open takes the stream, also on failure. */
+/* control.c: packets between a rank and rank 0. An ASK is a request to the store; its ANSWER has the reply's value or, with a
+ * status, the reason. */
+enum { STRATA_MESSAGE_BYTES = 64 + STRATA_STORE_KEY_BYTES + 2 * STRATA_STORE_VALUE_BYTES }; /* the largest packet */
+/* Encodes a request to `out`, which has room for STRATA_MESSAGE_BYTES. Returns the number of bytes. */
+size_t strata_request_encode(const strata_store_request *request, double seconds, unsigned char *out);
+/* Decodes a request. Pointers of *out_request point into `in`, except the key, which is copied to out_key. */
+STRATA_MUST_USE strata_status strata_request_decode(const unsigned char *in, size_t n_bytes,
+                                                    char out_key[STRATA_STORE_KEY_BYTES + 1], strata_store_request *out_request,
+                                                    double *out_seconds, strata_error *err);
+/* The payload of a heartbeat: the milliseconds between the sender's heartbeats, and whether the sender has a communicator
+ * without a verdict, so that it still needs the store. */
+typedef struct strata_beat {
+    uint32_t ms, needs_store;
+} strata_beat;
+uint32_t strata_milliseconds(double seconds);
+
+/* open takes the stream, also on failure. */
 strata_status strata_control_open(strata_loop *loop, strata_control *control, strata_stream stream, strata_error *err);
 void strata_control_close(strata_loop *loop, strata_control *control);
 void strata_control_send(strata_loop *loop, strata_control *control, strata_frame_type type, strata_status status,

@@ -2,8 +2,6 @@
  *
  * The loop's thread, and the member that uses it. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>

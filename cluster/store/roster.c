@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/store/roster.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "cluster/message/matching.h"
-#include "core/base/clock.h"
+#include "core/base/alloc.h"
+#include "core/base/locked.h"
 
 strata_status strata_roster_init(strata_roster *roster, int world, strata_error *err) {
     *roster = (strata_roster){
@@ -68,62 +66,42 @@ static bool is_known(const strata_roster *roster, strata_event_kind kind, uint32
     return false;
 }
 
-/* Appends an event. NULL: no memory; the event is then still applied to existing seats, but not to seats that are created
- * later. */
-static strata_event *new_event(strata_roster *roster) {
-    if (roster->n_events == roster->most_events) {
-        const int most = roster->most_events ? 2 * roster->most_events : 8;
-        strata_event *events = realloc(roster->events, (size_t)most * sizeof *events);
-        if (!events) return NULL;
-        roster->events = events;
-        roster->most_events = most;
-    }
-    return &roster->events[roster->n_events++];
-}
-
 bool strata_roster_add(strata_roster *roster, strata_event_kind kind, uint32_t subject, strata_status status,
                        const char *text) {
     strata_event event = {.kind = kind, .subject = subject};
     status = strata_fail(&event.error, status, "%s", text);
-    pthread_mutex_lock(&roster->lock);
-    const bool first = !is_known(roster, kind, subject);
-    if (first) {
-        strata_event *stored = new_event(roster);
-        if (stored) *stored = event;
-        for (strata_seat *seat = roster->seats; seat; seat = seat->next) apply(seat, &event);
-        pthread_cond_broadcast(&roster->changed);
-    }
-    pthread_mutex_unlock(&roster->lock);
-    return first && status;
+    STRATA_LOCKED(&roster->lock);
+    if (is_known(roster, kind, subject)) return false;
+    /* without memory the event is applied to existing seats, but not to seats that are created later */
+    strata_event *stored = strata_grow(&roster->events, roster->n_events, sizeof *stored);
+    if (stored) roster->events[roster->n_events++] = event;
+    for (strata_seat *seat = roster->seats; seat; seat = seat->next) apply(seat, &event);
+    pthread_cond_broadcast(&roster->changed);
+    return status != STRATA_OK;
 }
 
 bool strata_roster_event(strata_roster *roster, int i, strata_event *out_event) {
-    pthread_mutex_lock(&roster->lock);
-    const bool is_there = i < roster->n_events;
-    if (is_there) *out_event = roster->events[i];
-    pthread_mutex_unlock(&roster->lock);
-    return is_there;
+    STRATA_LOCKED(&roster->lock);
+    if (i < roster->n_events) *out_event = roster->events[i];
+    return i < roster->n_events;
 }
 
 void strata_roster_rank_gone(strata_roster *roster, int job_rank, const char *text) {
-    pthread_mutex_lock(&roster->lock);
-    if (!roster->gone[job_rank]) {
-        roster->gone[job_rank] = strdup(text);
-        for (strata_seat *seat = roster->seats; seat && roster->gone[job_rank]; seat = seat->next) {
-            const int rank = strata_seat_find(seat, job_rank);
-            if (rank >= 0) strata_seat_rank_gone(seat, rank);
-        }
-        pthread_cond_broadcast(&roster->changed);
+    STRATA_LOCKED(&roster->lock);
+    if (roster->gone[job_rank]) return;
+    roster->gone[job_rank] = strdup(text);
+    for (strata_seat *seat = roster->seats; seat && roster->gone[job_rank]; seat = seat->next) {
+        const int rank = strata_seat_find(seat, job_rank);
+        if (rank >= 0) strata_seat_rank_gone(seat, rank);
     }
-    pthread_mutex_unlock(&roster->lock);
+    pthread_cond_broadcast(&roster->changed);
 }
 
 bool strata_roster_has_active_seat(strata_roster *roster) {
-    bool has_active = false;
-    pthread_mutex_lock(&roster->lock);
-    for (const strata_seat *seat = roster->seats; seat; seat = seat->next) has_active |= !seat->failed;
-    pthread_mutex_unlock(&roster->lock);
-    return has_active;
+    STRATA_LOCKED(&roster->lock);
+    for (const strata_seat *seat = roster->seats; seat; seat = seat->next)
+        if (!seat->failed) return true;
+    return false;
 }
 
 /* ---- seats ---- */
@@ -147,19 +125,17 @@ strata_status strata_seat_create(strata_roster *roster, uint32_t communicator, i
     seat->rank = rank;
     seat->world = world;
     strata_clock_cond_init(&seat->changed);
-    pthread_mutex_lock(&roster->lock);
+    STRATA_LOCKED(&roster->lock);
     seat->next = roster->seats;
     roster->seats = seat;
     apply_all(seat);
-    pthread_mutex_unlock(&roster->lock);
     return STRATA_OK;
 }
 
 void strata_seat_set_communicator(strata_seat *seat, uint32_t communicator) {
-    pthread_mutex_lock(&seat->roster->lock);
+    STRATA_LOCKED(&seat->roster->lock);
     seat->communicator = communicator;
     apply_all(seat);
-    pthread_mutex_unlock(&seat->roster->lock);
 }
 
 void strata_seat_destroy(strata_seat *seat) {

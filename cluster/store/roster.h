@@ -12,9 +12,8 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 
-#include "strata/status.h"
+#include "core/base/alloc.h"
 
 typedef enum strata_event_kind {
     /* A communicator failed: its ranks called different collectives, one aborted, or there was no progress. subject: its id. */
@@ -72,7 +71,7 @@ typedef struct strata_roster {
     /* [world] How many bytes of the rank's messages are stored because no receive matched them yet. */
     size_t *kept;
     strata_event *events;
-    int n_events, most_events;
+    int n_events;
     strata_seat *seats;
 } strata_roster;
 

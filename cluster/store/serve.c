@@ -3,23 +3,20 @@
  * Rank 0: answers the other ranks' requests to the board, detects lost ranks, and orders the events of the job. A rank whose
  * connection closes without a message was killed. A rank that sends no heartbeat was stopped, or its link is cut. The first
  * failure that rank 0 observes or receives is sent to all ranks. */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cluster/communicator.h"
 #include "cluster/store/loop.h"
-#include "cluster/store/payload.h"
-#include "core/base/clock.h"
+#include "core/base/alloc.h"
 #include "core/base/locale.h"
+#include "core/base/locked.h"
 
 static void send_new_events(strata_loop *loop);
 
 /* Writes for example "rank 2 (host b, process 17)"; host and process are left out if they are not known. */
 static void describe(strata_loop *loop, int rank, char *out, size_t room) {
     char key[STRATA_STORE_KEY_BYTES];
-    strata_store_reply reply;
+    STRATA_FINISHED(strata_store_reply) reply = {0};
     snprintf(key, sizeof key, "strata/0/peer/%d", rank);
     const strata_store_request request = {.op = STRATA_STORE_GET, .key = key};
     if (strata_board_apply(loop->board, &request, &reply, NULL) || reply.n_value != sizeof(strata_peer)) {
@@ -28,7 +25,6 @@ static void describe(strata_loop *loop, int rank, char *out, size_t room) {
         const strata_peer *peer = reply.value;
         snprintf(out, room, "rank %d (host %.*s, process %d)", rank, STRATA_HOST_BYTES - 1, peer->host, peer->pid);
     }
-    free(reply.value);
 }
 
 static void end_session(strata_loop *loop, strata_session *s, strata_event_kind kind, const char *text) {
@@ -69,14 +65,8 @@ static void send_new_events(strata_loop *loop) {
 
 static void send_reply(strata_loop *loop, strata_session *s, uint64_t id, strata_status status, const char *text,
                        const strata_store_reply *reply) {
-    if (status) {
-        strata_control_send(loop, &s->control, STRATA_FRAME_REPLY, status, id, text, strlen(text));
-        return;
-    }
-    unsigned char *bytes = malloc(STRATA_MESSAGE_BYTES);
-    if (!bytes) return; /* the rank's request ends by its deadline */
-    strata_control_send(loop, &s->control, STRATA_FRAME_REPLY, STRATA_OK, id, bytes, strata_reply_encode(reply, bytes));
-    free(bytes);
+    strata_control_send(loop, &s->control, STRATA_FRAME_ANSWER, status, id, status ? text : reply->value,
+                        status ? strlen(text) : reply->n_value);
 }
 
 /* Answers GETs whose key exists now or whose time is over. */
@@ -85,20 +75,19 @@ static void serve_waiting(strata_loop *loop) {
         strata_session *s = &loop->sessions[r];
         if (!s->waiting) continue;
         strata_error err = {0};
-        strata_store_reply reply;
+        STRATA_FINISHED(strata_store_reply) reply = {0};
         const strata_store_request request = {.op = STRATA_STORE_GET, .key = s->key};
         const strata_status status = strata_board_apply(loop->board, &request, &reply, &err);
         if (status == STRATA_TIMEOUT && loop->awake < s->deadline) continue;
         s->waiting = false;
         send_reply(loop, s, s->request, status, err.message, &reply);
-        free(reply.value);
     }
 }
 
 static strata_status take_request(strata_loop *loop, strata_session *s, const strata_packet *packet,
                                   const unsigned char *payload, strata_error *err) {
     strata_store_request request;
-    strata_store_reply reply;
+    STRATA_FINISHED(strata_store_reply) reply = {0};
     strata_error why = {0};
     double seconds;
     STRATA_TRY(strata_request_decode(payload, packet->body_bytes, s->key, &request, &seconds, err));
@@ -107,7 +96,6 @@ static strata_status take_request(strata_loop *loop, strata_session *s, const st
     s->request = packet->sequence;
     s->deadline = loop->awake + seconds;
     if (!s->waiting) send_reply(loop, s, s->request, status, why.message, &reply);
-    free(reply.value);
     serve_waiting(loop);
     return STRATA_OK;
 }
@@ -117,7 +105,7 @@ static strata_status take_message(strata_loop *loop, strata_control *control, co
     strata_session *s = (strata_session *)control;
     strata_beat beat;
     switch (packet->type) {
-        case STRATA_FRAME_REQUEST:
+        case STRATA_FRAME_ASK:
             return take_request(loop, s, packet, payload, err);
         case STRATA_FRAME_REPORT:
             if (packet->sequence > UINT32_MAX || !packet->status)
@@ -206,19 +194,17 @@ strata_status strata_loop_serve(strata_member *member, const strata_seat *seat, 
     strata_loop *loop = (strata_loop *)member;
     STRATA_TRY(strata_board_wait(loop->board, seat, request, seconds, out_reply, err));
     if (request->op == STRATA_STORE_GET) return STRATA_OK;
-    pthread_mutex_lock(&loop->lock);
+    STRATA_LOCKED(&loop->lock);
     serve_waiting(loop);
-    pthread_mutex_unlock(&loop->lock);
     return STRATA_OK;
 }
 
 strata_status strata_loop_decide_failure(strata_member *member, strata_seat *seat, strata_status status, const char *text,
                                          strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
-    pthread_mutex_lock(&loop->lock);
+    STRATA_LOCKED(&loop->lock);
     strata_loop_take_event(loop, STRATA_EVENT_FAILED, seat->communicator, status, text);
     send_new_events(loop);
-    pthread_mutex_unlock(&loop->lock);
     return strata_seat_verdict(seat, err);
 }
 
@@ -253,10 +239,9 @@ static bool has_failures(strata_loop *loop) {
 }
 
 void strata_loop_finish_serving(strata_loop *loop) {
-    const struct timespec limit = strata_clock_after(1),
-                          never = strata_clock_after(3600 * 24); /* ranks without heartbeats are lost before that */
+    const struct timespec limit = strata_clock_after(1);
     int late = 0;
-    while (n_ranks_needing_store(loop)) pthread_cond_timedwait(&loop->changed, &loop->lock, &never);
+    while (n_ranks_needing_store(loop)) pthread_cond_wait(&loop->changed, &loop->lock); /* those without heartbeats are lost */
     while (has_failures(loop) && n_ranks_to_notify(loop) && !late)
         late = pthread_cond_timedwait(&loop->changed, &loop->lock, &limit);
     for (int r = 1; r < loop->member.world; r++) {

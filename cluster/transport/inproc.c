@@ -2,9 +2,6 @@
  *
  * The transport for ranks that are threads of one process: rank 0 allocates the region, and the others get its address from the
  * store. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "cluster/transport/memory.h"
 
 typedef struct region {

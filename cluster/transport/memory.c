@@ -7,8 +7,6 @@
 #include "cluster/transport/memory.h"
 
 #include <sched.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cluster/memory/futex.h"
 #include "cluster/memory/ring.h"

@@ -4,9 +4,6 @@
  * the others map it. When all have mapped it, its name is removed, so a killed job leaves nothing behind. A killed rank is
  * detected by its connection to the store. If rank 0 cannot create the file (a container's /dev/shm is often small), all ranks
  * fail with UNSUPPORTED, and may use another transport. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "cluster/memory/shared.h"
 #include "cluster/transport/memory.h"
 

@@ -4,7 +4,6 @@
  * the call in its header. Checksums are computed while the bytes are in the cache; connections under TLS have none. */
 #include <limits.h>
 #include <poll.h>
-#include <stdlib.h>
 
 #include "cluster/communicator.h"
 #include "cluster/wire/connection.h"
@@ -172,23 +171,26 @@ static strata_status pull(exchange *x, int peer, strata_error *err) {
     return status ? lost(x, peer, status, why.message, err) : STRATA_OK;
 }
 
-/* Waits until a socket is ready, at most a tick. Returns when bytes were last sent or received. */
-static double wait_ready(exchange *x) {
+/* How many bytes all links have sent and received so far. */
+static uint64_t moved(const exchange *x) {
+    uint64_t bytes = 0;
+    for (int r = 0; r < x->comm->world; r++)
+        bytes += x->tcp->links[r].connection.bytes_in + x->tcp->links[r].connection.bytes_out;
+    return bytes;
+}
+
+/* Waits until a socket is ready, at most a tick. */
+static void wait_ready(const exchange *x) {
     const bool one = !x->unsent && x->missing_bytes <= SMALL;
     int n = 0;
-    double last = 0;
     for (int r = 0; r < x->comm->world && !(one && n); r++) {
-        peer_link *l = &x->tcp->links[r];
+        const peer_link *l = &x->tcp->links[r];
         const bool out = l->connection.queue != NULL, in = l->receive < x->n_receives;
         if (r == x->comm->rank || (!out && !in)) continue;
         x->tcp->fds[n++] =
             (struct pollfd){.fd = l->connection.stream.fd, .events = (short)((out ? POLLOUT : 0) | (in ? POLLIN : 0))};
-        const double received = atomic_load(&l->connection.received), written = atomic_load(&l->connection.sent);
-        last = received > last ? received : last;
-        last = written > last ? written : last;
     }
     poll(x->tcp->fds, (nfds_t)n, TICK_MS);
-    return last;
 }
 
 static void begin(exchange *x) {
@@ -220,10 +222,10 @@ static strata_status run_exchange(strata_communicator *comm, const strata_call *
     begin(&x);
     double idle_since = 0;
     while (x.unsent || x.missing) {
-        const int before = x.unsent + x.missing;
+        const uint64_t before = moved(&x);
         for (int i = 1; i < comm->world; i++) STRATA_TRY(push(&x, (comm->rank + i) % comm->world, err));
         for (int i = 1; i < comm->world; i++) STRATA_TRY(pull(&x, (comm->rank + comm->world - i) % comm->world, err));
-        if (x.unsent + x.missing < before) {
+        if (moved(&x) != before) {
             idle_since = 0;
             continue;
         }
@@ -232,8 +234,7 @@ static strata_status run_exchange(strata_communicator *comm, const strata_call *
         if (x.tcp->spins && now - idle_since < SPIN_SECONDS) continue;
         if (strata_seat_failed(comm->seat)) return strata_seat_verdict(comm->seat, err);
         if (now - idle_since > comm->stall_seconds) return strata_communicator_stalled(comm, call, receives, n_receives, err);
-        const double last = wait_ready(&x);
-        if (last > idle_since) idle_since = last;
+        wait_ready(&x);
     }
     return STRATA_OK;
 }

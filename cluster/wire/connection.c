@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #if defined(__SSE2__)
@@ -13,7 +11,7 @@
 #endif
 
 #include "cluster/wire/crc32c.h"
-#include "core/base/clock.h"
+#include "core/base/locked.h"
 
 enum {
     READ_AHEAD = 4 << 10,     /* bytes that may be read beyond a message's end; they may belong to the next message */
@@ -96,7 +94,9 @@ static ssize_t receive_some(strata_connection *c, const struct iovec *parts, int
     do n = c->pipes.in ? strata_pipes_recv(&c->pipes, parts, n_parts) : strata_stream_recv(&c->stream, parts, n_parts);
     while (n < 0 && errno == EINTR);
     if (tls) pthread_mutex_unlock(&c->tls);
-    if (n > 0) atomic_store_explicit(&c->received, strata_clock_coarse_seconds(), memory_order_relaxed);
+    if (n <= 0) return n;
+    atomic_store_explicit(&c->received, strata_clock_coarse_seconds(), memory_order_relaxed);
+    c->bytes_in += (uint64_t)n;
     return n;
 }
 
@@ -107,15 +107,16 @@ static ssize_t send_some(strata_connection *c, const struct iovec *parts, int n_
     do n = c->pipes.in ? strata_pipes_send(&c->pipes, parts, n_parts) : strata_stream_send(&c->stream, parts, n_parts);
     while (n < 0 && errno == EINTR);
     if (tls) pthread_mutex_unlock(&c->tls);
-    if (n > 0) atomic_store_explicit(&c->sent, strata_clock_coarse_seconds(), memory_order_relaxed);
+    if (n <= 0) return n;
+    atomic_store_explicit(&c->sent, strata_clock_coarse_seconds(), memory_order_relaxed);
+    c->bytes_out += (uint64_t)n;
     return n;
 }
 
 short strata_connection_events(strata_connection *c, short otherwise) {
     if (!c->stream.tls) return otherwise;
-    pthread_mutex_lock(&c->tls);
+    STRATA_LOCKED(&c->tls);
     const short events = strata_stream_events(&c->stream, otherwise);
-    pthread_mutex_unlock(&c->tls);
     return events ? events : otherwise;
 }
 
@@ -124,11 +125,8 @@ static strata_status ended(strata_connection *c, ssize_t n, bool in_message, str
     if (n < 0 && error == EBADMSG) return strata_fail(err, STRATA_DATA, "the memory that both tasks map was damaged");
     if (n == 0 || error == ECONNRESET || error == EPIPE)
         return strata_fail(err, STRATA_UNAVAILABLE, "its connection closed%s", in_message ? " within a message" : "");
-    pthread_mutex_lock(&c->tls);
-    const strata_status status =
-        strata_fail(err, error == EPROTO ? STRATA_DATA : STRATA_UNAVAILABLE, "%s", strata_stream_problem(&c->stream, error));
-    pthread_mutex_unlock(&c->tls);
-    return status;
+    STRATA_LOCKED(&c->tls);
+    return strata_fail(err, error == EPROTO ? STRATA_DATA : STRATA_UNAVAILABLE, "%s", strata_stream_problem(&c->stream, error));
 }
 
 /* ---- receiving ---- */
@@ -203,7 +201,6 @@ static void pour_from(strata_connection *c, const unsigned char *from, size_t n)
     }
 }
 
-/* Copies bytes that were read ahead to their rooms. */
 static void pour(strata_connection *c) {
     const size_t there = c->end - c->first, n = there < c->left ? there : c->left;
     pour_from(c, c->buffer + c->first, n);

@@ -75,8 +75,9 @@ typedef struct strata_connection {
     strata_stream stream;
     /* One thread at a time uses a TLS session. */
     pthread_mutex_t tls;
-    /* When bytes were last received and sent (strata_clock_seconds). */
+    /* When bytes were last received and sent (strata_clock_seconds), and how many so far, for the threads that do so. */
     _Atomic double received, sent;
+    uint64_t bytes_in, bytes_out;
     uint32_t n_in, n_out;
 
     /* Bytes that were read ahead: [first, end) of buffer. */

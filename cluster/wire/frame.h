@@ -16,19 +16,17 @@ enum { STRATA_FRAME_BYTES = 56 };
 
 typedef enum strata_frame_type {
     STRATA_FRAME_DATA = 1, /* between ranks: a message of a collective */
-    STRATA_FRAME_REQUEST,  /* to the store; the types up to LEFT are between a rank and the store */
-    STRATA_FRAME_REPLY,
-    STRATA_FRAME_REPORT,  /* to the store: a communicator failed; status and text */
-    STRATA_FRAME_VERDICT, /* to ranks: the same; the sequence of both is the communicator's id */
-    /* A heartbeat. To rank 0 it has a payload (strata_beat_encode), and the sequence is the sender's latest collective. */
+    STRATA_FRAME_ASK,      /* a request, to a task's server (rpc/rpc.h) or to the store */
+    STRATA_FRAME_ANSWER,   /* its reply */
+    STRATA_FRAME_REPORT,   /* to the store: a communicator failed; status and text */
+    STRATA_FRAME_VERDICT,  /* to ranks: the same; the sequence of both is the communicator's id */
+    /* A heartbeat. To rank 0 it has a payload (strata_beat), and the sequence is the sender's latest collective. */
     STRATA_FRAME_BEAT,
     STRATA_FRAME_LEAVE,   /* the sender leaves regularly */
     STRATA_FRAME_LOST,    /* rank `sequence` of the job was lost; status and text */
     STRATA_FRAME_LEFT,    /* rank `sequence` of the job has left regularly; status and text */
     STRATA_FRAME_MESSAGE, /* between ranks: a message with a tag, the sequence (message/link.h) */
-    STRATA_FRAME_HELLO,   /* between tasks, as are the next two: the names of the two sides (rpc/hello.h) */
-    STRATA_FRAME_ASK,     /* a request */
-    STRATA_FRAME_ANSWER,  /* its reply */
+    STRATA_FRAME_HELLO,   /* between tasks: the names of the two sides (rpc/hello.h) */
     STRATA_FRAME_TYPES
 } strata_frame_type;
 

@@ -5,10 +5,10 @@
 #ifndef STRATA_CLUSTER_WIRE_STREAM_H
 #define STRATA_CLUSTER_WIRE_STREAM_H
 
-#include <stdbool.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "core/base/alloc.h"
 #include "strata/cluster.h"
 
 /* Room for an address as text. */

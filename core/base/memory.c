@@ -37,7 +37,7 @@ void *strata_memory_copy(strata_memory *memory, const void *from, size_t bytes) 
     return copy;
 }
 
-void strata_memory_free(strata_memory *memory) {
+void strata_memory_finish(strata_memory *memory) {
     for (block *b = memory->blocks, *next; b; b = next) {
         next = b->next;
         free(b);

@@ -22,6 +22,6 @@ void *strata_memory_take(strata_memory *memory, int64_t n, size_t bytes);
                                                                      : strata_fail(err, STRATA_OUT_OF_MEMORY, __VA_ARGS__))
 /* Returns a copy; NULL if there is no memory. */
 void *strata_memory_copy(strata_memory *memory, const void *from, size_t bytes);
-void strata_memory_free(strata_memory *memory);
+void strata_memory_finish(strata_memory *memory);
 
 #endif

@@ -379,6 +379,6 @@ void strata_partition_destroy(strata_partition *partition) {
         free(partition->parts[d].updates);
     }
     free(partition->exchanges);
-    strata_memory_free(&partition->memory);
+    strata_memory_finish(&partition->memory);
     free(partition);
 }

@@ -20,7 +20,7 @@ strata_status strata_graph_create(strata_graph **out_graph, strata_error *err) {
 void strata_graph_destroy(strata_graph *graph) {
     if (!graph || atomic_fetch_sub(&graph->references, 1) > 1) return;
     strata_graph_destroy(graph->parent);
-    strata_memory_free(&graph->memory);
+    strata_memory_finish(&graph->memory);
     free(graph->nodes);
     free(graph);
 }

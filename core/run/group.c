@@ -191,7 +191,7 @@ void strata_group_destroy(strata_group *group) {
         group->ops->destroy(group->exchanges[e].plan);
     strata_lanes_destroy(group->order);
     for (int r = 0; r < group->n_replicas; r++) strata_executable_destroy(group->members[r].executable);
-    strata_memory_free(&group->memory);
+    strata_memory_finish(&group->memory);
     free(group);
 }
 

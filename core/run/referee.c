@@ -369,6 +369,6 @@ strata_status strata_referee_compare(strata_executable *exe, strata_executable *
     const strata_device_counters before = device->counters;
     const strata_status status = judge(&t, err);
     device->counters = before;
-    strata_memory_free(&t.memory);
+    strata_memory_finish(&t.memory);
     return status;
 }

@@ -3,7 +3,6 @@
  * Reading and writing the heads of messages, and comparing the functions of two tasks. */
 #include "strategies/coordinator/wire.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- bytes ---- */

@@ -4,13 +4,12 @@
  * wait until it is done. So all of the user's functions run in one thread of the user, whichever connection received the
  * request. */
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cluster/rpc/rpc.h"
-#include "core/base/clock.h"
+#include "core/base/locked.h"
 #include "strategies/coordinator/wire.h"
 
 /* How long a worker waits for a coordinator by default, and the time between two checks for one. */
@@ -270,27 +269,22 @@ static strata_status answer(worker *w, const strata_rpc_call *call, strata_rpc_r
 static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     worker *w = user;
     job own = {.call = call, .reply = reply};
-    pthread_mutex_lock(&w->lock);
+    STRATA_LOCKED(&w->lock);
     while (w->job && !w->closing) pthread_cond_wait(&w->changed, &w->lock);
-    if (!w->closing) {
-        w->job = &own;
-        pthread_cond_broadcast(&w->changed);
-        while (!own.done) pthread_cond_wait(&w->changed, &w->lock);
-    } else {
-        own.status = strata_fail(&own.error, STRATA_UNAVAILABLE, "%s ends", w->task);
-    }
-    pthread_mutex_unlock(&w->lock);
+    if (w->closing) return strata_fail(err, STRATA_UNAVAILABLE, "%s ends", w->task);
+    w->job = &own;
+    pthread_cond_broadcast(&w->changed);
+    while (!own.done) pthread_cond_wait(&w->changed, &w->lock);
     return own.status ? strata_fail(err, own.status, "%s", own.error.message) : STRATA_OK;
 }
 
 static void on_peer(void *user, strata_rpc_event event, const char *task, uint64_t incarnation, const char *why) {
     worker *w = user;
     (void)task, (void)incarnation, (void)why;
-    pthread_mutex_lock(&w->lock);
+    STRATA_LOCKED(&w->lock);
     w->n_coordinators += event == STRATA_RPC_CONNECTED ? 1 : -1;
     w->coordinators_changed_at = strata_clock_seconds();
     pthread_cond_broadcast(&w->changed);
-    pthread_mutex_unlock(&w->lock);
 }
 
 /* Ends the current job, so that the next one can be passed. The caller holds the lock. */
@@ -299,11 +293,6 @@ static void end_job(worker *w, strata_status status) {
     w->job->done = true;
     w->job = NULL;
     pthread_cond_broadcast(&w->changed);
-}
-
-static void wait_tick(worker *w) {
-    const struct timespec at = strata_clock_after(TICK_SECONDS);
-    pthread_cond_timedwait(&w->changed, &w->lock, &at);
 }
 
 /* Runs requests until the coordinator has ended. The caller holds the lock. */
@@ -326,7 +315,7 @@ static strata_status serve(worker *w, strata_error *err) {
         const bool stop = opts->stop_now && opts->stop_now(opts->user);
         pthread_mutex_lock(&w->lock);
         if (stop) return strata_fail(err, STRATA_INTERRUPTED, "%s was asked to stop", w->task);
-        if (!w->job) wait_tick(w);
+        if (!w->job) strata_wait_for(&w->changed, &w->lock, TICK_SECONDS);
     }
     return w->end.status ? strata_fail(err, w->end.status, "%s", w->end.message) : STRATA_OK;
 }

@@ -8,7 +8,6 @@
 #include "strategies/parameter_server/chief.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "core/base/locale.h"
 #include "core/model/loop.h"
@@ -48,7 +47,8 @@ static int ascending(const void *a, const void *b) {
 
 void strata_ps_load_find_stragglers(const strata_parameter_server_worker *workers, int n,
                                     strata_parameter_server_totals *totals) {
-    double *known = calloc((size_t)n + 1, sizeof *known), slowest = 0;
+    STRATA_FREED double *known = calloc((size_t)n + 1, sizeof *known);
+    double slowest = 0;
     int n_known = 0, which = -1;
     totals->stragglers = 0;
     totals->slowest = -1;
@@ -60,14 +60,12 @@ void strata_ps_load_find_stragglers(const strata_parameter_server_worker *worker
         slowest = workers[w].step_seconds;
         which = w;
     }
-    if (n_known >= 2) {
-        qsort(known, (size_t)n_known, sizeof *known, ascending);
-        const double median = known[(n_known - 1) / 2];
-        for (int i = 0; i < n_known; i++) totals->stragglers += known[i] > 2 * median;
-        totals->slowest = which;
-        totals->slowest_ratio = slowest / median;
-    }
-    free(known);
+    if (n_known < 2) return;
+    qsort(known, (size_t)n_known, sizeof *known, ascending);
+    const double median = known[(n_known - 1) / 2];
+    for (int i = 0; i < n_known; i++) totals->stragglers += known[i] > 2 * median;
+    totals->slowest = which;
+    totals->slowest_ratio = slowest / median;
 }
 
 /* The seconds of a worker's step: the mean, or the time of its present step if that is already longer. */
@@ -81,15 +79,14 @@ static double step_seconds(const strata_ps_chief *c, int w) {
 
 static void take_route(void *user, const strata_ps_route *route) {
     strata_ps_chief *c = user;
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     c->fit->route = *route; /* workers get the route with their next batch */
     pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
 }
 
 void strata_ps_chief_update_totals(strata_ps_chief *c) {
     strata_parameter_server_totals *totals = &c->task->totals;
-    pthread_mutex_lock(&c->task->lock);
+    STRATA_LOCKED(&c->task->lock);
     totals->present = 0;
     for (int w = 0; w < c->n_workers; w++) {
         totals->present += c->workers[w].came;
@@ -99,16 +96,14 @@ void strata_ps_chief_update_totals(strata_ps_chief *c) {
     strata_ps_pace_count(c->pace, totals);
     totals->bytes_per_step = c->load.n_units ? (double)c->load.bytes / (double)c->load.n_units : 0;
     if (!c->over) strata_ps_load_find_stragglers(c->task->workers, c->n_workers, totals);
-    pthread_mutex_unlock(&c->task->lock);
 }
 
 void strata_ps_chief_note_leases(strata_ps_chief *c) {
     strata_parameter_server_totals *totals = &c->task->totals;
     strata_trace_add_counter(c->fit->trace, "queue depth", totals->running, strata_trace_now());
-    pthread_mutex_lock(&c->task->lock);
+    STRATA_LOCKED(&c->task->lock);
     strata_ps_load_add_leases(&totals->training, &c->load.training, totals->running);
     strata_ps_load_add_leases(&totals->epoch, &c->load.epoch, totals->running);
-    pthread_mutex_unlock(&c->task->lock);
 }
 
 void strata_ps_chief_fail(strata_ps_chief *c, strata_status status, const char *message) {
@@ -164,24 +159,17 @@ static int n_awaited(strata_ps_chief *c, strata_rpc_server *rpc) {
 static strata_status wait_for_workers(strata_ps_chief *c, strata_rpc_server *rpc, strata_error *err) {
     strata_patience patience = strata_patience_of(c->task->connect_seconds);
     char absent[256];
-    strata_status status = STRATA_OK;
-    pthread_mutex_lock(&c->lock);
-    while (!c->failure.status && n_awaited(c, rpc) && strata_patience_left(&patience) > 0) {
-        const struct timespec deadline = strata_clock_after(0.25);
-        pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
-    }
-    if (!c->failure.status && !n_awaited(c, rpc) && !strata_ps_chief_n_there(c)) {
-        list_absent(c, absent, sizeof absent);
-        status = strata_fail(err, STRATA_PEER_LOST, "fit: %s ended before they joined, and no worker is left", absent);
-    }
-    if (!c->failure.status && n_awaited(c, rpc)) {
-        list_absent(c, absent, sizeof absent);
-        status = strata_fail(err, STRATA_TIMEOUT, "fit: %s did not come to the chief in %.0f s%s", absent,
-                             c->task->connect_seconds, strata_rpc_server_refused(rpc).text);
-    }
-    if (c->failure.status) status = strata_fail(err, c->failure.status, "%s", c->failure.message);
-    pthread_mutex_unlock(&c->lock);
-    return status;
+    STRATA_LOCKED(&c->lock);
+    while (!c->failure.status && n_awaited(c, rpc) && strata_patience_left(&patience) > 0)
+        strata_wait_for(&c->changed, &c->lock, 0.25);
+    const bool some_absent = n_awaited(c, rpc) > 0;
+    if (c->failure.status) return strata_fail(err, c->failure.status, "%s", c->failure.message);
+    list_absent(c, absent, sizeof absent);
+    if (some_absent)
+        return strata_fail(err, STRATA_TIMEOUT, "fit: %s did not come to the chief in %.0f s%s", absent,
+                           c->task->connect_seconds, strata_rpc_server_refused(rpc).text);
+    if (strata_ps_chief_n_there(c)) return STRATA_OK;
+    return strata_fail(err, STRATA_PEER_LOST, "fit: %s ended before they joined, and no worker is left", absent);
 }
 
 strata_status strata_ps_chief_spread_when_there(strata_ps_chief *c, int64_t serial, double until, strata_error *err) {
@@ -221,10 +209,9 @@ static strata_status begin(strata_ps_chief *c, strata_rpc_server *rpc, strata_er
     if (status == STRATA_PEER_LOST) /* its connection broke, or it was started again and has no values yet */
         status = strata_ps_chief_spread_when_there(c, c->epoch.serial, strata_clock_seconds() + c->task->connect_seconds, err);
     if (status) return status;
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     c->begun = true;
     pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
     return STRATA_OK;
 }
 
@@ -246,7 +233,7 @@ static void dismiss_workers(strata_ps_chief *c, strata_status status, const char
     /* the model then has the parameters of the best epoch */
     const bool best = c->fit->opts->restore_best && c->fit->model->best.epochs;
     const double now = strata_clock_seconds(), until = now + 10, heard_until = now + 5, back_within = 4;
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     c->over = true;
     if (status) strata_ps_chief_fail(c, status, message);
     pthread_cond_broadcast(&c->changed);
@@ -258,19 +245,16 @@ static void dismiss_workers(strata_ps_chief *c, strata_status status, const char
             any |= own->connected || (waits && !own->heard && !own->ended);
             any |= own->lost_at > 0 && strata_clock_seconds() < own->lost_at + back_within;
         }
-        if (!any || strata_clock_seconds() > until) break;
+        if (!any || strata_clock_seconds() > until) return;
         if (c->doubted && !status) {
             strata_error own = {0};
             c->doubted = false;
             pthread_mutex_unlock(&c->lock);
-            const strata_status ignored = strata_ps_chief_keep_for_workers(c, !best, &own); /* the chief's model is complete */
-            (void)ignored;
+            strata_ps_ignore(strata_ps_chief_keep_for_workers(c, !best, &own)); /* the chief's model is complete */
             pthread_mutex_lock(&c->lock);
         }
-        const struct timespec deadline = strata_clock_after(0.1);
-        pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
+        strata_wait_for(&c->changed, &c->lock, 0.1);
     }
-    pthread_mutex_unlock(&c->lock);
 }
 
 static strata_status make(strata_ps_chief *c, strata_error *err) {
@@ -293,7 +277,7 @@ static void finish(strata_ps_chief *c) {
     strata_ps_pace_destroy(c->pace);
     strata_ps_pace_destroy(c->visits.pace);
     free(c->tell.steps);
-    strata_memory_free(&c->memory);
+    strata_memory_finish(&c->memory);
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
 }

@@ -105,7 +105,7 @@ typedef struct strata_ps_chief {
          * callback waits until all leased units are finished. */
         bool running, settling;
         strata_ps_finished_step *steps;
-        int n, room;
+        int n;
     } tell;
     struct {
         /* The sums for the means of the load, over the training and over the epoch. */

@@ -2,11 +2,9 @@
  *
  * The chief's epochs: it waits for their steps, calls the callback, fetches the parameters from the servers, and has the
  * workers evaluate the validation data. If a server was lost that had the only copy of its shards, the epoch is begun again. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
+#include "core/base/alloc.h"
 #include "core/base/locale.h"
 #include "core/model/loop.h"
 #include "core/model/metrics.h"
@@ -18,11 +16,10 @@ static void go_on(strata_ps_loop *l) {
     if (!l->paused) return;
     l->paused = false;
     c->fit->model->position = (strata_model_position){0};
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     c->tell.settling = false;
     strata_ps_pace_stop(c->pace, false);
     pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
 }
 
 static strata_status tell(strata_ps_loop *l, strata_error *err) {
@@ -39,20 +36,19 @@ static strata_status tell(strata_ps_loop *l, strata_error *err) {
     l->c->task->loop = NULL;
     model->rate.locked = false;
     go_on(l);
-    pthread_mutex_lock(&l->c->lock);
+    STRATA_LOCKED(&l->c->lock);
     l->c->rate = model->rate.own;
-    pthread_mutex_unlock(&l->c->lock);
     return status;
 }
 
 /* Removes the steps that were finished since the last call from the list that is shared with leases.c. */
 static void take_finished(strata_ps_loop *l) {
     strata_ps_chief *c = l->c;
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     l->next_step = 0;
     l->n_steps = c->tell.n;
     l->steps = l->n_steps ? c->tell.steps : NULL;
-    if (l->n_steps) c->tell.steps = NULL, c->tell.n = c->tell.room = 0;
+    if (l->n_steps) c->tell.steps = NULL, c->tell.n = 0;
     c->tell.running |= l->n_steps > 0;
     if (c->fit->opts->metrics_seconds > 0) {
         memcpy(c->fit->model->metrics.sums, c->epoch.sums, (size_t)c->n_sums * sizeof *c->epoch.sums);
@@ -60,7 +56,6 @@ static void take_finished(strata_ps_loop *l) {
             strata_model_metrics(c->fit->model, c->fit->model->metrics.sums, c->epoch.examples ? c->epoch.examples : 1, NULL);
         if (!c->epoch.examples) l->progress.metrics.examples = 0;
     }
-    pthread_mutex_unlock(&c->lock);
 }
 
 /* Adds the numbers of the next step to those of the epoch. Returns whether the callback is called after it. */
@@ -94,10 +89,9 @@ static strata_status tell_finished(strata_ps_loop *l, strata_error *err) {
     while (l->next_step < l->n_steps && !status)
         if (follow_step(l)) status = tell(l, err);
     forget_steps(l);
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     c->tell.running = false;
     pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
     return status;
 }
 
@@ -147,19 +141,13 @@ static strata_status wait_for_units(strata_ps_chief *c, const strata_ps_pace *pa
         STRATA_TRY(strata_ps_watch_look(&c->watch, err));
         *looked = strata_clock_seconds();
     }
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     const bool tells = c->tell.n && !c->tell.settling;
-    if (!tells && !strata_ps_pace_ended(pace) && !c->failure.status) {
-        const struct timespec deadline = strata_clock_after(0.1);
-        pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
-    }
+    if (!tells && !strata_ps_pace_ended(pace) && !c->failure.status) strata_wait_for(&c->changed, &c->lock, 0.1);
     *out_ended = strata_ps_pace_ended(pace);
-    const strata_status status = check(c, *out_ended || c->visits.running, err); /* the chief can evaluate without workers */
-    pthread_mutex_unlock(&c->lock);
-    return status;
+    return check(c, *out_ended || c->visits.running, err); /* the chief can evaluate without workers */
 }
 
-/* Waits until the epoch is over. */
 static strata_status wait_for_epoch(strata_ps_loop *l, strata_error *err) {
     strata_ps_chief *c = l->c;
     double looked = strata_clock_seconds();
@@ -173,20 +161,18 @@ static strata_status wait_for_epoch(strata_ps_loop *l, strata_error *err) {
     return strata_ps_watch_look(&c->watch, err); /* an epoch may be shorter than the time between two checks */
 }
 
-/* Sets the numbers of an epoch to 0. */
 static void forget_epoch(strata_ps_chief *c) {
     c->load.epoch = (strata_ps_load_sums){0};
-    pthread_mutex_lock(&c->task->lock);
+    STRATA_LOCKED(&c->task->lock);
     c->task->totals.epoch = (strata_parameter_server_load){0};
     for (int w = 0; w < c->n_workers; w++) c->task->workers[w].epoch_steps = c->task->workers[w].epoch_examples = 0;
-    pthread_mutex_unlock(&c->task->lock);
 }
 
 /* Begins the steps of the epoch that follow those that the model already has. */
 static void open_epoch(strata_ps_loop *l) {
     strata_ps_chief *c = l->c;
     const int64_t first = l->base.step;
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     memcpy(c->epoch.sums, l->base.sums, (size_t)c->n_sums * sizeof *c->epoch.sums);
     c->epoch.examples = l->base.examples;
     c->epoch.n_left_out = 0;
@@ -203,7 +189,6 @@ static void open_epoch(strata_ps_loop *l) {
     if (l->stop_now)
         strata_ps_pace_stop(c->pace, true); /* the stop was requested between epochs: no step of this epoch is begun */
     pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
 }
 
 /* Waits for a server that was lost to start again, and gives all servers the values from before the epoch. */
@@ -227,19 +212,16 @@ static strata_status recover(strata_ps_loop *l, strata_error *err) {
     STRATA_TRY(strata_ps_chief_spread_when_there(c, c->epoch.serial + 1, until, err));
     h->n_steps -= repeated;
     if (h->n_losses > h->n_steps) h->n_losses = (int)h->n_steps;
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     strata_ps_notice(c->task, "the servers have the parameters of before step %lld of epoch %d again; %lld steps are repeated",
                      (long long)first + 1, l->progress.epoch + 1, (long long)(repeated > 0 ? repeated : 0));
-    pthread_mutex_unlock(&c->lock);
     return STRATA_OK;
 }
 
 /* The last synchronous step; NULL: there is none. */
 static const strata_ps_close *last_close(strata_ps_chief *c, strata_ps_close *close) {
-    pthread_mutex_lock(&c->lock);
-    const bool closed = strata_ps_chief_last_close(c, close);
-    pthread_mutex_unlock(&c->lock);
-    return closed ? close : NULL;
+    STRATA_LOCKED(&c->lock);
+    return strata_ps_chief_last_close(c, close) ? close : NULL;
 }
 
 /* Whether a request to the servers is repeated, because one of them was lost of which another one has the copy. */
@@ -288,11 +270,10 @@ static strata_status pause_training(strata_ps_loop *l, bool tells, strata_error 
     while (!ended) STRATA_TRY(wait_for_units(c, c->pace, &looked, &ended, err));
     if (tells) tell_rest(l);
     strata_model *model = c->fit->model;
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     model->position = (strata_model_position){.steps = strata_ps_pace_steps(c->pace), .examples = c->epoch.examples};
     model->optimizer_steps = c->epoch.t + model->position.steps - c->epoch.n_left_out;
     memcpy(model->metrics.sums, c->epoch.sums, (size_t)c->n_sums * sizeof *c->epoch.sums);
-    pthread_mutex_unlock(&c->lock);
     return strata_model_write_sums(model, err);
 }
 
@@ -352,8 +333,8 @@ static strata_status run_steps(strata_ps_loop *l, strata_error *err) {
 static strata_status run_epoch(strata_ps_loop *l, int64_t first, strata_error *err) {
     strata_ps_chief *c = l->c;
     strata_model *model = c->fit->model;
-    double *sums = calloc((size_t)c->n_sums, sizeof *sums);
-    if (!sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the metrics' sums");
+    STRATA_FREED double *sums = NULL;
+    STRATA_TRY(STRATA_NEW(sums, c->n_sums, err, "fit: no host memory for the metrics' sums"));
     /* the epoch may be continued after a stop */
     if (first) memcpy(sums, model->metrics.sums, (size_t)c->n_sums * sizeof *sums);
     l->base.step = first;
@@ -361,9 +342,7 @@ static strata_status run_epoch(strata_ps_loop *l, int64_t first, strata_error *e
     l->base.t = model->optimizer_steps;
     l->base.sums = sums;
     model->position = (strata_model_position){0};
-    const strata_status status = run_steps(l, err);
-    free(sums);
-    if (status) return status;
+    STRATA_TRY(run_steps(l, err));
     pthread_mutex_lock(&c->lock);
     const int64_t steps = strata_ps_pace_steps(c->pace), examples = c->epoch.examples;
     memcpy(model->metrics.sums, c->epoch.sums, (size_t)c->n_sums * sizeof *c->epoch.sums);
@@ -385,11 +364,9 @@ static strata_status wait_for_visits(strata_ps_chief *c, bool *out_done, strata_
     double looked = strata_clock_seconds();
     for (;;) {
         const strata_status status = wait_for_units(c, c->visits.pace, &looked, out_done, err);
-        pthread_mutex_lock(&c->lock);
-        const bool there = strata_ps_chief_n_there(c) > 0, failed = c->failure.status != STRATA_OK;
-        pthread_mutex_unlock(&c->lock);
-        if (status) return failed ? status : STRATA_OK; /* the next epoch finds out whether the training can continue */
-        if (*out_done || !there) return STRATA_OK;
+        STRATA_LOCKED(&c->lock);
+        if (status) return c->failure.status ? status : STRATA_OK; /* the next epoch finds out whether the training continues */
+        if (*out_done || !strata_ps_chief_n_there(c)) return STRATA_OK;
     }
 }
 
@@ -400,9 +377,8 @@ static strata_status evaluate_on_workers(strata_ps_chief *c, bool *out_done, str
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     const strata_status status = wait_for_visits(c, out_done, err);
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     c->visits.running = false;
-    pthread_mutex_unlock(&c->lock);
     return status;
 }
 

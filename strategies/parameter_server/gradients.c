@@ -4,7 +4,6 @@
  * are finite, and computes their scale and norm. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "core/model/build.h"
 #include "core/model/data.h"
@@ -228,7 +227,6 @@ static const float *gradients_of(const strata_ps_worker *w, int k, int64_t *out_
     return rows ? rows->values : w->unit.gradients;
 }
 
-/* Multiplies the unit's sums. */
 static void multiply(const strata_ps_worker *w, double factor) {
     for (int k = -1; k < w->sparse.n; k++) {
         int64_t n;

@@ -3,8 +3,6 @@
  * The chief's replies to workers: workers connect and leave, report what they have finished, and get the next batch
  * (pace.h). */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "strategies/parameter_server/chief.h"
 
@@ -27,7 +25,7 @@ void strata_ps_chief_on_peer(void *user, strata_rpc_event event, const char *tas
     strata_ps_chief *c = user;
     const int w = strata_ps_worker_index(task, c->n_workers);
     if (w < 0) return;
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     struct worker *own = &c->workers[w];
     if (event == STRATA_RPC_CONNECTED) {
         if (own->incarnation != incarnation) own->n_returned = 0, own->left_out = false;
@@ -40,7 +38,6 @@ void strata_ps_chief_on_peer(void *user, strata_rpc_event event, const char *tas
     }
     strata_ps_chief_update_totals(c);
     pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
 }
 
 static void join(strata_ps_chief *c, int w) {
@@ -92,7 +89,7 @@ static strata_status hello(strata_ps_chief *c, const strata_rpc_call *call, int 
     strata_error difference = {0};
     int64_t serial = 0;
     const strata_status differs = strata_ps_answer_hello(c->fit, call, &serial, &difference);
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     if (!c->begun && serial > c->epoch.serial) c->epoch.serial = serial;
     if (differs && !c->begun) strata_ps_chief_fail(c, differs, difference.message);
     if (!differs) join(c, w);
@@ -100,28 +97,21 @@ static strata_status hello(strata_ps_chief *c, const strata_rpc_call *call, int 
     pthread_cond_broadcast(&c->changed);
     while (!differs && !c->begun && !c->failure.status && !strata_rpc_call_ended(call))
         pthread_cond_wait(&c->changed, &c->lock);
-    const strata_status status = differs             ? strata_fail(err, differs, "%s", difference.message)
-                                 : c->failure.status ? strata_fail(err, c->failure.status, "%s", c->failure.message)
-                                                     : STRATA_OK;
+    if (differs) return strata_fail(err, differs, "%s", difference.message);
+    if (c->failure.status) return strata_fail(err, c->failure.status, "%s", c->failure.message);
     const strata_ps_hello_reply own = {.route = c->fit->route};
-    pthread_mutex_unlock(&c->lock);
-    memcpy(reply->head, &own, status ? 0 : sizeof own);
-    reply->head_bytes = status ? 0 : sizeof own;
-    return status;
+    strata_ps_reply(reply, &own, sizeof own);
+    return STRATA_OK;
 }
 
 static void add_finished(strata_ps_chief *c, double loss, double rate, double norm, int64_t examples) {
-    if (c->tell.n == c->tell.room) {
-        const int room = c->tell.room ? 2 * c->tell.room : 64;
-        strata_ps_finished_step *grown = realloc(c->tell.steps, (size_t)room * sizeof *grown);
-        if (!grown) {
-            strata_ps_chief_fail(c, STRATA_OUT_OF_MEMORY, "fit: no host memory for the list of finished steps");
-            return;
-        }
-        c->tell.steps = grown;
-        c->tell.room = room;
+    strata_ps_finished_step *added = strata_grow(&c->tell.steps, c->tell.n, sizeof *added);
+    if (!added) {
+        strata_ps_chief_fail(c, STRATA_OUT_OF_MEMORY, "fit: no host memory for the list of finished steps");
+        return;
     }
-    c->tell.steps[c->tell.n++] = (strata_ps_finished_step){loss, rate, norm, examples};
+    *added = (strata_ps_finished_step){loss, rate, norm, examples};
+    c->tell.n++;
     c->epoch.examples += examples;
 }
 
@@ -257,16 +247,11 @@ static strata_status next(strata_ps_chief *c, const strata_rpc_call *call, int w
     memcpy(reports, call->head, call->head_bytes);
     const strata_ps_next_ask *ask = &reports[n - 1];
     for (size_t i = 0; i < n; i++) STRATA_TRY(check_report(c, call, &reports[i], err));
-    pthread_mutex_lock(&c->lock);
-    strata_status left_out = STRATA_OK;
+    STRATA_LOCKED(&c->lock);
     if (c->workers[w].left_out)
-        left_out = strata_fail(err, STRATA_UNAVAILABLE, "worker:%d was left out, since it could not reach a server", w);
-    if (!left_out) join(c, w); /* a worker whose connection broke joins again with this call */
-    if (!left_out && ask->gives_back) left_out = take_back(c, w, ask->what, err);
-    if (left_out) {
-        pthread_mutex_unlock(&c->lock);
-        return left_out;
-    }
+        return strata_fail(err, STRATA_UNAVAILABLE, "worker:%d was left out, since it could not reach a server", w);
+    join(c, w); /* a worker whose connection broke joins again with this call */
+    if (ask->gives_back) STRATA_TRY(take_back(c, w, ask->what, err));
     for (size_t i = 0; i < n; i++) {
         if (reports[i].unit.index < 0) continue;
         (reports[i].evaluates ? take_visit : take_report)(c, w, &reports[i], (const float *)call->body + i * (size_t)c->n_sums);
@@ -285,24 +270,21 @@ static strata_status next(strata_ps_chief *c, const strata_rpc_call *call, int w
     c->workers[w].n_given = answer.grant == STRATA_PS_GRANTED ? 1 + answer.n_more : 1;
     strata_ps_chief_update_totals(c);
     strata_ps_chief_note_leases(c);
-    const strata_status status = c->failure.status ? strata_fail(err, c->failure.status, "%s", c->failure.message) : STRATA_OK;
-    pthread_mutex_unlock(&c->lock);
-    memcpy(reply->head, &answer, status ? 0 : sizeof answer);
-    reply->head_bytes = status ? 0 : sizeof answer;
-    return status;
+    if (c->failure.status) return strata_fail(err, c->failure.status, "%s", c->failure.message);
+    strata_ps_reply(reply, &answer, sizeof answer);
+    return STRATA_OK;
 }
 
 static strata_status take_failure(strata_ps_chief *c, const strata_rpc_call *call, int w) {
     int32_t status = STRATA_INTERNAL;
     if (call->head_bytes == sizeof status) memcpy(&status, call->head, sizeof status);
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     snprintf(c->failure.of_worker, sizeof c->failure.of_worker, "worker:%d: %.*s", w,
              (int)(call->body_bytes < 400 ? call->body_bytes : 400), (const char *)call->body);
     c->failure.worker_status = (strata_status)status;
     lose(c, w, c->failure.of_worker);
     strata_ps_chief_update_totals(c);
     pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
     return STRATA_OK;
 }
 
@@ -315,9 +297,8 @@ static strata_status refuse_stranger(strata_ps_chief *c, const strata_rpc_call *
     if (!status)
         status = strata_fail(&own, STRATA_INVALID, "parameter_server: %s expects worker:0 to worker:%d, not %s", c->task->name,
                              c->n_workers - 1, call->task);
-    pthread_mutex_lock(&c->lock);
+    STRATA_LOCKED(&c->lock);
     if (!c->begun) strata_ps_chief_fail(c, status, own.message);
-    pthread_mutex_unlock(&c->lock);
     return strata_fail(err, status, "%s", own.message);
 }
 

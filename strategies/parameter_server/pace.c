@@ -3,8 +3,6 @@
  * Who computes which batch: leases are in a small table, since a worker has at most a few at a time. */
 #include "strategies/parameter_server/pace.h"
 
-#include <string.h>
-
 #include "strategies/memory.h"
 
 /* A unit that is leased, or waits for another worker (worker -1). */
@@ -45,7 +43,7 @@ strata_status strata_ps_pace_create(const strata_ps_pace_options *opts, strata_p
     lease *leases = strata_memory_take(&memory, room, sizeof *leases);
     void *shares = strata_memory_take(&memory, opts->n_shares, sizeof *pace->shares);
     if (memory.failed) {
-        strata_memory_free(&memory);
+        strata_memory_finish(&memory);
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for %d workers", opts->n_workers);
     }
     *pace =
@@ -57,7 +55,7 @@ strata_status strata_ps_pace_create(const strata_ps_pace_options *opts, strata_p
 void strata_ps_pace_destroy(strata_ps_pace *pace) {
     strata_memory memory = {0};
     if (pace) memory = pace->memory; /* the pace itself is part of it */
-    strata_memory_free(&memory);
+    strata_memory_finish(&memory);
 }
 
 static bool synchronous(const strata_ps_pace *pace) {

@@ -2,8 +2,6 @@
  *
  * parameter_server: the kind of strategy, its options, and the fit of each task. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/text.h"
 #include "core/data/batches.h"
@@ -110,7 +108,7 @@ static void destroy_task(void *data) {
     strata_ps_task *task = data;
     strata_owned_forget(&task->owned);
     strata_cluster_spec_finish(&task->spec);
-    strata_memory_free(&task->memory);
+    strata_memory_finish(&task->memory);
     pthread_mutex_destroy(&task->lock);
     free(task);
 }
@@ -179,35 +177,27 @@ const char *strata_parameter_server_role(const strata_strategy *strategy) {
 }
 
 strata_parameter_server_totals strata_strategy_parameter_server_totals(const strata_strategy *strategy) {
-    strata_parameter_server_totals totals = {0};
-    if (strategy->trainer != &trainer) return totals;
     strata_ps_task *task = strategy->trainer_data;
-    pthread_mutex_lock(&task->lock);
-    totals = task->totals;
-    pthread_mutex_unlock(&task->lock);
-    return totals;
+    if (strategy->trainer != &trainer) return (strata_parameter_server_totals){0};
+    STRATA_LOCKED(&task->lock);
+    return task->totals;
 }
 
 strata_parameter_server_worker strata_strategy_parameter_server_worker(const strata_strategy *strategy, int worker) {
-    strata_parameter_server_worker own = {0};
-    if (strategy->trainer != &trainer) return own;
     strata_ps_task *task = strategy->trainer_data;
-    if (worker < 0 || worker >= task->totals.workers) return own;
-    pthread_mutex_lock(&task->lock);
-    own = task->workers[worker];
-    pthread_mutex_unlock(&task->lock);
-    return own;
+    if (strategy->trainer != &trainer || worker < 0 || worker >= task->totals.workers)
+        return (strata_parameter_server_worker){0};
+    STRATA_LOCKED(&task->lock);
+    return task->workers[worker];
 }
 
 strata_parameter_server_notice strata_strategy_parameter_server_notice(const strata_strategy *strategy, int64_t number) {
-    strata_parameter_server_notice notice = {""};
-    if (strategy->trainer != &trainer) return notice;
     strata_ps_task *task = strategy->trainer_data;
-    pthread_mutex_lock(&task->lock);
-    if (number >= 0 && number < task->totals.notices && number >= task->totals.notices - STRATA_PS_MOST_NOTICES)
-        notice = task->notices[number % STRATA_PS_MOST_NOTICES];
-    pthread_mutex_unlock(&task->lock);
-    return notice;
+    if (strategy->trainer != &trainer) return (strata_parameter_server_notice){""};
+    STRATA_LOCKED(&task->lock);
+    if (number < 0 || number >= task->totals.notices || number < task->totals.notices - STRATA_PS_MOST_NOTICES)
+        return (strata_parameter_server_notice){""};
+    return task->notices[number % STRATA_PS_MOST_NOTICES];
 }
 
 /* ---- the fit ---- */
@@ -254,7 +244,7 @@ static strata_status add_terms(strata_ps_fit *fit, strata_error *err) {
     static const char *const paces[] = {"asynchronous", "bounded", "synchronous"};
     const strata_ps_task *task = fit->task;
     strata_text text = {0};
-    char *own = NULL;
+    STRATA_FREED char *own = NULL;
     STRATA_TRY(strata_model_terms(fit->model, fit->dataset, fit->opts, &own, err));
     strata_text_add(&text,
                     "%space\t%s\nstaleness\t%lld\nnumber of backup workers\t%d\nway with old gradients\t%s\npartitioner\t%s\n",
@@ -266,7 +256,6 @@ static strata_status add_terms(strata_ps_fit *fit, strata_error *err) {
         "epoch\t%lld\nnumber of batches of the validation data\t%lld\n",
         strata_dtype_name(task->wire), task->pace.n_workers, task->spec.jobs[STRATA_TASK_PS].n_tasks, task->replicas,
         (long long)fit->n_steps, (long long)fit->n_visits);
-    free(own);
     return strata_text_take(&text, &fit->terms, NULL, err);
 }
 
@@ -298,13 +287,12 @@ static strata_status begin_trace(strata_ps_fit *fit, strata_error *err) {
 
 /* Writes the trace, also of a training that failed. */
 static strata_status end_trace(strata_ps_fit *fit, strata_error *err) {
-    char *text = NULL;
+    STRATA_FREED char *text = NULL;
     size_t bytes = 0;
     if (!fit->trace) return STRATA_OK;
     strata_status status = fit->tracks ? strata_model_trace_devices(fit->model, NULL, fit->tracks, err) : STRATA_OK;
     if (!status) status = strata_trace_events(fit->trace, &text, &bytes, err);
     if (!status) status = strata_trace_write(fit->trace, (const char *const[]){text}, 1, err);
-    free(text);
     free(fit->tracks);
     strata_trace_destroy(fit->trace);
     return status;

@@ -6,8 +6,8 @@
 #include "strategies/parameter_server/partition.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "core/base/alloc.h"
 
 strata_status strata_partitioner_parse(const char *text, strata_partitioner *out_partitioner, strata_error *err) {
     static const struct {
@@ -140,7 +140,7 @@ static int by_server(const void *a, const void *b) {
 
 /* Assigns each shard to the server that has the fewest elements so far; if several have as few, to the first of them. */
 static strata_status place(strata_ps_plan *plan, strata_error *err) {
-    int64_t *loads = calloc((size_t)plan->n_servers, sizeof *loads);
+    STRATA_FREED int64_t *loads = calloc((size_t)plan->n_servers, sizeof *loads);
     if (!loads) return no_memory(err);
     qsort(plan->shards, (size_t)plan->n_shards, sizeof *plan->shards, larger_first);
     for (int i = 0; i < plan->n_shards; i++) {
@@ -150,7 +150,6 @@ static strata_status place(strata_ps_plan *plan, strata_error *err) {
         plan->shards[i].server = least;
         loads[least] += plan->shards[i].n;
     }
-    free(loads);
     qsort(plan->shards, (size_t)plan->n_shards, sizeof *plan->shards, by_server);
     return STRATA_OK;
 }

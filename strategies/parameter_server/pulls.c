@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A worker's pulls: its requests to servers, the memory for the replies, and the copies to the device. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "strategies/parameter_server/worker.h"
 
 strata_status strata_ps_reach(strata_ps_worker *w, int group, strata_rpc_client **out_client, strata_error *err) {
@@ -181,6 +178,13 @@ strata_status strata_ps_finish_pull(strata_ps_worker *w, strata_ps_job *j, strat
     }
     trace_pull(w, j, waited);
     return status;
+}
+
+strata_status strata_ps_pull_now(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
+    const strata_status started = strata_ps_start_pull(w, j, err);
+    /* also waits for requests that were started before a failure */
+    const strata_status pulled = strata_ps_finish_pull(w, j, started ? NULL : err);
+    return started ? started : pulled;
 }
 
 void strata_ps_drop_pulls(const strata_ps_worker *w, const strata_ps_job *j) {

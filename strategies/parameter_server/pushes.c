@@ -6,9 +6,6 @@
  * beginning with the last layers. The worker pushes the parts of a bucket while the device computes the next one. Servers
  * store these parts, and apply them with the push at the end of the unit. Without that push, for example because a
  * gradient is not finite, the parts are not used. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "strategies/parameter_server/worker.h"
 
 /* ---- parts of a push ---- */
@@ -114,7 +111,6 @@ void strata_ps_begin_buckets(strata_ps_worker *w, const strata_model_program *pr
     if (w->buckets.streams) w->buckets.attempt++;
 }
 
-/* Fails if a bucket could not be pushed. */
 static strata_status check_parts(const strata_ps_worker *w, strata_error *err) {
     return w->buckets.status ? strata_fail(err, w->buckets.status, "%s", w->buckets.error.message) : STRATA_OK;
 }

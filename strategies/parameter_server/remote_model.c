@@ -4,9 +4,6 @@
  * gradients are those of fit, but there is no chief of a fit, since the coordinator decides which worker computes what. With
  * replicas the chief's model has a thread that monitors the servers. Workers have no connection to the chief; when a server is
  * lost they query another server for the holder of its shards. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "core/base/text.h"
@@ -72,8 +69,7 @@ static void find_holders(strata_ps_worker *w) {
     for (int s = 0; s < w->links.n_servers; s++) {
         if (!w->links.servers[s] || !strata_rpc_client_connected(w->links.servers[s])) continue;
         /* if this fails, server s was lost meanwhile, too */
-        const strata_status ignored = ask_route(w, s, patience, NULL);
-        (void)ignored;
+        strata_ps_ignore(ask_route(w, s, patience, NULL));
     }
 }
 
@@ -83,10 +79,7 @@ static strata_status compute_once(strata_ps_worker *w, strata_ps_job *j, strata_
     int slot = 0;
     STRATA_TRY(strata_ps_find_rows(w, j, err));
     j->ahead = w->task->corrects;
-    const strata_status started = strata_ps_start_pull(w, j, err);
-    /* also waits for requests that were started before a failure */
-    const strata_status pulled = strata_ps_finish_pull(w, j, started ? NULL : err);
-    if (started || pulled) return started ? started : pulled;
+    STRATA_TRY(strata_ps_pull_now(w, j, err));
     STRATA_TRY(strata_ps_upload(w, j, err));
     STRATA_TRY(strata_ps_submit(w, j, 0, &program, &slot, err));
     STRATA_TRY(strata_ps_finish_batch(w, j, program, slot, err));
@@ -118,12 +111,11 @@ static strata_status make_step(strata_ps_worker *w, strata_ps_job *j, int64_t nu
 static strata_status make_terms(strata_ps_fit *fit, strata_error *err) {
     const strata_ps_task *task = fit->task;
     const strata_optimizer *optimizer = &fit->model->optimizer;
-    char hash[STRATA_SHA256_TEXT_BYTES], *json = NULL;
+    char hash[STRATA_SHA256_TEXT_BYTES];
+    STRATA_FREED char *json = NULL;
     strata_text text = {0};
     STRATA_TRY(strata_model_to_json(fit->model, &json, err));
-    const strata_status status = strata_sha256_of(json, strlen(json), hash, err);
-    free(json);
-    if (status) return status;
+    STRATA_TRY(strata_sha256_of(json, strlen(json), hash, err));
     hash[12] = 0; /* 12 hexadecimal digits are enough for people */
     strata_text_add(&text, "way of training\tclosures of a coordinator\noptimizer\t%s\nlearning rate\t%.17g\n", optimizer->name,
                     (double)optimizer->learning_rate);
@@ -179,14 +171,11 @@ static void take_route(void *user, const strata_ps_route *route) {
 static void *look_after_servers(void *user) {
     const double patience = 0.5;
     strata_remote_model *r = user;
-    pthread_mutex_lock(&r->lock);
+    STRATA_LOCKED(&r->lock);
     while (!r->closing) {
-        const strata_status ignored = strata_ps_watch_look(&r->watch, &(strata_error){0});
-        const struct timespec deadline = strata_clock_after(patience);
-        (void)ignored;
-        pthread_cond_timedwait(&r->changed, &r->lock, &deadline);
+        strata_ps_ignore(strata_ps_watch_look(&r->watch, &(strata_error){0}));
+        strata_wait_for(&r->changed, &r->lock, patience);
     }
-    pthread_mutex_unlock(&r->lock);
     return NULL;
 }
 
@@ -306,10 +295,8 @@ static strata_status fetch(strata_remote_model *r, strata_error *err) {
 
 strata_status strata_remote_model_fetch(strata_remote_model *r, strata_error *err) {
     if (!r->is_chief) return strata_fail(err, STRATA_INVALID, "%s does not fetch a model; the chief does", r->fit.task->name);
-    pthread_mutex_lock(&r->lock);
-    const strata_status status = fetch(r, err);
-    pthread_mutex_unlock(&r->lock);
-    return status;
+    STRATA_LOCKED(&r->lock);
+    return fetch(r, err);
 }
 
 void strata_remote_model_close(strata_remote_model *r) {

@@ -3,9 +3,6 @@
  * Sets of rows: adding and finding a row take constant time. */
 #include "strategies/parameter_server/rows.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 strata_status strata_ps_row_set_make(strata_ps_row_set *set, const strata_parameter_spec *p, strata_error *err) {
     const int64_t rows = p->shape.dims[0];
     *set = (strata_ps_row_set){.n_rows = rows, .row = rows ? strata_shape_elements(p->shape) / rows : 0, .ascending = true};
@@ -18,7 +15,7 @@ strata_status strata_ps_row_set_make(strata_ps_row_set *set, const strata_parame
 }
 
 void strata_ps_row_set_finish(strata_ps_row_set *set) {
-    strata_memory_free(&set->memory);
+    strata_memory_finish(&set->memory);
     free(set->values);
 }
 

@@ -3,8 +3,6 @@
  * Checkpoints that the servers write: each server writes its shards with their slots to a file in the checkpoint's folder, all
  * servers at the same time. The chief adds the contents of each file to the manifest (core/model/manifest.h). */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "core/model/checkpoint.h"
@@ -82,7 +80,7 @@ static strata_status name_array(const piece *p, const float *values, strata_name
 
 strata_status strata_ps_save_group(const strata_ps_fit *fit, int group, const float *values, const char *path,
                                    strata_ps_save_reply *out_reply, strata_error *err) {
-    strata_memory memory = {0};
+    STRATA_FINISHED(strata_memory) memory = {0};
     int n = 0;
     piece *pieces = list_pieces(fit, group, &memory, &n);
     strata_named_array *arrays = strata_memory_take(&memory, n, sizeof *arrays);
@@ -96,7 +94,6 @@ strata_status strata_ps_save_group(const strata_ps_fit *fit, int group, const fl
         free((void *)arrays[i].name);
         strata_array_finish(&arrays[i].array);
     }
-    strata_memory_free(&memory);
     return status;
 }
 
@@ -115,14 +112,14 @@ static strata_status add_to_manifest(const strata_ps_fit *fit, int group, const 
                            "folder that all of them reach",
                            group, path);
     STRATA_TRY(strata_manifest_add_file(manifest, name, reply->bytes, reply->sha256, err));
-    strata_memory memory = {0};
-    piece *pieces = list_pieces(fit, group, &memory, &n);
-    strata_status status = pieces ? STRATA_OK : no_memory(err);
-    for (int i = 0; i < n && !status; i++)
-        status = strata_manifest_add_piece(manifest, pieces[i].name, STRATA_DTYPE_F32, pieces[i].shape,
-                                           (strata_manifest_piece){manifest->n_files - 1, pieces[i].begin, pieces[i].end}, err);
-    strata_memory_free(&memory);
-    return status;
+    STRATA_FINISHED(strata_memory) memory = {0};
+    const piece *pieces = list_pieces(fit, group, &memory, &n);
+    if (!pieces) return no_memory(err);
+    for (int i = 0; i < n; i++)
+        STRATA_TRY(strata_manifest_add_piece(manifest, pieces[i].name, STRATA_DTYPE_F32, pieces[i].shape,
+                                             (strata_manifest_piece){manifest->n_files - 1, pieces[i].begin, pieces[i].end},
+                                             err));
+    return STRATA_OK;
 }
 
 /* A request to each server that has a group. */
@@ -144,11 +141,12 @@ static strata_status start(const strata_ps_watch *watch, const strata_ps_close *
 
 strata_status strata_ps_save_all(const strata_ps_watch *watch, const strata_ps_close *close, const char *folder,
                                  strata_manifest *manifest, int64_t *out_t, strata_error *err) {
-    request *requests = calloc((size_t)watch->n, sizeof *requests);
-    strata_status status = requests ? STRATA_OK : no_memory(err);
+    STRATA_FREED request *requests = calloc((size_t)watch->n, sizeof *requests);
+    if (!requests) return no_memory(err);
+    strata_status status = STRATA_OK;
     *out_t = 0;
     for (int g = 0; g < watch->n && !status; g++) status = start(watch, close, folder, g, &requests[g], err);
-    for (int g = 0; g < watch->n && requests; g++) {
+    for (int g = 0; g < watch->n; g++) {
         strata_ps_message *m = &requests[g].message;
         strata_ps_save_reply *reply = &m->reply.saved;
         strata_ps_wait(m, &status, err);
@@ -158,6 +156,5 @@ strata_status strata_ps_save_all(const strata_ps_watch *watch, const strata_ps_c
         if (!status) status = add_to_manifest(watch->fit, g, folder, reply, manifest, err);
         if (reply->t > *out_t) *out_t = reply->t;
     }
-    free(requests);
     return status;
 }

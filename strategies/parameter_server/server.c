@@ -6,11 +6,8 @@
  * Its own shards are in one store. With replicas another store is the copy of the shards of the server before it. An owner
  * applies a change and forwards it to its copy in the same order, under the lock `chain`, and replies when the copy has
  * replied. So every change that was acknowledged to a worker is in both. */
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "strategies/parameter_server/task.h"
 
@@ -56,7 +53,7 @@ typedef struct server {
     /* A change was applied here and may be missing in the copy. Nothing is forwarded until the chief has decided which server
      * serves the group. */
     atomic_bool copy_failed;
-    /* Both stores are on one device, which one thread may use at a time. */
+    /* Locked while a store is used. Both are on one device, which one thread may use at a time. */
     pthread_mutex_t device;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -83,11 +80,6 @@ static strata_status wrong_size(const strata_rpc_call *call, strata_error *err) 
 
 static strata_status no_memory(const char *what, strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for %s", what);
-}
-
-static void write_reply(strata_rpc_reply *reply, const void *head, size_t bytes) {
-    memcpy(reply->head, head, bytes);
-    reply->head_bytes = bytes;
 }
 
 /* Reads the numbers and the indices of rows of all tables: fills tables[].n and ids, and moves *at behind them. Returns whether
@@ -123,25 +115,21 @@ static void place_rows(const server *s, const holding *h, strata_ps_rows *tables
 /* ---- other servers ---- */
 
 static strata_status meet_peer(server *s, int index, strata_rpc_client **out_client, strata_error *err) {
-    pthread_mutex_lock(&s->meeting);
     const size_t shared = strata_ps_plan_shared_bytes(&s->fit->plan);
     const strata_ps_task *task = s->fit->task;
-    strata_status status = STRATA_OK;
+    STRATA_LOCKED(&s->meeting);
     if (!s->peers[index])
-        status = strata_ps_connect(task, STRATA_TASK_PS, index, task->connect_seconds, shared, &s->peers[index], err);
+        STRATA_TRY(strata_ps_connect(task, STRATA_TASK_PS, index, task->connect_seconds, shared, &s->peers[index], err));
     *out_client = s->peers[index];
-    pthread_mutex_unlock(&s->meeting);
-    return status;
+    return STRATA_OK;
 }
 
 /* ---- owner and copy ---- */
 
 static strata_ps_holders holders_of(server *s, int group) {
     if (group >= STRATA_PS_MOST_REPLICATED) return STRATA_PS_OWNER;
-    pthread_mutex_lock(&s->lock);
-    const strata_ps_holders holders = (strata_ps_holders)s->route.holders[group];
-    pthread_mutex_unlock(&s->lock);
-    return holders;
+    STRATA_LOCKED(&s->lock);
+    return (strata_ps_holders)s->route.holders[group];
 }
 
 /* Finds the store for a request of a task about a group. A copy accepts changes from the owner until workers use the copy. From
@@ -175,8 +163,9 @@ static strata_status square(server *s, const strata_rpc_call *call, strata_rpc_r
     double value = 0;
     memcpy(&ask, call->head, sizeof ask);
     STRATA_TRY(find_holding(s, call->task, ask.group, false, &h, err));
+    STRATA_LOCKED(&s->device);
     STRATA_TRY(strata_ps_store_square(h->store, &ask.close, &value, err));
-    write_reply(reply, &value, sizeof value);
+    strata_ps_reply(reply, &value, sizeof value);
     return STRATA_OK;
 }
 
@@ -191,6 +180,7 @@ static strata_status ask_square(server *s, const strata_ps_close *close, int gro
     if (index == s->fit->task->spec.task_index) {
         holding *h = NULL;
         STRATA_TRY(find_holding(s, s->fit->task->name, group, false, &h, err));
+        STRATA_LOCKED(&s->device);
         return strata_ps_store_square(h->store, close, out_square, err);
     }
     STRATA_TRY(meet_peer(s, index, &client, err));
@@ -202,7 +192,11 @@ static strata_status ask_square(server *s, const strata_ps_close *close, int gro
 static strata_status add_squares(server *s, holding *h, strata_ps_close *close, strata_error *err) {
     const bool clips = s->fit->model->optimizer.clip_global_norm > 0;
     double sum = 0;
-    if (!clips || close->square >= 0 || strata_ps_store_has_closed(h->store, close)) return STRATA_OK;
+    if (!clips || close->square >= 0) return STRATA_OK;
+    pthread_mutex_lock(&s->device);
+    const bool known = strata_ps_store_has_closed(h->store, close);
+    pthread_mutex_unlock(&s->device);
+    if (known) return STRATA_OK;
     for (int g = 0; g < s->fit->plan.n_servers; g++) {
         double own = 0;
         STRATA_TRY(ask_square(s, close, g, &own, err));
@@ -229,7 +223,6 @@ static strata_status enter_chain(server *s, const holding *h, bool *out_entered,
     return copy_is_lost(s, s->next ? "an earlier change did not reach it" : "it was not connected", err);
 }
 
-/* Applies a push here and in the copy. */
 static strata_status push_here(server *s, holding *h, const strata_rpc_call *call, const strata_ps_gradients *gradients,
                                int64_t *out_staleness, strata_error *err) {
     strata_rpc_request *request = NULL;
@@ -263,8 +256,8 @@ static strata_status close_here(server *s, holding *h, strata_ps_pull_ask *asked
     strata_error why = {0};
     bool chained = false;
     STRATA_TRY(enter_chain(s, h, &chained, err));
-    const bool known = strata_ps_store_has_closed(h->store, &asked->close); /* the copy then has closed it, too */
     pthread_mutex_lock(&s->device);
+    const bool known = strata_ps_store_has_closed(h->store, &asked->close); /* the copy then has closed it, too */
     const strata_status status = strata_ps_store_close(h->store, &asked->close, err);
     pthread_mutex_unlock(&s->device);
     if (!chained) return status;
@@ -289,33 +282,23 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
     strata_ps_pull_ask ask;
     holding *h = NULL;
     STRATA_TRY(close_before(s, call, &ask, &h, err));
-    strata_ps_rows *tables = calloc((size_t)h->shards->n_tables + 1, sizeof *tables);
     int64_t version = 0, elements = 0;
+    STRATA_FREED strata_ps_rows *tables = strata_zeroed((size_t)h->shards->n_tables, sizeof *tables);
     if (!tables) return no_memory("a pull", err);
     const size_t fixed = strata_ps_wire_bytes(wire, h->shards->dense_elements) + (size_t)h->shards->n_states * sizeof(float);
     const unsigned char *at = call->body, *end = at + call->body_bytes;
-    const bool sound = read_tables(h, &at, end, tables, &elements) && at == end;
+    if (!read_tables(h, &at, end, tables, &elements) || at != end) return wrong_size(call, err);
     const size_t bytes = fixed + (size_t)elements * strata_dtype_bytes(wire);
     /* for a worker on this machine the reply is written into shared memory */
-    unsigned char *room = sound ? strata_rpc_reply_room(call, bytes) : NULL;
-    unsigned char *own = sound && !room ? malloc(bytes + 4) : NULL;
-    if (own) room = own;
-    strata_status status = !sound ? wrong_size(call, err) : !room ? no_memory("a pull", err) : STRATA_OK;
-    if (!status) {
-        place_rows(s, h, tables, room + fixed);
-        pthread_mutex_lock(&s->device); /* a pull of the other store reads from it, too */
-        status = strata_ps_store_pull(h->store, tables, ask.ahead, room, &version, err);
-        pthread_mutex_unlock(&s->device);
-    }
-    free(tables);
-    if (status) {
-        free(own);
-        return status;
-    }
-    write_reply(reply, &version, sizeof version);
+    unsigned char *lent = strata_rpc_reply_room(call, bytes), *own = lent ? NULL : malloc(bytes + 4), *room = lent ? lent : own;
+    if (!room) return no_memory("a pull", err);
     reply->repeatable = true;
     reply->body[0] = (strata_rpc_piece){room, bytes, own ? free : NULL, own};
     reply->n_body = 1;
+    place_rows(s, h, tables, room + fixed);
+    STRATA_LOCKED(&s->device); /* a pull of the other store reads from it, too */
+    STRATA_TRY(strata_ps_store_pull(h->store, tables, ask.ahead, room, &version, err));
+    strata_ps_reply(reply, &version, sizeof version);
     return STRATA_OK;
 }
 
@@ -390,36 +373,29 @@ static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_rep
     if (call->body_bytes < fixed) return wrong_size(call, err);
     if (parted) STRATA_TRY(find_parts(s, h, call, ask.attempt, &dense, err));
     at += fixed;
-    strata_ps_rows *tables = calloc((size_t)h->shards->n_tables + 1, sizeof *tables);
     int64_t elements = 0, staleness = 0;
+    STRATA_FREED strata_ps_rows *tables = strata_zeroed((size_t)h->shards->n_tables, sizeof *tables);
     if (!tables) return no_memory("a push", err);
-    const bool sound =
-        read_tables(h, &at, end, tables, &elements) && (size_t)(end - at) == (size_t)elements * strata_dtype_bytes(wire);
-    strata_status status = sound ? STRATA_OK : wrong_size(call, err);
-    if (!status) {
-        place_rows(s, h, tables, at);
-        const strata_ps_gradients gradients = {.unit = ask.unit,
-                                               .version = ask.version,
-                                               .rate = ask.rate,
-                                               .dense = dense,
-                                               .tables = tables,
-                                               .states = (const float *)(const void *)(body + dense_bytes)};
-        status = push_here(s, h, call, &gradients, &staleness, err);
-        if (!status && staleness >= 0)
-            strata_trace_add_counter(s->fit->trace, "staleness", (double)staleness, strata_trace_now());
-    }
-    write_reply(reply, &staleness, sizeof staleness);
-    free(tables);
-    return status;
+    if (!read_tables(h, &at, end, tables, &elements) || (size_t)(end - at) != (size_t)elements * strata_dtype_bytes(wire))
+        return wrong_size(call, err);
+    place_rows(s, h, tables, at);
+    const strata_ps_gradients gradients = {.unit = ask.unit,
+                                           .version = ask.version,
+                                           .rate = ask.rate,
+                                           .dense = dense,
+                                           .tables = tables,
+                                           .states = (const float *)(const void *)(body + dense_bytes)};
+    STRATA_TRY(push_here(s, h, call, &gradients, &staleness, err));
+    if (staleness >= 0) strata_trace_add_counter(s->fit->trace, "staleness", (double)staleness, strata_trace_now());
+    strata_ps_reply(reply, &staleness, sizeof staleness);
+    return STRATA_OK;
 }
 
 /* The owner connects to the server that has its copy. */
 static strata_status meet_copy(server *s, strata_error *err) {
     const int next = strata_ps_copy_server(s->fit->task->spec.task_index, s->fit->plan.n_servers);
-    pthread_mutex_lock(&s->chain);
-    const strata_status status = meet_peer(s, next, &s->next, err);
-    pthread_mutex_unlock(&s->chain);
-    return status;
+    STRATA_LOCKED(&s->chain);
+    return meet_peer(s, next, &s->next, err);
 }
 
 static strata_status set(server *s, const strata_rpc_call *call, strata_error *err) {
@@ -433,57 +409,49 @@ static strata_status set(server *s, const strata_rpc_call *call, strata_error *e
         if (h->group != ask.group) continue;
         if (call->body_bytes != (size_t)h->n_elements * sizeof(float)) return wrong_size(call, err);
         if (!h->is_copy && holders_of(s, h->group) == STRATA_PS_BOTH) STRATA_TRY(meet_copy(s, err));
-        pthread_mutex_lock(&s->device);
-        const strata_status set = strata_ps_store_set(h->store, call->body, ask.t, ask.serial, err);
-        pthread_mutex_unlock(&s->device);
-        return set;
+        STRATA_LOCKED(&s->device);
+        return strata_ps_store_set(h->store, call->body, ask.t, ask.serial, err);
     }
     return wrong_size(call, err);
 }
 
-/* Reads all values of the group that a request is about. The caller frees *out_values. */
+/* Reads all values of the group that a request is about. The caller frees *out_values, also after a failure. */
 static strata_status read_group(server *s, const strata_rpc_call *call, holding **out_holding, float **out_values,
                                 int64_t *out_t, strata_error *err) {
     strata_ps_pull_ask ask;
     STRATA_TRY(close_before(s, call, &ask, out_holding, err));
-    float *values = malloc((size_t)((*out_holding)->n_elements + 1) * sizeof *values);
-    if (!values) return no_memory("a copy of the shards", err);
-    pthread_mutex_lock(&s->device);
-    const strata_status status = strata_ps_store_get((*out_holding)->store, values, out_t, err);
-    pthread_mutex_unlock(&s->device);
-    *out_values = status ? NULL : values;
-    if (status) free(values);
-    return status;
+    *out_values = malloc((size_t)((*out_holding)->n_elements + 1) * sizeof **out_values);
+    if (!*out_values) return no_memory("a copy of the shards", err);
+    STRATA_LOCKED(&s->device);
+    return strata_ps_store_get((*out_holding)->store, *out_values, out_t, err);
 }
 
 static strata_status get(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     int64_t t = 0;
     holding *h = NULL;
     float *values = NULL;
-    STRATA_TRY(read_group(s, call, &h, &values, &t, err));
-    reply->body[0] = (strata_rpc_piece){values, (size_t)h->n_elements * sizeof *values, free, values};
+    const strata_status status = read_group(s, call, &h, &values, &t, err);
+    reply->body[0] = (strata_rpc_piece){values, h ? (size_t)h->n_elements * sizeof *values : 0, free, values};
     reply->n_body = 1;
-    write_reply(reply, &t, sizeof t);
-    return STRATA_OK;
+    strata_ps_reply(reply, &t, sizeof t);
+    return status;
 }
 
 static strata_status save(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     strata_ps_save_reply own = {0};
     holding *h = NULL;
-    float *values = NULL;
+    STRATA_FREED float *values = NULL;
     const char *path = call->body;
     if (!call->body_bytes || path[call->body_bytes - 1]) return wrong_size(call, err);
     STRATA_TRY(read_group(s, call, &h, &values, &own.t, err));
-    const strata_status status = strata_ps_save_group(s->fit, h->group, values, path, &own, err);
-    free(values);
-    write_reply(reply, &own, sizeof own);
-    return status;
+    STRATA_TRY(strata_ps_save_group(s->fit, h->group, values, path, &own, err));
+    strata_ps_reply(reply, &own, sizeof own);
+    return STRATA_OK;
 }
 
 static strata_status take_route(server *s, const strata_rpc_call *call) {
-    pthread_mutex_lock(&s->lock);
+    STRATA_LOCKED(&s->lock);
     memcpy(&s->route, call->head, sizeof s->route);
-    pthread_mutex_unlock(&s->lock);
     atomic_store(&s->copy_failed, false);
     return STRATA_OK;
 }
@@ -508,7 +476,7 @@ static strata_status hello(server *s, const strata_rpc_call *call, strata_rpc_re
         own.pulls = atomic_exchange(&s->pulls.most, atomic_load(&s->pulls.n));
         own.pushes = atomic_exchange(&s->pushes.most, atomic_load(&s->pushes.n));
     }
-    write_reply(reply, &own, sizeof own);
+    strata_ps_reply(reply, &own, sizeof own);
     return STRATA_OK;
 }
 
@@ -516,12 +484,11 @@ static strata_status end(server *s, const strata_rpc_call *call) {
     int32_t status;
     memcpy(&status, call->head, sizeof status);
     const int n = call->body_bytes < sizeof s->message ? (int)call->body_bytes : (int)sizeof s->message - 1;
-    pthread_mutex_lock(&s->lock);
+    STRATA_LOCKED(&s->lock);
     s->over = true;
     s->status = (strata_status)status;
     snprintf(s->message, sizeof s->message, "%.*s", n, (const char *)call->body);
     pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
     return STRATA_OK;
 }
 
@@ -586,11 +553,10 @@ static void on_peer(void *user, strata_rpc_event event, const char *task, uint64
     server *s = user;
     (void)incarnation, (void)why;
     if (strncmp(task, "chief", 5) != 0) return;
-    pthread_mutex_lock(&s->lock);
+    STRATA_LOCKED(&s->lock);
     if (event == STRATA_RPC_CONNECTED) s->chief_came = true;
     s->chief_lost = event != STRATA_RPC_CONNECTED;
     pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
 }
 
 /* Executes requests until the chief ends the training. If the chief does not connect, or not again after it was lost, this
@@ -599,25 +565,21 @@ static strata_status serve(server *s, strata_rpc_server *rpc, strata_error *err)
     const double seconds = s->fit->task->connect_seconds;
     strata_patience patience = strata_patience_of(seconds); /* for the chief, at the start or after it was lost */
     const char *address = s->fit->task->spec.jobs[STRATA_TASK_CHIEF].addresses[0];
-    strata_status status = STRATA_OK;
-    pthread_mutex_lock(&s->lock);
-    while (!s->over && !status) {
-        const struct timespec deadline = strata_clock_after(0.25);
-        pthread_cond_timedwait(&s->changed, &s->lock, &deadline);
+    STRATA_LOCKED(&s->lock);
+    while (!s->over) {
+        strata_wait_for(&s->changed, &s->lock, 0.25);
         if (s->over) break;
         const bool waits = !s->chief_came || s->chief_lost;
         if (!waits) patience = strata_patience_of(seconds);
         const bool late = strata_patience_left(&patience) <= 0;
-        if (!s->chief_came && late)
-            status = strata_fail(err, STRATA_TIMEOUT, "fit: the chief, %s, has not come to %s in %.0f s%s", address,
-                                 s->fit->task->name, seconds, strata_rpc_server_refused(rpc).text);
         if (s->chief_lost && late)
-            status = strata_fail(err, STRATA_PEER_LOST, "fit: the chief, %s, was lost, and did not come back to %s in %.0f s",
-                                 address, s->fit->task->name, seconds);
+            return strata_fail(err, STRATA_PEER_LOST, "fit: the chief, %s, was lost, and did not come back to %s in %.0f s",
+                               address, s->fit->task->name, seconds);
+        if (!s->chief_came && late)
+            return strata_fail(err, STRATA_TIMEOUT, "fit: the chief, %s, has not come to %s in %.0f s%s", address,
+                               s->fit->task->name, seconds, strata_rpc_server_refused(rpc).text);
     }
-    if (!status && s->status) status = strata_fail(err, s->status, "%s", s->message);
-    pthread_mutex_unlock(&s->lock);
-    return status;
+    return s->status ? strata_fail(err, s->status, "%s", s->message) : STRATA_OK;
 }
 
 static strata_status add_holding(server *s, int group, strata_error *err) {
@@ -680,7 +642,7 @@ strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err) {
     strata_rpc_server_destroy(rpc);
     for (int i = 0; s.peers && i < n; i++) strata_rpc_client_destroy(s.peers[i]);
     for (int i = 0; i < s.n_holdings; i++) finish_holding(&s, &s.holdings[i]);
-    strata_memory_free(&s.memory);
+    strata_memory_finish(&s.memory);
     pthread_cond_destroy(&s.changed);
     pthread_mutex_destroy(&s.meeting);
     pthread_mutex_destroy(&s.chain);

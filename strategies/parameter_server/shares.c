@@ -3,15 +3,13 @@
  * A server's steps in synchronous training: pushes are stored until their step is closed, and then the shares that count are
  * added in their order. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/run/fold.h"
 #include "strategies/parameter_server/store_parts.h"
 
 void strata_ps_store_drop_kept(const strata_ps_store *store) {
     for (int w = 0; store->kept && w < store->opts.n_shares; w++) {
-        strata_memory_free(&store->kept[w].memory);
+        strata_memory_finish(&store->kept[w].memory);
         store->kept[w] = (strata_ps_kept){0};
     }
 }
@@ -36,7 +34,7 @@ static strata_status keep(strata_ps_store *store, const strata_ps_gradients *g, 
                              .values = widened(store, &made.memory, rows->values, rows->n * store->group->tables[k].row)};
     }
     if (made.memory.failed) {
-        strata_memory_free(&made.memory);
+        strata_memory_finish(&made.memory);
         return strata_ps_store_no_memory(store, err);
     }
     *out = made;
@@ -135,15 +133,11 @@ static strata_status sum_rows(const strata_ps_store *store, const strata_ps_clos
 
 static strata_status fold_rows(strata_ps_store *store, const strata_ps_close *close, int k, strata_error *err) {
     strata_ps_table *t = &store->tables[k];
-    strata_memory memory = {0};
+    STRATA_FINISHED(strata_memory) memory = {0};
     strata_ps_rows sums = {0};
-    strata_status status = sum_rows(store, close, k, &memory, &sums, err);
-    if (!status) {
-        multiply((float *)sums.values, sums.n * t->shard->row, factor_of(store, close));
-        status = strata_ps_store_update_rows(store, t, &sums, err);
-    }
-    strata_memory_free(&memory);
-    return status;
+    STRATA_TRY(sum_rows(store, close, k, &memory, &sums, err));
+    multiply((float *)sums.values, sums.n * t->shard->row, factor_of(store, close));
+    return strata_ps_store_update_rows(store, t, &sums, err);
 }
 
 static strata_status fold_dense(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
@@ -161,15 +155,14 @@ static strata_status fold_dense(strata_ps_store *store, const strata_ps_close *c
 
 static strata_status fold_states(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
     if (!store->group->n_states) return STRATA_OK;
-    float *sum = calloc((size_t)store->group->n_states, sizeof *sum);
+    STRATA_FREED float *sum = calloc((size_t)store->group->n_states, sizeof *sum);
     if (!sum) return strata_ps_store_no_memory(store, err);
     const int n = fold(store, close, true, 0, store->group->n_states, store->operands, sum);
     for (int64_t i = 0; i < store->group->n_states && n; i++) store->states[i] += sum[i] / (float)n;
-    free(sum);
     return STRATA_OK;
 }
 
-static bool has_closed(const strata_ps_store *store, const strata_ps_close *close) {
+bool strata_ps_store_has_closed(const strata_ps_store *store, const strata_ps_close *close) {
     return strata_ps_store_is_over(store, close->epoch) || (close->epoch == store->epoch && close->index < store->step);
 }
 
@@ -197,19 +190,18 @@ static double square_of(const float *values, int64_t n) {
 }
 
 /* The sum of the squares of the open step's gradients. */
-static strata_status take_square(strata_ps_store *store, const strata_ps_close *close, strata_memory *memory,
-                                 strata_error *err) {
+static strata_status take_square(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
     const int64_t n = store->group->dense_elements;
+    STRATA_FINISHED(strata_memory) memory = {0};
     int n_counted = 0;
-    double sum = 0;
     STRATA_TRY(count_shares(store, close, &n_counted, err));
-    float *folded = strata_memory_take(memory, n, sizeof *folded);
+    float *folded = strata_memory_take(&memory, n, sizeof *folded);
     if (!folded) return strata_ps_store_no_memory(store, err);
     if (n_counted) fold(store, close, false, 0, n, store->operands, folded);
-    sum = square_of(folded, n);
+    double sum = square_of(folded, n);
     for (int k = 0; k < store->group->n_tables && n_counted; k++) {
         strata_ps_rows rows = {0};
-        STRATA_TRY(sum_rows(store, close, k, memory, &rows, err));
+        STRATA_TRY(sum_rows(store, close, k, &memory, &rows, err));
         sum += square_of(rows.values, rows.n * store->tables[k].shard->row);
     }
     store->square.epoch = close->epoch;
@@ -220,36 +212,22 @@ static strata_status take_square(strata_ps_store *store, const strata_ps_close *
 
 static strata_status square_of_step(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
     if (store->square.epoch == close->epoch && store->square.index == close->index) return STRATA_OK;
-    if (!has_closed(store, close)) {
-        strata_memory memory = {0};
-        const strata_status status = take_square(store, close, &memory, err);
-        strata_memory_free(&memory);
-        return status;
-    }
+    if (!strata_ps_store_has_closed(store, close)) return take_square(store, close, err);
     return strata_fail(err, STRATA_PEER_LOST, "parameter_server: the norm of step %lld, which is over",
                        (long long)close->index);
 }
 
 strata_status strata_ps_store_square(strata_ps_store *store, const strata_ps_close *close, double *out_square,
                                      strata_error *err) {
-    pthread_mutex_lock(&store->lock);
-    strata_status status = strata_ps_store_check_filled(store, err);
-    if (!status) status = square_of_step(store, close, err);
+    STRATA_TRY(strata_ps_store_check_filled(store, err));
+    STRATA_TRY(square_of_step(store, close, err));
     *out_square = store->square.value;
-    pthread_mutex_unlock(&store->lock);
-    return status;
-}
-
-bool strata_ps_store_has_closed(strata_ps_store *store, const strata_ps_close *close) {
-    pthread_mutex_lock(&store->lock);
-    const bool closed = has_closed(store, close);
-    pthread_mutex_unlock(&store->lock);
-    return closed;
+    return STRATA_OK;
 }
 
 static strata_status close_step(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
     int n_counted = 0;
-    if (has_closed(store, close)) return STRATA_OK;
+    if (strata_ps_store_has_closed(store, close)) return STRATA_OK;
     STRATA_TRY(count_shares(store, close, &n_counted, err));
     if (n_counted) {
         strata_ps_store_begin_update(store, close->rate);
@@ -264,9 +242,6 @@ static strata_status close_step(strata_ps_store *store, const strata_ps_close *c
 }
 
 strata_status strata_ps_store_close(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
-    pthread_mutex_lock(&store->lock);
-    strata_status status = strata_ps_store_check_filled(store, err);
-    if (!status) status = close_step(store, close, err);
-    pthread_mutex_unlock(&store->lock);
-    return status;
+    STRATA_TRY(strata_ps_store_check_filled(store, err));
+    return close_step(store, close, err);
 }

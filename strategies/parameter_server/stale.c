@@ -18,7 +18,6 @@
  * with both changes; with one of them it is at most 0.7. With one worker no bit changes, nor for an optimizer without momentum.
  * Rows of sparse tables are not changed: a row is used too seldom for its last update to predict the next ones. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "strategies/parameter_server/store_parts.h"
 

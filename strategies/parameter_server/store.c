@@ -3,9 +3,6 @@
  * A server's shards: setting and reading all values, the units that were applied, pulls, and pushes in asynchronous training
  * (each is an update). The values are in the device's memory. Rows are pulled from it if the host can read that memory, else
  * from a copy of the tables on the host. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/base/narrow.h"
 #include "core/run/device.h"
 #include "strategies/parameter_server/store_parts.h"
@@ -15,7 +12,6 @@ strata_status strata_ps_store_no_memory(const strata_ps_store *store, strata_err
                        (long long)(store->group->dense_elements + store->group->table_elements + store->group->n_states));
 }
 
-/* Bytes of an element of the type `wire`. */
 static size_t value_bytes(const strata_ps_store *store) {
     return strata_dtype_bytes(store->opts.wire);
 }
@@ -78,7 +74,6 @@ strata_status strata_ps_store_create(const strata_model *model, const strata_ps_
     store->optimizer.clip_global_norm = 0;
     store->square.epoch = -1;
     strata_ps_store_prepare_for_delay(store);
-    pthread_mutex_init(&store->lock, NULL);
     const strata_status status = make(store, err);
     if (status)
         strata_ps_store_destroy(store);
@@ -101,8 +96,7 @@ void strata_ps_store_destroy(strata_ps_store *store) {
     strata_ps_store_drop_kept(store);
     free(store->applied);
     free(store->before);
-    strata_memory_free(&store->memory);
-    pthread_mutex_destroy(&store->lock);
+    strata_memory_finish(&store->memory);
     free(store);
 }
 
@@ -132,7 +126,6 @@ static strata_status move_all(strata_ps_store *store, transfer move, float *valu
 
 strata_status strata_ps_store_set(strata_ps_store *store, const float *values, int64_t t, int64_t epoch, strata_error *err) {
     const int64_t n_before = (store->group->dense_elements + store->group->table_elements) * (1 + store->n_slots);
-    pthread_mutex_lock(&store->lock);
     strata_status status = move_all(store, write_range, (float *)values, err); /* only read */
     memcpy(store->states, values + n_before, (size_t)store->group->n_states * sizeof *values);
     for (int k = 0; k < store->group->n_tables && !status; k++) {
@@ -148,7 +141,6 @@ strata_status strata_ps_store_set(strata_ps_store *store, const float *values, i
     store->square.epoch = -1;
     store->filled = !status;
     strata_ps_store_drop_kept(store);
-    pthread_mutex_unlock(&store->lock);
     return status;
 }
 
@@ -159,13 +151,11 @@ strata_status strata_ps_store_check_filled(const strata_ps_store *store, strata_
 
 strata_status strata_ps_store_get(strata_ps_store *store, float *values, int64_t *out_t, strata_error *err) {
     const int64_t n_before = (store->group->dense_elements + store->group->table_elements) * (1 + store->n_slots);
-    pthread_mutex_lock(&store->lock);
-    strata_status status = strata_ps_store_check_filled(store, err);
-    if (!status) status = move_all(store, strata_ps_store_read_range, values, err);
+    STRATA_TRY(strata_ps_store_check_filled(store, err));
+    STRATA_TRY(move_all(store, strata_ps_store_read_range, values, err));
     memcpy(values + n_before, store->states, (size_t)store->group->n_states * sizeof *values);
     *out_t = store->t;
-    pthread_mutex_unlock(&store->lock);
-    return status;
+    return STRATA_OK;
 }
 
 static strata_status check_rows(const strata_ps_store *store, const strata_ps_rows *tables, strata_error *err) {
@@ -214,12 +204,10 @@ static strata_status apply_rows(strata_ps_store *store, int k, const strata_ps_r
     strata_ps_table *t = &store->tables[k];
     const int64_t n = rows->n * t->shard->row;
     if (store->opts.wire == STRATA_DTYPE_F32) return strata_ps_store_update_rows(store, t, rows, err);
-    float *wide = malloc((size_t)(n + 1) * sizeof *wide);
+    STRATA_FREED float *wide = malloc((size_t)(n + 1) * sizeof *wide);
     if (!wide) return strata_ps_store_no_memory(store, err);
     strata_ps_widen(store->opts.wire, rows->values, n, wide);
-    const strata_status status = strata_ps_store_update_rows(store, t, &(strata_ps_rows){rows->n, rows->ids, wide}, err);
-    free(wide);
-    return status;
+    return strata_ps_store_update_rows(store, t, &(strata_ps_rows){rows->n, rows->ids, wide}, err);
 }
 
 static strata_status apply(strata_ps_store *store, const strata_ps_gradients *g, strata_error *err) {
@@ -259,26 +247,22 @@ static strata_status push_now(strata_ps_store *store, const strata_ps_gradients 
 strata_status strata_ps_store_push(strata_ps_store *store, const strata_ps_gradients *gradients, int64_t *out_staleness,
                                    strata_error *err) {
     STRATA_TRY(check_rows(store, gradients->tables, err));
-    pthread_mutex_lock(&store->lock);
-    strata_status status = strata_ps_store_check_filled(store, err);
-    if (!status)
-        status = (store->opts.n_shares ? strata_ps_store_push_for_later : push_now)(store, gradients, out_staleness, err);
-    pthread_mutex_unlock(&store->lock);
-    return status;
+    STRATA_TRY(strata_ps_store_check_filled(store, err));
+    return (store->opts.n_shares ? strata_ps_store_push_for_later : push_now)(store, gradients, out_staleness, err);
 }
 
 /* Writes the dense shards in the type `wire`, followed by the states. ahead: as in strata_ps_store_pull. */
 static strata_status write_values(strata_ps_store *store, bool ahead, unsigned char *to, strata_error *err) {
     const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->group->dense_elements);
     const bool narrow = store->opts.wire != STRATA_DTYPE_F32;
-    float *wide = narrow ? malloc((size_t)(store->group->dense_elements + 1) * sizeof *wide) : (float *)(void *)to;
-    strata_status status = wide ? STRATA_OK : strata_ps_store_no_memory(store, err);
-    if (!status) status = strata_ps_store_read_dense(store, wide, err);
-    if (!status && ahead) strata_ps_store_look_ahead(store, wide);
-    if (!status && narrow) strata_ps_narrow(store->opts.wire, wide, store->group->dense_elements, to);
-    if (!status) memcpy(to + dense, store->states, (size_t)store->group->n_states * sizeof(float));
-    if (narrow) free(wide);
-    return status;
+    STRATA_FREED float *own = narrow ? malloc((size_t)(store->group->dense_elements + 1) * sizeof *own) : NULL;
+    float *wide = narrow ? own : (float *)(void *)to;
+    if (!wide) return strata_ps_store_no_memory(store, err);
+    STRATA_TRY(strata_ps_store_read_dense(store, wide, err));
+    if (ahead) strata_ps_store_look_ahead(store, wide);
+    if (narrow) strata_ps_narrow(store->opts.wire, wide, store->group->dense_elements, to);
+    memcpy(to + dense, store->states, (size_t)store->group->n_states * sizeof(float));
+    return STRATA_OK;
 }
 
 static void copy_rows(const strata_ps_store *store, int k, const strata_ps_rows *rows) {
@@ -291,11 +275,9 @@ static void copy_rows(const strata_ps_store *store, int k, const strata_ps_rows 
 strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, bool ahead, void *room,
                                    int64_t *out_version, strata_error *err) {
     STRATA_TRY(check_rows(store, tables, err));
-    pthread_mutex_lock(&store->lock);
-    strata_status status = strata_ps_store_check_filled(store, err);
-    if (!status) status = write_values(store, ahead, room, err);
-    for (int k = 0; k < store->group->n_tables && !status; k++) copy_rows(store, k, &tables[k]);
+    STRATA_TRY(strata_ps_store_check_filled(store, err));
+    STRATA_TRY(write_values(store, ahead, room, err));
+    for (int k = 0; k < store->group->n_tables; k++) copy_rows(store, k, &tables[k]);
     *out_version = store->version;
-    pthread_mutex_unlock(&store->lock);
-    return status;
+    return STRATA_OK;
 }

@@ -38,8 +38,7 @@ void strata_ps_store_destroy(strata_ps_store *store); /* NULL is fine */
 /* Set and read all values, (elements) in the order of strata_ps_plan_value. t: the optimizer's count of updates, from which
  * versions continue, so that an owner and its copy have the same versions. set forgets stored pushes and which units were
  * applied; after it, units of an epoch before `epoch` are ignored. Before the first set, the functions below fail with
- * PEER_LOST, because the server that had the values is lost. Threads: any thread may call these functions and all functions
- * below. */
+ * PEER_LOST, because the server that had the values is lost. Threads: one at a time. */
 STRATA_MUST_USE strata_status strata_ps_store_set(strata_ps_store *store, const float *values, int64_t t, int64_t epoch,
                                                   strata_error *err);
 STRATA_MUST_USE strata_status strata_ps_store_get(strata_ps_store *store, float *values, int64_t *out_t, strata_error *err);
@@ -93,7 +92,7 @@ typedef struct strata_ps_close {
 /* Makes the update. Closing a step again changes nothing. Fails: INTERNAL when a share that counts was not pushed. */
 STRATA_MUST_USE strata_status strata_ps_store_close(strata_ps_store *store, const strata_ps_close *close, strata_error *err);
 /* Whether the step was closed before. */
-bool strata_ps_store_has_closed(strata_ps_store *store, const strata_ps_close *close);
+bool strata_ps_store_has_closed(const strata_ps_store *store, const strata_ps_close *close);
 /* The sum of the squares of this server's gradients of a step. It can be called until the next step is closed. Fails: as close;
  * PEER_LOST for a step from before the values were set. */
 STRATA_MUST_USE strata_status strata_ps_store_square(strata_ps_store *store, const strata_ps_close *close, double *out_square,

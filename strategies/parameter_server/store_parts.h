@@ -4,8 +4,6 @@
 #ifndef STRATA_STRATEGIES_PARAMETER_SERVER_STORE_PARTS_H
 #define STRATA_STRATEGIES_PARAMETER_SERVER_STORE_PARTS_H
 
-#include <pthread.h>
-
 #include "strata/executable.h"
 #include "strategies/memory.h"
 #include "strategies/parameter_server/store.h"
@@ -33,7 +31,6 @@ typedef struct strata_ps_kept {
 } strata_ps_kept;
 
 struct strata_ps_store {
-    pthread_mutex_t lock;
     strata_ps_store_options opts;
     const strata_optimizer_kind *kind;
     strata_optimizer optimizer;
@@ -88,8 +85,7 @@ struct strata_ps_store {
 
 /* ---- store.c ---- */
 
-/* Each function fails with OUT_OF_MEMORY, or like a function of store.h. The caller has the lock, except for no_memory and
- * value_bytes. */
+/* Each function fails with OUT_OF_MEMORY, or like a function of store.h. */
 STRATA_MUST_USE strata_status strata_ps_store_no_memory(const strata_ps_store *store, strata_error *err);
 STRATA_MUST_USE strata_status strata_ps_store_check_filled(const strata_ps_store *store, strata_error *err);
 /* Whether units of that epoch are ignored, because a later epoch has begun or the values were set since. */

@@ -4,8 +4,6 @@
 #include "strategies/parameter_server/task.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "core/base/locale.h"
@@ -42,11 +40,10 @@ strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type typ
 
 void strata_ps_notice(strata_ps_task *task, const char *format, ...) {
     va_list arguments;
+    STRATA_LOCKED(&task->lock);
     va_start(arguments, format);
-    pthread_mutex_lock(&task->lock);
     strata_parameter_server_notice *own = &task->notices[task->totals.notices++ % STRATA_PS_MOST_NOTICES];
     strata_format_v(own->text, sizeof own->text, format, arguments);
-    pthread_mutex_unlock(&task->lock);
     va_end(arguments);
 }
 

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 #include "cluster/rpc/rpc.h"
-#include "core/base/clock.h"
+#include "core/base/locked.h"
 #include "core/model/manifest.h"
 #include "strata/cluster_spec.h"
 #include "strategies/memory.h"
@@ -392,6 +392,15 @@ static inline strata_ps_pull_ask strata_ps_about(int group, const strata_ps_clos
 STRATA_MUST_USE strata_status strata_ps_start(strata_ps_message *message, strata_rpc_client *client, strata_ps_method method,
                                               const struct iovec *body, int n_body, const struct iovec *rooms, int n_rooms,
                                               strata_error *err);
+/* Writes the head of a reply. */
+static inline void strata_ps_reply(strata_rpc_reply *reply, const void *head, size_t bytes) {
+    memcpy(reply->head, head, bytes);
+    reply->head_bytes = bytes;
+}
+/* For a failure that another call will find. */
+static inline void strata_ps_ignore(strata_status status) {
+    (void)status;
+}
 /* Waits for the reply, if the message is in progress. A failure is stored in *status and err unless *status is one already. */
 void strata_ps_wait(strata_ps_message *message, strata_status *status, strata_error *err);
 

@@ -82,8 +82,7 @@ void strata_ps_prepare_last(strata_ps_worker *w) {
     if (w->task->pace.n_shares) return; /* a synchronous worker computes a share of the batch, which has another size */
     if (!w->data.batches || !is_used || last.own <= 0 || n_batches != n / opts->batch + 1) return;
     /* the failure is reported when the batch is trained */
-    const strata_status ignored = strata_ps_program_of(w, &last, &program, NULL);
-    (void)ignored;
+    strata_ps_ignore(strata_ps_program_of(w, &last, &program, NULL));
 }
 
 strata_status strata_ps_find_rows(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {

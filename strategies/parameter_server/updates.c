@@ -2,9 +2,6 @@
  *
  * The graphs of the optimizer's updates on a server's device: one for all of its dense shards, and one for each table and
  * number of rows. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "strategies/parameter_server/store_parts.h"
 
 strata_status strata_ps_store_lay_out_dense(strata_ps_store *store, strata_error *err) {

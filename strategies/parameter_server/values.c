@@ -2,8 +2,6 @@
  *
  * Transfers all values between the chief's model and the servers: at the start, after each epoch, and at the end of the
  * training. */
-#include <string.h>
-
 #include "core/model/shards.h"
 #include "strategies/parameter_server/task.h"
 
@@ -31,19 +29,14 @@ static void rearrange(const strata_ps_fit *fit, int server, float *own, float *v
     }
 }
 
-static strata_status read_model(const strata_ps_fit *fit, float *values, strata_error *err) {
+/* Copies all values from the model, or to it. */
+static strata_status move_model(const strata_ps_fit *fit, float *values, bool to_model, strata_error *err) {
     strata_model *model = fit->model;
     const int64_t all = strata_model_all_size(model), flat = model->parameters.flat_size;
-    STRATA_TRY(strata_model_read_all(model, values, err));
-    for (int i = 0; i < fit->plan.n_slots; i++) STRATA_TRY(strata_shards_read_slot(model, i, values + all + i * flat, err));
-    return STRATA_OK;
-}
-
-static strata_status write_model(const strata_ps_fit *fit, float *values, strata_error *err) {
-    strata_model *model = fit->model;
-    const int64_t all = strata_model_all_size(model), flat = model->parameters.flat_size;
-    STRATA_TRY(strata_model_write_all(model, values, err));
-    for (int i = 0; i < fit->plan.n_slots; i++) STRATA_TRY(strata_shards_write_slot(model, i, values + all + i * flat, err));
+    int i = 0;
+    STRATA_TRY(to_model ? strata_model_write_all(model, values, err) : strata_model_read_all(model, values, err));
+    for (values += all; i < fit->plan.n_slots; i++, values += flat)
+        STRATA_TRY(to_model ? strata_shards_write_slot(model, i, values, err) : strata_shards_read_slot(model, i, values, err));
     return STRATA_OK;
 }
 
@@ -68,7 +61,7 @@ static strata_status prepare(const strata_ps_fit *fit, strata_memory *memory, fl
     }
     if (memory->failed) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the model");
     *out_exchanges = exchanges;
-    return read_model(fit, *out_values, err);
+    return move_model(fit, *out_values, false, err);
 }
 
 /* Sends the messages about all groups at the same time, to the servers that workers use, or to those of the copies if there are
@@ -90,37 +83,34 @@ static strata_status exchange_all(const strata_ps_fit *fit, strata_rpc_client *c
 
 strata_status strata_ps_send_values(const strata_ps_fit *fit, strata_rpc_client *const *servers, int64_t serial,
                                     strata_error *err) {
-    strata_memory memory = {0};
+    STRATA_FINISHED(strata_memory) memory = {0};
     exchange *exchanges = NULL;
     float *values = NULL;
-    strata_status status = prepare(fit, &memory, &values, &exchanges, err);
-    for (int s = 0; s < fit->plan.n_servers && !status; s++) {
+    STRATA_TRY(prepare(fit, &memory, &values, &exchanges, err));
+    for (int s = 0; s < fit->plan.n_servers; s++) {
         exchanges[s].message.head.set = (strata_ps_set_ask){.group = s, .t = fit->model->optimizer_steps, .serial = serial};
         rearrange(fit, s, exchanges[s].values.iov_base, values, true);
     }
-    if (!status) status = exchange_all(fit, servers, true, false, exchanges, err);
-    if (!status) status = exchange_all(fit, servers, true, true, exchanges, err);
-    strata_memory_free(&memory);
-    return status;
+    STRATA_TRY(exchange_all(fit, servers, true, false, exchanges, err));
+    return exchange_all(fit, servers, true, true, exchanges, err);
 }
 
 strata_status strata_ps_fetch_values(const strata_ps_fit *fit, strata_rpc_client *const *servers, const strata_ps_close *close,
                                      strata_error *err) {
-    strata_memory memory = {0};
+    STRATA_FINISHED(strata_memory) memory = {0};
     exchange *exchanges = NULL;
     float *values = NULL;
     int64_t t = 0;
-    strata_status status = prepare(fit, &memory, &values, &exchanges, err);
-    for (int s = 0; s < fit->plan.n_servers && !status; s++) exchanges[s].message.head.pull = strata_ps_about(s, close);
-    if (!status) status = exchange_all(fit, servers, false, false, exchanges, err);
-    for (int s = 0; s < fit->plan.n_servers && !status; s++) {
+    STRATA_TRY(prepare(fit, &memory, &values, &exchanges, err));
+    for (int s = 0; s < fit->plan.n_servers; s++) exchanges[s].message.head.pull = strata_ps_about(s, close);
+    STRATA_TRY(exchange_all(fit, servers, false, false, exchanges, err));
+    for (int s = 0; s < fit->plan.n_servers; s++) {
         rearrange(fit, s, exchanges[s].values.iov_base, values, false);
         if (exchanges[s].message.reply.number > t) t = exchanges[s].message.reply.number;
     }
-    if (!status) status = write_model(fit, values, err);
-    if (!status) fit->model->optimizer_steps = t;
-    strata_memory_free(&memory);
-    return status;
+    STRATA_TRY(move_model(fit, values, true, err));
+    fit->model->optimizer_steps = t;
+    return STRATA_OK;
 }
 
 void strata_ps_dismiss_servers(const strata_ps_fit *fit, strata_rpc_client *const *servers, strata_status status,
@@ -131,7 +121,6 @@ void strata_ps_dismiss_servers(const strata_ps_fit *fit, strata_rpc_client *cons
     for (int s = 0; s < fit->plan.n_servers; s++) {
         if (!servers[s]) continue;
         /* the server may have ended already */
-        const strata_status ignored = strata_rpc_client_call(servers[s], &ask, NULL, 5, NULL);
-        (void)ignored;
+        strata_ps_ignore(strata_rpc_client_call(servers[s], &ask, NULL, 5, NULL));
     }
 }

@@ -19,7 +19,7 @@ strata_status strata_ps_watch_make(strata_ps_watch *watch, strata_ps_fit *fit, s
 
 void strata_ps_watch_finish(strata_ps_watch *watch) {
     for (int s = 0; watch->clients && s < watch->n; s++) strata_rpc_client_destroy(watch->clients[s]);
-    strata_memory_free(&watch->memory);
+    strata_memory_finish(&watch->memory);
 }
 
 /* No server has values yet, so a server that does not respond is waited for as long as one that is not running. */
@@ -100,10 +100,9 @@ strata_status strata_ps_watch_spread(strata_ps_watch *watch, int64_t serial, str
 
 /* Stores what a server has reported of its queues. */
 static void note_queues(strata_ps_task *task, const strata_ps_hello_reply *reply) {
-    pthread_mutex_lock(&task->lock);
+    STRATA_LOCKED(&task->lock);
     strata_ps_load_add_queue(&task->totals.training, reply);
     strata_ps_load_add_queue(&task->totals.epoch, reply);
-    pthread_mutex_unlock(&task->lock);
 }
 
 strata_status strata_ps_watch_look(strata_ps_watch *watch, strata_error *err) {

@@ -4,10 +4,7 @@
  * and pushes them. While the device computes one unit, the parameters for the next one are pulled, if the pace allows that. */
 #include "strategies/parameter_server/worker.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 /* The chief waits a little longer than this for workers that fetch the final parameters (dismiss_workers in chief.c). */
@@ -50,7 +47,6 @@ static void keep_report(strata_ps_worker *w) {
     w->reports.now = (strata_ps_next_ask){.unit.index = -1};
 }
 
-/* Forgets all leased and finished units. */
 static void forget_units(strata_ps_worker *w) {
     w->reports.n = w->lease.n_begun = w->lease.reply.n_more = 0;
     w->reports.now = (strata_ps_next_ask){.unit.index = -1};
@@ -157,10 +153,7 @@ static strata_status take_all(strata_ps_worker *w, strata_ps_job *j, strata_erro
         for (int32_t row = 0; row < j->rows[k].n_rows; row++) strata_ps_row_set_add(&j->rows[k], row);
     }
     j->ahead = false;
-    const strata_status started = strata_ps_start_pull(w, j, err);
-    /* also waits for requests that were started before a failure */
-    const strata_status pulled = strata_ps_finish_pull(w, j, started ? NULL : err);
-    if (started || pulled) return of_server(w, started ? started : pulled);
+    STRATA_TRY(of_server(w, strata_ps_pull_now(w, j, err)));
     return strata_ps_upload(w, j, err);
 }
 
@@ -205,9 +198,7 @@ static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
 
 /* Waits for all requests in progress and ignores their results. */
 static void drop_requests(strata_ps_worker *w) {
-    strata_ps_next_ask none = {0};
-    const strata_status ignored = strata_ps_finish_push(w, &none, NULL);
-    (void)ignored;
+    strata_ps_ignore(strata_ps_finish_push(w, &(strata_ps_next_ask){0}, NULL));
     strata_ps_drop_pulls(w, &w->jobs[0]);
     strata_ps_drop_pulls(w, &w->jobs[1]);
 }
@@ -280,8 +271,7 @@ static strata_status take_last(strata_ps_worker *w, strata_error *err) {
         if (status != STRATA_PEER_LOST || left <= 0) return strata_fail(err, status, "%s", own.message);
         give_back(w, own.message);
         if (!strata_rpc_client_connected(w->links.chief)) continue;
-        const strata_status ignored = ask_chief(w, false, left, NULL); /* for the route */
-        (void)ignored;
+        strata_ps_ignore(ask_chief(w, false, left, NULL)); /* for the route */
     }
 }
 
@@ -360,7 +350,7 @@ void strata_ps_worker_finish(strata_ps_worker *w) {
     for (int k = 0; k < w->sparse.n && w->unit.sums_of_rows; k++) strata_ps_row_set_finish(&w->unit.sums_of_rows[k]);
     strata_batches_destroy(w->data.batches);
     strata_batches_destroy(w->visits.batches);
-    strata_memory_free(&w->memory);
+    strata_memory_finish(&w->memory);
 }
 
 strata_status strata_ps_meet_servers(strata_ps_worker *w, strata_error *err) {
@@ -385,8 +375,7 @@ static void say_failure(const strata_ps_worker *w, strata_status status, const c
     const struct iovec body = {(char *)message, strlen(message)};
     const strata_rpc_ask ask = strata_ps_ask(STRATA_PS_FAIL, &head, &body, 1);
     /* the chief may be the task that failed */
-    const strata_status ignored = strata_rpc_client_call(w->links.chief, &ask, NULL, 5, NULL);
-    (void)ignored;
+    strata_ps_ignore(strata_rpc_client_call(w->links.chief, &ask, NULL, 5, NULL));
 }
 
 strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err) {

@@ -193,6 +193,8 @@ STRATA_MUST_USE strata_status strata_ps_start_pull(strata_ps_worker *w, strata_p
 void strata_ps_trace_slice(const strata_ps_worker *w, const char *name, const strata_ps_job *j, double began);
 /* Waits for the replies, and copies what is needed on the host. */
 STRATA_MUST_USE strata_status strata_ps_finish_pull(strata_ps_worker *w, strata_ps_job *j, strata_error *err);
+/* Pulls and waits for the replies. */
+STRATA_MUST_USE strata_status strata_ps_pull_now(strata_ps_worker *w, strata_ps_job *j, strata_error *err);
 /* Waits for pulls in progress and ignores their results. */
 void strata_ps_drop_pulls(const strata_ps_worker *w, const strata_ps_job *j);
 /* Creates the worker's copy of a sparse parameter: at first the device's values, then each row as it was last pulled. */

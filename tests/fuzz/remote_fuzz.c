@@ -7,15 +7,23 @@
 #include <stdint.h>
 
 /* The functions of these files that read messages are static. */
-#define strata_remote_cancelled  fuzzed_remote_cancelled
-#define strata_coordinator_serve fuzzed_coordinator_serve
-#define strata_closure_is_broken fuzzed_closure_is_broken
-#define strata_dispatcher_run    fuzzed_dispatcher_run
-#define greet                    worker_greet
+#define strata_remote_cancelled      fuzzed_remote_cancelled
+#define strata_coordinator_serve     fuzzed_coordinator_serve
+#define strata_remote_value_release  fuzzed_remote_value_release
+#define strata_remote_value_fetch    fuzzed_remote_value_fetch
+#define strata_remote_value_attempts fuzzed_remote_value_attempts
+#define strata_coordinator_create    fuzzed_coordinator_create
+#define strata_coordinator_destroy   fuzzed_coordinator_destroy
+#define strata_coordinator_schedule  fuzzed_coordinator_schedule
+#define strata_coordinator_join      fuzzed_coordinator_join
+#define strata_coordinator_done      fuzzed_coordinator_done
+#define strata_coordinator_count     fuzzed_coordinator_count
+#define strata_per_worker_create     fuzzed_per_worker_create
+#define greet                        worker_greet
 #include "strategies/coordinator/worker.c"
 #undef greet
-#define TICK_SECONDS DISPATCHER_TICK_SECONDS
-#include "strategies/coordinator/dispatcher.c"
+#define TICK_SECONDS COORDINATOR_TICK_SECONDS
+#include "strategies/coordinator/coordinator.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -119,7 +127,7 @@ static void send_request(uint32_t method, const uint8_t *head, size_t n_head, co
     destroy_objects(&w);
 }
 
-/* As run_closure of the dispatcher does. */
+/* As run_closure of the coordinator does. */
 static void read_reply(const uint8_t *head, size_t n_head, const uint8_t *body, size_t n_body) {
     static const strata_dispatcher d = {.task = "worker:0"};
     const strata_closure k = {.function = &functions[0]};
