@@ -6,6 +6,9 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "core/op/ops.h"
+#include "strata/ops.h"
+
 static const strata_mesh mesh = {.n_axes = 2, .axes = {{"data", 3}, {"tensor", 2}}};
 static const int64_t lengths[] = {4, 0, 3};
 static const strata_dim_split rows = {.n_axes = 1, .axes = {0}, .lengths = lengths};
@@ -82,4 +85,31 @@ Test(placement, gives_each_device_the_part_at_its_coordinates) {
         for (int a = 0; a < 3; a++)
             for (int b = 0; b < 3; b++)
                 if (a != b) expect_parts(&meshes[m], a, b, 3 - a - b);
+}
+
+/* The rule of a node numbers its factors from 0: the last number that a dimension has is the largest one. */
+static void expect_factors_are_counted(const strata_tensor *node, const char *what) {
+    strata_factor_dims inputs[2];
+    strata_factors factors = {.inputs = inputs};
+    int most = -1;
+    strata_factors_of(node, false, &factors);
+    for (int i = 0; i <= node->n_inputs; i++)
+        for (int d = 0; d < STRATA_MAX_RANK; d++) {
+            const int factor = (i < node->n_inputs ? &inputs[i] : &factors.result)->factor[d];
+            most = factor > most ? factor : most;
+        }
+    cr_expect(most >= 0 && factors.n == most + 1, "%s: %d factors, of which the last is %d", what, factors.n, most);
+}
+
+Test(placement, rules_count_their_factors) {
+    strata_graph *graph = NULL;
+    cr_assert_eq(strata_graph_create(&graph, NULL), STRATA_OK);
+    strata_tensor *x = strata_input(graph, "x", STRATA_DTYPE_F32, STRATA_SHAPE(2, 3, 4)),
+                  *y = strata_input(graph, "y", STRATA_DTYPE_F32, STRATA_SHAPE(4, 5)),
+                  *z = strata_input(graph, "z", STRATA_DTYPE_F32, STRATA_SHAPE(3, 1));
+    expect_factors_are_counted(strata_matmul(x, y, false, false), "matmul");
+    expect_factors_are_counted(strata_add(x, z), "add");
+    expect_factors_are_counted(strata_reduce_sum(x, (int[]){1}, 1, false), "reduce_sum");
+    expect_factors_are_counted(strata_transpose(y, (int[]){1, 0}), "transpose");
+    strata_graph_destroy(graph);
 }
