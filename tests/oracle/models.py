@@ -953,7 +953,7 @@ def check(c, folder):
     stages = ([("float64", 1e-6)] * 2, [("float64", 1e-6), ("float64", 3e-6), ("float32", 0), ("float32", 2e-7),
                                         ("float32", 2e-7)], [("float32", 2e-7), ("float32", 6e-7)] * 6)
     if unit:
-        stages = ([("float64", unit)] * 3, [("float64", unit)] * 5 + [("float64", 2 * unit)] * 4)
+        stages = ([("float64", unit)] * 3, [("float32", unit)] * 5 + [("float32", 2 * unit)] * 4)
     for more in stages:
         if wrong:
             others += [keras_model.Trainer(case, weights, *one, len(others) + i + 1).run() for i, one in enumerate(more)]
