@@ -2,8 +2,6 @@
  *
  * Makes one piece of all nodes of a graph. Its places have only the arena of each tensor, with one arena for each
  * variable, since only the values that the program reads and writes become buffers. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/pjrt/lower.h"
 #include "core/compile/passes.h"
@@ -28,10 +26,6 @@ typedef struct whole {
     int n_nodes, n_arenas;
 } whole;
 
-static void mark_live(const whole *w, strata_tensor *const *roots, int n) {
-    for (int i = 0; i < n; i++) w->live[roots[i]->id] = true;
-}
-
 static int arena_of(whole *w, const strata_tensor *node) {
     if (w->output[node->id]) return OUTPUT;
     if (node->op == &strata_op_input) return INPUT;
@@ -47,20 +41,12 @@ static int arena_of(whole *w, const strata_tensor *node) {
     return arena;
 }
 
-static bool is_view(const strata_tensor *node) {
-    int64_t first;
-    return (node->op->flags & STRATA_OP_VIEW) || (node->op == &strata_op_slice && strata_slice_is_view(node, &first));
-}
-
 /* Fills the piece. No two places of an arena overlap. */
 static void fill(whole *w) {
     static const strata_arena_kind kinds[] = {STRATA_ARENA_INPUT, STRATA_ARENA_OUTPUT, STRATA_ARENA_WORK,
                                               STRATA_ARENA_CONSTANT};
     for (int i = 0; i < FIRST_VARIABLE; i++) w->arenas[i].kind = kinds[i];
     w->n_arenas = FIRST_VARIABLE;
-    for (int id = w->graph->n_nodes - 1; id >= 0; id--)
-        for (int i = 0; w->live[id] && i < w->graph->nodes[id]->n_inputs; i++)
-            w->live[w->graph->nodes[id]->inputs[i]->id] = true;
     for (int id = 0; id < w->graph->n_nodes; id++) {
         const strata_tensor *node = w->graph->nodes[id];
         w->places[id].arena = -1;
@@ -69,7 +55,8 @@ static void fill(whole *w) {
         w->places[id].bytes = strata_shape_elements(node->shape) * (int64_t)strata_dtype_bytes(node->dtype);
         w->places[id].offset = arena->kind == STRATA_ARENA_VARIABLE ? 0 : arena->bytes;
         arena->bytes += w->places[id].bytes;
-        if (!(node->op->flags & STRATA_OP_LEAF) && (!is_view(node) || w->output[id])) w->nodes[w->n_nodes++] = node;
+        if (!(node->op->flags & STRATA_OP_LEAF) && (!strata_is_view(node, NULL) || w->output[id]))
+            w->nodes[w->n_nodes++] = node;
     }
 }
 
@@ -88,33 +75,26 @@ strata_status strata_pjrt_lower_graph(strata_tensor *const *outputs, int n_outpu
                                       int n_updates, pjrt_lower_options options, pjrt_module *out_module, strata_error *err) {
     const strata_device_query query = {.supports = supports};
     whole w = {0};
+    strata_draft draft;
     *out_module = (pjrt_module){0};
-    strata_tensor **roots = calloc((size_t)(n_outputs + n_updates) + 1, sizeof *roots), **new_updates = roots + n_outputs;
-    if (!roots) return strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for a graph");
-    strata_status status = strata_passes_run(outputs, n_outputs, updates, n_updates, &query, options.n_replicas <= 1, &w.graph,
-                                             roots, new_updates, err);
+    strata_status status = strata_draft_begin(&draft, outputs, n_outputs, updates, n_updates, err);
+    if (!status) status = strata_passes_run(&draft, &query, options.n_replicas <= 1, err);
     if (!status) {
+        w.graph = draft.graph;
         const size_t n = (size_t)w.graph->n_nodes + FIRST_VARIABLE + 1;
-        w.live = calloc(2 * n, sizeof *w.live);
-        w.nodes = calloc(n, sizeof(*w.nodes));
-        w.places = calloc(n, sizeof *w.places);
-        w.arenas = calloc(n, sizeof *w.arenas);
-        w.variables = calloc(n, sizeof(*w.variables));
-        if (w.live && w.nodes && w.places && w.arenas && w.variables) {
-            w.output = w.live + n;
-            for (int i = 0; i < n_outputs; i++) w.output[roots[i]->id] = true;
-            mark_live(&w, roots, n_outputs + n_updates);
-            status = lower(&w, options, out_module, err);
-        } else {
-            status = strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for a graph of %d nodes", w.graph->n_nodes);
-        }
-        strata_graph_destroy(w.graph);
+        w.live = strata_graph_alloc(w.graph, n * sizeof *w.live);
+        w.output = strata_graph_alloc(w.graph, n * sizeof *w.output);
+        w.nodes = strata_graph_alloc(w.graph, n * sizeof(*w.nodes));
+        w.places = strata_graph_alloc(w.graph, n * sizeof *w.places);
+        w.arenas = strata_graph_alloc(w.graph, n * sizeof *w.arenas);
+        w.variables = strata_graph_alloc(w.graph, n * sizeof(*w.variables));
+        status = strata_graph_check(w.graph, err);
     }
-    free(w.live);
-    free(w.nodes);
-    free(w.places);
-    free(w.arenas);
-    free(w.variables);
-    free(roots);
+    if (!status) {
+        for (int i = 0; i < n_outputs; i++) w.output[draft.outputs[i]->id] = true;
+        strata_mark_live(&draft, w.live, NULL);
+        status = lower(&w, options, out_module, err);
+    }
+    strata_draft_finish(&draft);
     return status;
 }
