@@ -53,7 +53,9 @@ fi
 failed=0
 for part in ${parts:-models graphs tables properties}; do
     if [ "$part" = graphs ]; then
-        program=$STRATA_BUILD_DIR/suites/oracle_graphs
+        # A plugin, and StableHLO that the tests' interpreter of PJRT runs.
+        suites=$STRATA_BUILD_DIR/suites
+        program="env STRATA_PLUGINS=$suites/plugins/libstrata_host_plugin.so:pjrt:$suites/pjrt_plugin.so $suites/oracle_graphs"
     elif [ -z "$python" ]; then
         echo "skipped: $part: pip could not fetch the packages of tests/oracle/requirements.txt"
         continue

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory. A strata_buffer is host memory. The parts of it that programs read and write are *regions*: each is a typed
- * buffer of the plugin that stays on the device between runs. Regions of one strata_buffer never overlap. */
+ * buffer of the plugin that stays on the device between runs. Regions that overlap, such as a pack and a part of it that
+ * one program reads, have the content of the host memory: what is written drops all others. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,8 +142,7 @@ strata_status strata_pjrt_region_get(pjrt_device *device, strata_buffer *buffer,
             *out_buffer = region->buffer;
             return STRATA_OK;
         }
-        STRATA_TRY(flush(device, buffer, region, err));
-        drop(device, buffer, i);
+        STRATA_TRY(flush(device, buffer, region, err)); /* it may be another argument of this run, so it stays */
     }
     STRATA_TRY(region_reserve(buffer, err));
     STRATA_TRY(strata_pjrt_from_host(device, port, buffer->memory + port->offset, out_buffer, NULL, err));

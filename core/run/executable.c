@@ -276,34 +276,35 @@ static bool has_collectives(const strata_executable *exe) {
 }
 
 /* Builds the program a second time, on the device's referee, and compares the two. Passes and plan of the two differ, as the
- * devices support different nodes. */
+ * devices support different nodes. A core's program that cannot run without those of other cores is replaced by one that is
+ * divided at its exchanges: this is the program of a device that leaves them to the host. It is compared once. */
 static strata_status check_by_referee(strata_executable *exe, const request *wanted, strata_error *err) {
     strata_device *device = exe->device;
-    strata_executable *referee = NULL;
+    strata_executable *referee = NULL, *divided = NULL;
     strata_error why = {0};
-    if (has_collectives(exe) || device->trace || !exe->plan.n_schedule) return STRATA_OK;
+    if (device->trace || !exe->plan.n_schedule) return STRATA_OK;
     request own = *wanted;
     own.opts.n_slots = 1;
     own.place = NULL;
     strata_status status = create_planned(device->referee, &own, true, &referee, &why);
     if (!status) status = build(referee, &why);
-    if (status) {
-        strata_executable_destroy(referee);
-        strata_device_warn(device, "%s: a program is not compared with the host, which cannot run it: %s", device->info.id,
-                           why.message);
-        return STRATA_OK;
-    }
-    if (!strata_referee_can_compare(referee)) {
-        strata_executable_destroy(referee);
+    if (!status && has_collectives(exe)) status = create_planned(device, &own, false, &divided, &why);
+    if (!status && divided) status = build(divided, &why);
+    const bool compares = !status && strata_referee_can_compare(referee);
+    if (status)
+        strata_device_warn(device, "%s: a program is not compared with the host: %s", device->info.id, why.message);
+    else if (!compares)
         strata_device_warn(device,
                            "%s: a program of %d nodes is too large to be compared with the host; `strata devices --check "
                            "--device %s` compares the device's ops",
                            device->info.id, exe->plan.n_schedule, device->info.id);
-        return STRATA_OK;
-    }
-    exe->referee = referee;
-    status = strata_referee_compare(exe, referee, 0, false, FIRST_SEED, &why);
+    status = compares ? strata_referee_compare(divided ? divided : exe, referee, 0, false, FIRST_SEED, &why) : STRATA_OK;
     if (status == STRATA_UNSUPPORTED && device->api->distrust) device->api->distrust(device, &why);
+    if (compares && !divided)
+        exe->referee = referee;
+    else
+        strata_executable_destroy(referee);
+    strata_executable_destroy(divided);
     return status ? strata_fail(err, status, "%s", why.message) : STRATA_OK;
 }
 

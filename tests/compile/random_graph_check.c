@@ -221,7 +221,7 @@ strata_test_result random_graph_check(scene *s, strata_device *device, uint64_t 
     strata_test_result result = status ? failed("the reference", &err) : strata_test_ok();
     for (int no_fusion = 0; no_fusion < 2 && result.ok && t.n_outputs + t.n_updates > 0; no_fusion++) {
         result = check_program(&t, no_fusion);
-        if (result.ok || t.is_rounded) continue;
+        if (result.ok || t.is_rounded || !strncmp(result.text, "compiling", strlen("compiling"))) continue;
         status = evaluate(&t, feeds, true, &err);
         t.is_rounded = true;
         result = status ? failed("the reference", &err) : check_program(&t, no_fusion);

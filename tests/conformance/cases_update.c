@@ -254,6 +254,11 @@ static const case_instance first_steps[] = {
     { CASE_STATE, 0, 0, CASE_DTYPE(STRATA_DTYPE_I32), false }
 #define VARIABLE(low, high) \
     { CASE_UNIFORM, low, high, 0, true }
+/* A quarter of the elements is 0. */
+#define ZEROS \
+    { CASE_WHOLE, 0, 4, 0, false }
+#define STATE_WITH_ZEROS \
+    { CASE_WHOLE, 0, 4, 0, true }
 
 static const op_row update[] = {
     {.op = "random_uniform",
@@ -338,6 +343,35 @@ static const op_row update[] = {
      .n_operands = 8,
      .operands = {VARIABLE(-2, 2), FLOAT, STEP, VARIABLE(-1, 1), VARIABLE(0.1, 1), FLOAT, FLOAT, INDEX(STRATA_DTYPE_I32)},
      .instances = CASE_INSTANCES(gather_steps)},
+    /* Elements whose gradients were always 0 are not changed: each update's root and quotient of zeros is 0. */
+    {.op = "adam",
+     .variant = "of zeros",
+     .build = build_adam,
+     .dtypes = F32,
+     .n_operands = 6,
+     .operands = {VARIABLE(-2, 2), ZEROS, STEP, STATE_WITH_ZEROS, STATE_WITH_ZEROS, FLOAT},
+     .instances = CASE_INSTANCES(adam_steps)},
+    {.op = "adam_gather",
+     .variant = "of zeros",
+     .build = build_adam_gather,
+     .dtypes = F32,
+     .n_operands = 8,
+     .operands = {VARIABLE(-2, 2), ZEROS, STEP, STATE_WITH_ZEROS, STATE_WITH_ZEROS, FLOAT, ZEROS, INDEX(STRATA_DTYPE_I32)},
+     .instances = CASE_INSTANCES(gather_steps)},
+    {.op = "rmsprop",
+     .variant = "of zeros",
+     .build = build_rmsprop,
+     .dtypes = F32,
+     .n_operands = 4,
+     .operands = {VARIABLE(-2, 2), ZEROS, STEP, STATE_WITH_ZEROS},
+     .instances = CASE_INSTANCES(steps)},
+    {.op = "adagrad",
+     .variant = "of zeros",
+     .build = build_adagrad,
+     .dtypes = F32,
+     .n_operands = 5,
+     .operands = {VARIABLE(-2, 2), ZEROS, STEP, STATE_WITH_ZEROS, FLOAT},
+     .instances = CASE_INSTANCES(steps)},
     {.op = "rmsprop",
      .build = build_rmsprop,
      .dtypes = F32,

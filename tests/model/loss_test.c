@@ -137,6 +137,26 @@ Test(loss, each_equals_pytorch_with_its_gradient) {
     strata_golden_destroy(golden);
 }
 
+/* Probabilities of exactly 0 and 1 count as the nearest floats to 1e-7 and 1 - 1e-7, as in Keras. */
+Test(loss, certain_probabilities_are_bounded_on_both_sides) {
+    float outputs[6] = {0, 1, 1, 0, 1, 0}, labels[6] = {1, 0, 1, 0, 0.5f, 0.5f};
+    const double low = -log((double)1e-7f), high = -log(1 - (double)(float)(1 - 1e-7)), none = -log1p(-1e-7);
+    const double want[6] = {low, high, none, none, high / 2, low / 2};
+    strata_array x = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(6, 1), outputs);
+    strata_array y = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(6, 1), labels), got;
+    strata_graph *graph = NULL;
+    OK(strata_graph_create(&graph, &err));
+    strata_tensor *xs = strata_input(graph, "x", x.dtype, x.shape), *ys = strata_input(graph, "y", y.dtype, y.shape);
+    const strata_loss_options opts = {.from_probabilities = true};
+    strata_tensor *result = strata_example_losses("binary_crossentropy", &opts, xs, ys);
+    OK(strata_test_eval(&result, 1, (strata_test_feed[]){{xs, &x}, {ys, &y}}, 2, &got, &err));
+    for (int i = 0; i < 6; i++)
+        cr_expect_float_eq((double)((const float *)got.data)[i], want[i], 1e-4, "p %g for the label %g: %g instead of %g",
+                           (double)outputs[i], (double)labels[i], (double)((const float *)got.data)[i], want[i]);
+    strata_array_finish(&got);
+    strata_graph_destroy(graph);
+}
+
 Test(loss, options_that_are_wrong_say_so) {
     static const struct {
         const char *name, *text;

@@ -565,8 +565,13 @@ def gradients(loss_of, variables):
     for v in variables:
         v.value.grad = None
     loss = loss_of()
-    if loss.requires_grad:
-        loss.backward()
+    try:
+        if loss.requires_grad:
+            loss.backward()
+    except RuntimeError as error:  # PyTorch's transposed convolutions with filters of one element a row
+        if "needs to be contiguous" not in str(error):
+            raise
+        raise Unable(str(error)) from None
     return [torch.zeros_like(v.value) if v.value.grad is None else v.value.grad for v in variables], float(loss.detach())
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random models, trained by Strata and by Keras: losses, weights and predictions must agree. README.md describes the method;
 draws.py has the options."""
+import concurrent.futures
 import json
 import os
 import pathlib
 import subprocess
 import sys
-import threading
 
 import numpy
 
@@ -553,9 +553,10 @@ def draw_path(c, case):
     ports = len(case["spec"]["inputs"]) + len(case["spec"]["outputs"])
     plain = case["data"].get("weights") is None and not train.get("freeze") and not train.get("class_weight")
     if c.chance(8) and ports > 2 and plain and train["epochs"]:
-        train["batch"] = case["n"]  # the command shuffles, and a step with all examples does not depend on their order
-        train["optimizer"].pop("gradient_accumulation_steps", None)
-        return {"how": "command", "batch": path["batch"]}
+        whole_steps(case)  # the command shuffles, and a step with all examples does not depend on their order
+        if c.chance(4):
+            path["device"] = c.one(["opencl", "vulkan"])
+        return {**path, **draw_precision(c, case), "how": "command"}
     if c.chance(3):
         path["file"] = c.one(["strata", "keras", "onnx"])
     if train["epochs"] and c.chance(4):
@@ -565,7 +566,23 @@ def draw_path(c, case):
     strategy = c.one(STRATEGIES)
     if strategy and not has_layer(layers, "batch_norm") and "threads" not in path:
         path["strategy"] = strategy
-    return path
+    return {**path, **draw_precision(c, case)}
+
+
+def whole_steps(case):
+    case["train"]["batch"] = case["n"]
+    case["train"]["optimizer"].pop("gradient_accumulation_steps", None)
+
+
+def draw_precision(c, case):
+    train = case["train"]
+    if not c.chance(10):
+        return {}
+    precision = c.one(["bf16", "f16"])
+    if train["epochs"] and precision == "f16":  # a gradient that is too large for f16 leaves the step out
+        train["epochs"] = 1
+        whole_steps(case)
+    return {"precision": precision}
 
 
 # ---- Strata ----------------------------------------------------------------------------------------------------------------
@@ -646,7 +663,7 @@ def compiled(case, model):
         if model._as_parameter_ is None:
             model._create(None)
         lib.model_freeze(model, name)
-    options = {"seed": train["seed"]}
+    options = {"seed": train["seed"], "precision": path.get("precision", "f32")}
     if path.get("strategy"):
         devices = ["host"] if path["strategy"] == "one_device" else ["host", "host"]
         options["strategy"] = strata.Strategy(path["strategy"], devices)
@@ -737,9 +754,13 @@ def by_command(case, folder):
     file, arrays, saved = (os.path.join(folder, name) for name in ("m.json", "data.npz", "m.strata"))
     pathlib.Path(file).write_text(json.dumps({**case["spec"], "optimizer": train["optimizer"]}))
     numpy.savez(arrays, **{f"{k}_{part}": v for part in ("train", "test") for k, v in {**data["x"], **data["y"]}.items()})
-    run = subprocess.run([os.environ["STRATA_COMMAND"], "train", file, "--data", arrays, "--device", "host", "--save", saved,
-                          "--epochs", str(train["epochs"]), "--batch", str(train["batch"]), "--seed", str(train["seed"])],
+    run = subprocess.run([os.environ["STRATA_COMMAND"], "train", file, "--data", arrays, "--save", saved,
+                          "--epochs", str(train["epochs"]), "--batch", str(train["batch"]), "--seed", str(train["seed"]),
+                          "--device", case["path"].get("device", "host"), "--no-tune",
+                          "--precision", case["path"].get("precision", "f32")],
                          capture_output=True, text=True)
+    if run.returncode == 4 and "device: there is no" in run.stderr and case["path"].get("device"):
+        raise draws.Skip(run.stderr)
     if run.returncode:
         raise Differs("the command fails", f"exit code {run.returncode}: {run.stderr.strip()[-400:]}")
     return compiled(case, strata.load(saved))
@@ -768,13 +789,10 @@ def run_strata(case, folder):
         if path["how"] == "command":
             model, steps = by_command(case, folder), None
         elif path.get("threads"):
-            others, found = [compiled(case, made(case)) for _ in range(path["threads"])], []
-            threads = [threading.Thread(target=lambda m: found.append(Steps().run(m, case)), args=(m,)) for m in others]
-            for t in threads:
-                t.start()
-            for t in threads:
-                t.join()
-            if len({m.sha256 for m in others}) != 1 or len(found) != len(others):
+            others = [compiled(case, made(case)) for _ in range(path["threads"])]
+            with concurrent.futures.ThreadPoolExecutor(len(others)) as pool:
+                found = list(pool.map(lambda m: Steps().run(m, case), others))
+            if len({m.sha256 for m in others}) != 1:
                 raise Differs("threads", "two models that were trained at the same time have different weights")
             model, steps = others[0], found[0]
         else:
@@ -797,16 +815,16 @@ def auc(score, is_class):
     return right / pairs if pairs else numpy.nan
 
 
-def metrics_of(o, p, labels, metrics):
-    """The metrics of these predictions p, which are probabilities for crossentropies. None: a prediction is too near to the
-    decision to tell."""
+def metrics_of(o, p, labels, near):
+    """The metrics of these predictions p, which are probabilities for crossentropies. None: a prediction is not farther than
+    `near` from the decision."""
     name, n = keras_model.loss_name(o), len(p)
     p, result = numpy.asarray(p, "float64"), {}
     labels = numpy.asarray(labels)
     if "categorical" in name:
         labels = labels.argmax(-1) if labels.ndim > 1 else labels.astype(int)
         best = numpy.sort(p, -1)
-        if (numpy.abs(numpy.diff(best, axis=-1)) < 1e-6).any():
+        if (numpy.abs(numpy.diff(best, axis=-1)) < near).any():
             return None
         answers, classes = p.argmax(-1), range(p.shape[-1])
         result["accuracy"] = (answers == labels).mean()
@@ -817,13 +835,14 @@ def metrics_of(o, p, labels, metrics):
         result["mae"] = numpy.abs(flat_p - flat_y).mean()
         if name != "binary_crossentropy":
             return result
-        if (numpy.abs(flat_p - 0.5) < 1e-6).any() or (numpy.abs(flat_y - 0.5) < 1e-6).any():
+        if (numpy.abs(flat_p - 0.5) < near).any() or (numpy.abs(flat_y - 0.5) < 1e-6).any():
             return None
         result["accuracy"] = ((flat_p > 0.5) == (flat_y > 0.5)).mean()
         if flat_p.shape[1] > 1:
             return result
         answers, labels, classes = flat_p[:, 0] > 0.5, flat_y[:, 0] > 0.5, [True]
-        result["auc"] = auc(flat_p[:, 0], labels)
+        if near < 1e-3 or (numpy.diff(numpy.sort(flat_p[:, 0])) > near).all():
+            result["auc"] = auc(flat_p[:, 0], labels)
     hits = {c: ((answers == c) & (labels == c)).sum() for c in classes}
     used = [c for c in classes if c is True or (answers == c).any() or (labels == c).any()]
     of = {"precision": answers, "recall": labels}
@@ -832,11 +851,16 @@ def metrics_of(o, p, labels, metrics):
     return result
 
 
+def unit_of(case):
+    """How much of itself a value between two layers may be rounded by; 0 for f32."""
+    return {None: 0, "bf16": 2**-8, "f16": 2**-11}[case["path"].get("precision")]
+
+
 def check_metrics(case, found, scores):
-    outputs = case["spec"]["outputs"]
+    outputs, unit = case["spec"]["outputs"], unit_of(case)
     last = found.get("after", found["before"]) if case["train"]["epochs"] or case["path"].get("file") != "onnx" else None
     for o in outputs if last is not None else []:
-        expected = metrics_of(o, last[o["name"]], case["data"]["y"][o["name"]], o.get("metrics", []))
+        expected = metrics_of(o, last[o["name"]], case["data"]["y"][o["name"]], max(1e-6, 2 * unit))
         prefix = "" if len(outputs) == 1 else o["name"] + "/"
         given = o.get("metrics", []) if case["path"]["how"] != "python" or len(outputs) == 1 else []
         for metric in ["accuracy"] * classification(o) + given:
@@ -845,7 +869,7 @@ def check_metrics(case, found, scores):
             value = next((v for k, v in scores.items() if k == prefix + metric), None)
             if value is None:
                 raise Differs(f"metric {metric}", f"{o['name']} has no {metric}: {scores}")
-            if not numpy.isclose(value, expected[metric], rtol=1e-5, atol=2e-6, equal_nan=True):
+            if not numpy.isclose(value, expected[metric], rtol=1e-5 + 2 * unit, atol=2e-6 + 2 * unit, equal_nan=True):
                 raise Differs(f"metric {metric}", f"{o['name']}: {metric} is {value} instead of {expected[metric]}")
 
 
@@ -918,12 +942,19 @@ def check(c, folder):
     except keras_model.Unable as error:
         raise draws.Skip(str(error)) from None
     check_metrics(case, found, scores)
+    unit = unit_of(case)
+    same = "weights" in found and all((found["weights"][n] == a).all() for n, a in weights)
+    if same and case["path"].get("precision") == "f16":
+        raise draws.Skip("the gradient is too large for f16")
     others, wrong = [], list(differences(found, reference, []))
     # What rounding may move is only computed where more differs than it always may: first by two runs, and then by more, since
     # a kink or a tiny gradient may be near, of which some have the rounding of f32 itself. An optimizer that divides a gradient
     # by itself (beta2 0, lars) makes much of little, and does so in few runs.
-    for more in ([("float64", 1e-6)] * 2, [("float64", 1e-6), ("float64", 3e-6), ("float32", 0), ("float32", 2e-7),
-                                           ("float32", 2e-7)], [("float32", 2e-7), ("float32", 6e-7)] * 6):
+    stages = ([("float64", 1e-6)] * 2, [("float64", 1e-6), ("float64", 3e-6), ("float32", 0), ("float32", 2e-7),
+                                        ("float32", 2e-7)], [("float32", 2e-7), ("float32", 6e-7)] * 6)
+    if unit:
+        stages = ([("float64", unit)] * 3, [("float32", unit)] * 5 + [("float32", 2 * unit)] * 4)
+    for more in stages:
         if wrong:
             others += [keras_model.Trainer(case, weights, *one, len(others) + i + 1).run() for i, one in enumerate(more)]
             wrong = list(differences(found, reference, others))

@@ -11,7 +11,10 @@
 
 #include "backends/pjrt/lower.h"
 #include "backends/pjrt/plugin.h"
+#include "core/op/communication.h"
 #include "core/op/ops.h"
+#include "core/run/executable.h"
+#include "core/run/group.h"
 #include "strata/strata.h"
 #include "tests/support/check.h"
 
@@ -90,6 +93,47 @@ Test(pjrt_driver, a_value_is_what_was_set_and_what_programs_left) {
     strata_executable_destroy(exe);
     strata_graph_destroy(graph);
     strata_variable_destroy(variable);
+    strata_device_close(device);
+}
+
+/* Both operands of the pack are computed where the pack has them. The program behind the exchange reads the pack and both
+ * parts of it, so three of its arguments lie in the same memory. */
+Test(pjrt_driver, a_program_may_read_a_value_and_parts_of_it) {
+    use_plugin();
+    enum { N = 6, ALL = 2 * N };
+    strata_error err = {0};
+    strata_device *device = NULL;
+    strata_graph *graph = NULL;
+    strata_executable *exe = NULL;
+    strata_group *group = NULL;
+    cr_assert_eq(strata_device_open("pjrt:0", NULL, &device, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_graph_create(&graph, &err), STRATA_OK);
+    strata_tensor *x = strata_input(graph, "x", STRATA_DTYPE_F32, STRATA_SHAPE(N)),
+                  *parts[2] = {strata_add(x, x), strata_mul(x, x)}, *pack = strata_pack(parts, (int64_t[]){0, N}, 2, ALL),
+                  *sum = strata_all_reduce(strata_reduce_sum(x, NULL, 0, true), STRATA_REDUCE_SUM),
+                  *outputs[3] = {strata_add(parts[1], sum), strata_add(pack, sum), strata_add(parts[0], sum)};
+    cr_assert_eq(strata_executable_create_replica(device, outputs, 3, NULL, 0, NULL, NULL, &exe, &err), STRATA_OK, "%s",
+                 err.message);
+    strata_graph_destroy(graph);
+    cr_assert_eq(strata_group_create(&exe, 1, NULL, NULL, &group, &err), STRATA_OK, "%s", err.message);
+    for (int step = 0; step < 3; step++) {
+        float values[N], total = 0;
+        int slot = 0;
+        for (int i = 0; i < N; i++) total += values[i] = (float)(i + step);
+        cr_assert_eq(strata_group_acquire(group, &slot, &err), STRATA_OK);
+        memcpy(strata_executable_input(exe, slot, 0), values, sizeof values);
+        cr_assert_eq(strata_group_start(group, slot, step, &err), STRATA_OK, "%s", err.message);
+        cr_assert_eq(strata_group_finish(group, slot, NULL, &err), STRATA_OK, "%s", err.message);
+        cr_assert_eq(strata_group_wait(group, slot, &err), STRATA_OK, "%s", err.message);
+        const float *of_second = strata_executable_output(exe, slot, 0), *of_all = strata_executable_output(exe, slot, 1),
+                    *of_first = strata_executable_output(exe, slot, 2);
+        for (int i = 0; i < N; i++) {
+            const float twice = values[i] + values[i] + total, square = values[i] * values[i] + total;
+            cr_expect(of_first[i] == twice && of_all[i] == twice, "step %d, element %d", step, i);
+            cr_expect(of_second[i] == square && of_all[N + i] == square, "step %d, element %d", step, N + i);
+        }
+    }
+    strata_group_destroy(group);
     strata_device_close(device);
 }
 

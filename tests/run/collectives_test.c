@@ -221,3 +221,23 @@ Test(collectives, an_order_in_which_cores_would_wait_for_ever_is_refused) {
     }
     expect_refused(replicas, "replica 0 makes collective");
 }
+
+/* ---- what cores compute between their exchanges ---- */
+
+Test(collectives, a_core_that_computes_wrongly_is_found_before_its_program_meets_others) {
+    test_cores *liars = test_cores_create(&(test_cores_options){.n = CORES, .checked = true, .liar = 1});
+    for (int r = 0; r < 2; r++) {
+        const strata_core_place place = {&cores, r, NULL};
+        strata_device *device = NULL;
+        strata_executable *exe = NULL;
+        strata_tensor *x = input(), *y = strata_exp(sum(strata_mul(x, x), r));
+        OK(test_cores_open(liars, r, &device, &err));
+        const strata_status status = strata_executable_create_replica(device, &y, 1, NULL, 0, NULL, &place, &exe, &err);
+        cr_expect_eq(status, r ? STRATA_UNSUPPORTED : STRATA_OK, "core %d: %s", r, err.message);
+        cr_expect(!r || strstr(err.message, "computes wrongly"), "%s", err.message);
+        strata_executable_destroy(exe);
+        strata_graph_destroy(x->graph);
+        strata_device_close(device);
+    }
+    test_cores_destroy(liars);
+}

@@ -379,6 +379,8 @@ static strata_status run_slot(core *c, const struct strata_program *program, int
     }
     if (program->bytes[1])
         STRATA_TRY(host->download(c->host, program->buffers[1], 0, program->slots[2 * slot + 1], program->bytes[1], err));
+    if (program->bytes[1] && c->system->opts.checked && c->number == c->system->opts.liar)
+        *(float *)program->slots[2 * slot + 1] += 1;
     return STRATA_OK;
 }
 
@@ -529,12 +531,15 @@ static const strata_device_api core_api = {
 strata_status test_cores_open(test_cores *system, int number, strata_device **out_device, strata_error *err) {
     core *c = calloc(1, sizeof *c);
     if (!c || number < 0 || number >= system->opts.n) abort();
-    const strata_status status = strata_device_open("host", NULL, &c->host, err);
+    strata_device *referee = NULL;
+    strata_status status = strata_device_open("host", NULL, &c->host, err);
+    if (!status && system->opts.checked) status = strata_device_open("host", NULL, &referee, err);
     if (status) {
+        strata_device_close(c->host);
         free(c);
         return status;
     }
-    c->base = (strata_device){.api = &core_api, .info = c->host->info};
+    c->base = (strata_device){.api = &core_api, .info = c->host->info, .referee = referee};
     snprintf(c->base.info.id, sizeof c->base.info.id, "core:%d", number);
     snprintf(c->base.info.backend, sizeof c->base.info.backend, "core");
     c->base.info.device_class = STRATA_DEVICE_ACCELERATOR;

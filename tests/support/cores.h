@@ -24,6 +24,9 @@ typedef struct test_cores_options {
     int broken_core, breaks_at;
     /* That run never ends instead of failing. */
     bool hangs;
+    /* Programs are compared with the host (core/run/referee.c). The first output of core `liar` is too large by 1. */
+    bool checked;
+    int liar;
     /* A wait fails with TIMEOUT when no run of the core ends for this many seconds. 0: 60. */
     double stall_seconds;
 } test_cores_options;
