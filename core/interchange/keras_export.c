@@ -238,7 +238,7 @@ static strata_status walk(strata_keras_export *ex, int *values, const ends *e) {
     if (e->standardizes) values[model->inputs[0].value] = standardize(ex, e->p, values[model->inputs[0].value]);
     for (int v = 0; v < model->n_values; v++) {
         const strata_value *value = model->values[v];
-        int taken[STRATA_MAX_LAYER_INPUTS];
+        int taken[STRATA_MAX_LAYER_INPUTS] = {0};
         if (value->layer < 0) continue;
         for (int i = 0; i < value->n_inputs; i++) taken[i] = values[value->inputs[i]];
         values[v] = export_layer(ex, &model->list.layers[value->layer], value->number, taken, value->n_inputs);
