@@ -125,6 +125,8 @@ def folder_of(path):
         folder = "/".join(parts[:n])
         if folder in LEVEL_OF and len(parts) > n:
             return folder
+    if parts[0] == "backends" and len(parts) > 2:
+        return "backends/null"  # a new backend has its level
     return None
 
 
