@@ -294,7 +294,8 @@ suite() {
 conformance=$build/suites/test_conformance
 # The cases whose result may depend on the driver. The others rewrite graphs (compositions, division over a mesh, the host's
 # help), with ops that these cases have compared. They run on the host, on PoCL and on a plugin.
-of_driver='!(compositions|with_the_hosts_help|placement)/*'
+of_graphs='@(compositions|with_the_hosts_help|placement)/*'
+of_driver="!${of_graphs#@}"
 
 # driver NAME ENV=VALUE...: runs the conformance suite on an installed driver. If no case ran on it, that is a failure.
 driver() {
@@ -453,9 +454,16 @@ run_pjrt() {
 run_suites() {
     for program in "$build"/suites/test_*; do
         [ -x "$program" ] || continue
-        if [ "$program" = "$conformance" ] && [ -n "$all_drivers" ]; then continue; fi
+        [ "$program" != "$conformance" ] || continue
         suite "${program##*/test_}" "$program"
     done
+    if [ -x "$conformance" ] && [ -z "$all_drivers" ]; then
+        cases=$of_driver
+        suite conformance "$conformance"
+        cases=$of_graphs
+        suite "conformance of graphs" "$conformance" STRATA_TEST_DEVICES=host
+        cases=""
+    fi
     if [ -x "$conformance" ] && [ "$preset" != asan ]; then
         cases=$of_driver
         suite "conformance on null" "$conformance" STRATA_TEST_DEVICES=null # it runs the references of the ops
