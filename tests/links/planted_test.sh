@@ -33,7 +33,8 @@ print("\n".join(links.reaches_inside(source, build, defined, set()) + links.is_n
 print("goes up" if links.goes_up("strata/status.h", "strata/model.h") else "is not found")
 print("locale:", *links.locale_calls("core/graph/planted.c", {"strtod", "__isoc99_sscanf", "strlen"}))
 print("format:", *links.formats_fraction('snprintf(text, 8, "%g", x); snprintf(text, 8, "%d", n);'))
-print("clock:", *links.uses_time_of_day("core/graph/planted.c", "now = time(NULL); pthread_cond_init(&c->free, NULL);", {"free"}))
+waiting = "now = time(NULL); pthread_cond_init(&c->free, NULL);"
+print("clock:", *links.uses_time_of_day("core/graph/planted.c", waiting, {"free"}))
 END
 for found in "includes core/graph/graph.h" "links strata_planted" "defines strata_unused" "goes up" "^locale: s.* s.*" \
     '^format: snprintf(text, 8, "%g", x)$' "^clock: time( pthread_cond_init of free"; do
