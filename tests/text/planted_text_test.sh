@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The checks of this folder and of ../recipes find what is planted: a wide line, a folder without a README, names that do not
-# exist, a measured figure, an op without a formula, a table without a list of what a new row needs, and READMEs whose command
-# fails or prints something else.
+# exist, a measured figure, an op without a formula, a table without a list of what a new row needs, READMEs whose command fails
+# or prints something else, and calls that depend on the locale or the time of day.
 set -u
 source=$STRATA_SOURCE_DIR
 work=$(mktemp -d)
@@ -53,6 +53,20 @@ git add -A
 ! python3 "$source/tests/recipes/recipes.py" . >"$work/found" || bad "a table without a list passes"
 grep -q '^core/planted.def: no section' "$work/found" || bad "not found: core/planted.def; found is: $(cat "$work/found")"
 (cd "$source" && python3 tests/recipes/recipes.py .) >"$work/found" || bad "$(cat "$work/found")"
+
+# Calls that depend on the locale and the time of day (../links).
+python3 - "$source/tests/links" >"$work/found" <<'END'
+import sys
+sys.path.insert(0, sys.argv[1])
+import links
+print("locale:", *links.locale_calls("core/graph/planted.c", {"strtod", "__isoc99_sscanf", "strlen"}))
+print("format:", *links.formats_fraction('snprintf(text, 8, "%g", x); snprintf(text, 8, "%d", n);'))
+waiting = "now = time(NULL); pthread_cond_init(&c->free, NULL);"
+print("clock:", *links.uses_time_of_day("core/graph/planted.c", waiting, {"free"}))
+END
+for found in "^locale: s.* s.*" '^format: snprintf(text, 8, "%g", x)$' "^clock: time( pthread_cond_init of free$"; do
+    grep -q "$found" "$work/found" || bad "not found: $found; found is: $(cat "$work/found")"
+done
 
 # Examples of the READMEs.
 if ! grep -q '^STRATA_SANITIZE:STRING=.' "$STRATA_BUILD_DIR/CMakeCache.txt"; then
