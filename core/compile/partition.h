@@ -25,6 +25,7 @@
 #ifndef STRATA_CORE_PARTITION_H
 #define STRATA_CORE_PARTITION_H
 
+#include "core/base/alloc.h"
 #include "core/graph/placement.h"
 
 typedef struct strata_partition_options {
@@ -110,5 +111,6 @@ typedef struct strata_partition {
 STRATA_MUST_USE strata_status strata_partition_create(const strata_partition_options *opts, strata_partition **out_partition,
                                                       strata_error *err);
 void strata_partition_destroy(strata_partition *partition);
+STRATA_OWNER(strata_partition)
 
 #endif

@@ -80,4 +80,6 @@ typedef struct strata_read_attrs {
     strata_variable *variable;
 } strata_read_attrs;
 
+STRATA_OWNER(strata_graph)
+
 #endif

@@ -5,6 +5,7 @@
 #ifndef STRATA_CORE_OP_H
 #define STRATA_CORE_OP_H
 
+#include "core/base/alloc.h"
 #include "strata/graph.h"
 
 typedef struct strata_op strata_op;

@@ -55,7 +55,7 @@ static strata_status divide(const job *j, int64_t reduction, int n_operands, flo
 
 /* Folds the values of the replicas of all workers and writes the sum to the results of this worker's replicas. If this worker
  * contributes a single value it is sent without a copy, and if possible the sum is computed directly in the first result: for
- * small models the copies take as long as the update. */
+ * few parameters the copies take as long as the update. */
 static strata_status fold_over_workers(job *j, const strata_all_reduce_attrs *attrs, int n_operands, int n_results,
                                        strata_error *err) {
     const strata_exchange_context *c = j->context;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Internal functions of executables: what a program would need, without compiling it (for models), and running the executable
- * of a replica segment by segment (for groups). */
+ * Internal functions of executables: what a program would need, without compiling it, and running the executable of a replica
+ * segment by segment (for groups). */
 #ifndef STRATA_CORE_EXECUTABLE_H
 #define STRATA_CORE_EXECUTABLE_H
 

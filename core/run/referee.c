@@ -25,7 +25,7 @@ enum {
      * LEAST_WRONG of them. */
     TRIALS = 3,
     LEAST_WRONG = 2,
-    /* The changes of a variable are compared in parts of so many elements: the layers of a model may lie in one variable, and
+    /* The changes of a variable are compared in parts of so many elements: several layers may lie in one variable, and
      * change by different amounts. */
     PART = 1024
 };
