@@ -2,10 +2,10 @@
  *
  * Teaches: a custom training loop over a model, which is the same under every strategy.
  *
- *     custom_loop                                 the best device
- *     custom_loop mirrored opencl:0 host          a replica on each
- *     custom_loop central_storage opencl:0.0 opencl:0.1
- *     strata launch -n 2 -- custom_loop multi_worker_mirrored host */
+ *     ./custom_loop                               the best device
+ *     ./custom_loop mirrored opencl:0 host        a replica on each
+ *     ./custom_loop central_storage opencl:0.0 opencl:0.1
+ *     strata launch -n 2 -- ./custom_loop multi_worker_mirrored host */
 #include <stdio.h>
 #include <strata/strata.h>
 

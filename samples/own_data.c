@@ -2,7 +2,7 @@
  *
  * Teaches: training on your own arrays, with validation on a part of them, and a learning rate that a schedule lowers.
  *
- *     own_data [host]        on the best device, or the one that is named */
+ *     ./own_data [host]      on the best device, or the one that is named */
 #include <stdio.h>
 #include <strata/strata.h>
 

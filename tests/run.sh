@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs the packages that the tests need, builds the tests and runs them. It prints one line for each suite with its numbers
-# of cases, and at the end the sums. Criterion's suites run one after the other. At the same time the programs and scripts run
-# one after the other: most of them consist of several processes that wait for each other, while the suites compile kernels and
-# keep the processor busy. The reason of every skipped case is printed. A message of Vulkan's validation layers or of Oclgrind
-# fails the suite that caused it.
+# of cases, and at the end the sums. Three streams run at the same time, each one suite after the other: Criterion's suites,
+# which compile kernels and keep the processor busy; the programs and scripts that mostly wait; and the other scripts, many of
+# which consist of several processes that wait for each other. The reason of every skipped case is printed. A message of
+# Vulkan's validation layers or of Oclgrind fails the suite that caused it.
 set -u
 
 usage() {
@@ -218,18 +218,19 @@ crashed_cases_again() {
 }
 
 # suite LABEL PROGRAM [ENV=VALUE ...]: runs PROGRAM, prints its result and counts its cases. PROGRAM is a Criterion suite
-# (test_*), or a program or script, which counts as one case.
+# (test_*), or a program or script, which counts as one case. $cases: the pattern of the cases that are run; empty: all.
+cases=""
 suite() {
     label=$1 program=$2
     shift 2
     log=$logs/$(echo "$label" | tr '/ ' '--')
     rm -f "$log.tap"
-    case $label in *"$filter"*) only="" ;; *) only=$filter ;; esac # all cases of a suite whose name matches
+    case $label in *"$filter"*) only=$cases ;; *) only="*$filter*" ;; esac # all cases of a suite whose name matches
     start=$(date +%s)
     cpu_seconds >"$log.cpu" # not in $(...), which is another shell
     read -r cpu_before <"$log.cpu"
     case $program in
-    */test_*) set -- "$@" "$program" -q "--tap=$log.tap" ${only:+--filter "*$only*"} ;;
+    */test_*) set -- "$@" "$program" -q "--tap=$log.tap" ${only:+--filter "$only"} ;;
     */replay_*) set -- "$@" "$program" "$root/tests/fuzz/corpus/${program##*/replay_}" ;;
     *.sh) set -- "$@" sh "$program" ;;
     *) set -- "$@" "$program" ;;
@@ -291,6 +292,10 @@ suite() {
 
 # ---- the conformance suite on each driver by itself --------------------------------------------------------------------
 conformance=$build/suites/test_conformance
+# The cases whose result may depend on the driver. The others rewrite graphs (compositions, division over a mesh, the host's
+# help), with ops that these cases have compared. They run on the host, on PoCL and on a plugin.
+of_graphs='@(compositions|with_the_hosts_help|placement)/*'
+of_driver="!${of_graphs#@}"
 
 # driver NAME ENV=VALUE...: runs the conformance suite on an installed driver. If no case ran on it, that is a failure.
 driver() {
@@ -325,6 +330,7 @@ run_drivers() {
         pocl_name=pthread
         env "$only_pocl" POCL_DEVICES="pthread pthread" "$build/strata" devices 2>/dev/null | grep -q 'opencl:1' || pocl_name=cpu
         driver PoCL STRATA_TEST_DEVICES=opencl "$only_pocl"
+        cases=$of_driver
         driver "PoCL as a plugin" STRATA_TEST_DEVICES=opencl-plugin "$only_pocl" \
             "STRATA_PLUGINS=$build/suites/plugins/libstrata_opencl_plugin.so"
         driver "PoCL as two devices" STRATA_TEST_DEVICES=opencl "$only_pocl" "POCL_DEVICES=$pocl_name $pocl_name"
@@ -333,6 +339,7 @@ run_drivers() {
         no_driver "PoCL as two devices" "not installed (pocl-opencl-icd)"
     fi
 
+    cases=$of_driver
     if [ -n "$lavapipe" ] && [ -n "$validation" ]; then
         driver lavapipe STRATA_TEST_DEVICES=vulkan "VK_DRIVER_FILES=$lavapipe" "VK_ICD_FILENAMES=$lavapipe"
     else
@@ -342,25 +349,22 @@ run_drivers() {
     # GPUs use other kernels for matrix products and convolutions than CPUs. These runs test the GPUs' kernels on lavapipe and
     # Oclgrind. PoCL is left out because the optimizer of PoCL 3.1 miscompiles conv2d_filter_grad_tiles, which is right with
     # -cl-opt-disable.
-    all_tests=$filter
-    case conformance in *"$filter"*) filter='@(window|products|matmul)' ;; esac
+    cases='conformance_@(ops/@(window|products)|matmul/*)'
     if [ -n "$lavapipe" ] && [ -n "$validation" ]; then
-        suite "GPUs' kernels on lavapipe" "$conformance" STRATA_TEST_KERNELS=gpu STRATA_TEST_DEVICES=vulkan \
+        suite "conformance of GPUs' kernels on lavapipe" "$conformance" STRATA_TEST_KERNELS=gpu STRATA_TEST_DEVICES=vulkan \
             "VK_DRIVER_FILES=$lavapipe" "VK_ICD_FILENAMES=$lavapipe"
     fi
-    filter=$all_tests
+    cases=$of_driver
 
     oclgrind=$(ls /usr/lib/oclgrind/liboclgrind-rt-icd.so /usr/lib/*/oclgrind/liboclgrind-rt-icd.so 2>/dev/null | head -n 1)
     if [ -n "$oclgrind" ]; then
         driver Oclgrind STRATA_TEST_DEVICES=opencl STRATA_TEST_SMALL=1 "OCL_ICD_VENDORS=$(icd_folder oclgrind "$oclgrind")" \
-            OCLGRIND_DATA_RACES=1 OCLGRIND_UNINITIALIZED=1 STRATA_DRIVER_THREADS=0 \
-            "OCLGRIND_LOG=$messages"
-        all_tests=$filter
-        case conformance in *"$filter"*) filter='@(window|products)' ;; esac
-        suite "GPUs' kernels on Oclgrind" "$conformance" STRATA_TEST_KERNELS=gpu STRATA_TEST_DEVICES=opencl STRATA_TEST_SMALL=1 \
-            "OCL_ICD_VENDORS=$logs/icd-oclgrind" OCLGRIND_DATA_RACES=1 OCLGRIND_UNINITIALIZED=1 STRATA_DRIVER_THREADS=0 \
-            "OCLGRIND_LOG=$messages"
-        filter=$all_tests
+            OCLGRIND_DATA_RACES=1 OCLGRIND_UNINITIALIZED=1 STRATA_DRIVER_THREADS=0 "OCLGRIND_LOG=$messages"
+        cases='conformance_ops/@(window|products)'
+        suite "conformance of GPUs' kernels on Oclgrind" "$conformance" STRATA_TEST_KERNELS=gpu STRATA_TEST_DEVICES=opencl \
+            STRATA_TEST_SMALL=1 "OCL_ICD_VENDORS=$logs/icd-oclgrind" OCLGRIND_DATA_RACES=1 \
+            OCLGRIND_UNINITIALIZED=1 STRATA_DRIVER_THREADS=0 "OCLGRIND_LOG=$messages"
+        cases=$of_driver
         no_driver "Oclgrind, 3 kernels" \
             "it calls memory uninitialised that memset set (conv2d_filter_grad, scatter_rows), or errs (max_pool2d_grad)"
     else
@@ -379,6 +383,7 @@ run_drivers() {
     else
         no_driver "Intel's runtime" "pip could not fetch it: $(tail -n 1 "$logs/intel.log")"
     fi
+    cases=""
     run_rusticl
 }
 
@@ -418,14 +423,18 @@ fetch() {
 
 run_pjrt() {
     plugin=STRATA_PLUGINS=pjrt:$build/suites/pjrt_plugin.so
+    cases=$of_driver
     if [ -e "$build/suites/pjrt_plugin.so" ]; then
         suite "conformance on PJRT's test plugin" "$conformance" STRATA_TEST_DEVICES=pjrt "$plugin"
     fi
+    cases=""
     [ -n "$all_drivers" ] || return 0
     fetch jax jax
     if [ -n "$fetched" ]; then
         jax=STRATA_TEST_JAX_PYTHON=$fetched/bin/python
+        cases=$of_driver
         driver "jaxlib, through PJRT" STRATA_TEST_DEVICES=pjrt "$plugin" STRATA_TEST_PJRT_ENGINE=jaxlib "$jax"
+        cases=""
         suite "pjrt with jaxlib" "$build/suites/test_pjrt" "$jax"
         case pjrt/replicas in *"$filter"*) suite "pjrt/replicas with jaxlib" "$root/tests/pjrt/replicas_test.sh" "$jax" ;; esac
     else
@@ -445,49 +454,84 @@ run_pjrt() {
 run_suites() {
     for program in "$build"/suites/test_*; do
         [ -x "$program" ] || continue
-        if [ "$program" = "$conformance" ] && [ -n "$all_drivers" ]; then continue; fi
+        [ "$program" != "$conformance" ] || continue
         suite "${program##*/test_}" "$program"
     done
+    if [ -x "$conformance" ] && [ -z "$all_drivers" ]; then
+        cases=$of_driver
+        suite conformance "$conformance"
+        cases=$of_graphs
+        suite "conformance of graphs" "$conformance" STRATA_TEST_DEVICES=host
+        cases=""
+    fi
     if [ -x "$conformance" ] && [ "$preset" != asan ]; then
+        cases=$of_driver
         suite "conformance on null" "$conformance" STRATA_TEST_DEVICES=null # it runs the references of the ops
+        cases=""
     fi
     host_plugin=$build/suites/plugins/libstrata_host_plugin.so
     if [ -x "$conformance" ] && [ -e "$host_plugin" ]; then
         suite "conformance on a plugin" "$conformance" STRATA_TEST_DEVICES=host-plugin "STRATA_PLUGINS=$host_plugin"
+        cases=$of_driver
         suite "conformance on a plugin's plan" "$conformance" STRATA_TEST_DEVICES=host-plugin \
             "STRATA_PLUGINS=$host_plugin,memory=own"
+        cases=""
     fi
     [ "$preset" = tsan ] || [ ! -x "$conformance" ] || run_pjrt
     [ -z "$all_drivers" ] || [ "$preset" = tsan ] || run_drivers
 }
 
-# Runs the programs and scripts whose name contains the filter. Each counts as one case.
+# The programs and scripts of lost, stopped and slow processes. They wait for most of their time and need little of a core.
+waits() { # LABEL
+    case $1 in
+    threads_* | cli/cluster | cli/hang | cli/network | cli/ps_refused | cli/ps_replicas | cli/ps_reports | cli/tls) ;;
+    *) return 1 ;;
+    esac
+}
+
+# run_programs waiting|working: runs the programs and scripts of this kind whose name contains the filter. Each counts as one
+# case.
 run_programs() {
-    for program in "$build"/suites/threads_* "$build"/suites/replay_*; do
-        [ -x "$program" ] || continue
-        name=${program##*/}
-        case $name in *"$filter"*) suite "$name" "$program" ;; esac
-    done
-    [ "$preset" != tsan ] || return 0
-    for script in tests/*/*_test.sh; do
-        label=${script#tests/} # with the folder (cli/data), since a suite of Criterion may have the same name (data)
-        label=${label%_test.sh}
-        case $label in *"$filter"*) suite "$label" "$root/$script" ;; esac
+    for program in "$build"/suites/threads_* "$build"/suites/replay_* tests/*/*_test.sh; do
+        case $program in
+        *_test.sh)
+            [ "$preset" != tsan ] || continue
+            label=${program#tests/} # with the folder (cli/data), since a suite of Criterion may have the same name (data)
+            label=${label%_test.sh} program=$root/$program
+            ;;
+        *)
+            [ -x "$program" ] || continue
+            label=${program##*/}
+            ;;
+        esac
+        if waits "$label"; then kind=waiting; else kind=working; fi
+        if [ $kind = "$1" ]; then
+            case $label in *"$filter"*) suite "$label" "$program" ;; esac
+        fi
     done
 }
 
-# Criterion's suites run in the background and the scripts in the foreground. Processes in the background ignore SIGINT, and a
-# script tests how the command reacts to it.
-(
-    open_messages suites
-    trap close_messages EXIT
-    trap 'exit 130' TERM
-    run_suites
-) &
+# background NAME COMMAND...: runs the command as a stream of suites beside the others.
+background() {
+    name=$1
+    shift
+    (
+        open_messages "$name"
+        trap close_messages EXIT
+        trap 'exit 130' TERM
+        "$@"
+    ) &
+}
+
+# Criterion's suites and the programs that wait run in the background, the other scripts in the foreground. Processes in the
+# background ignore SIGINT, and some of these scripts test how the command reacts to it.
+background suites run_suites
 suites=$!
-trap 'kill $suites 2>/dev/null; close_messages' EXIT
+background waiting run_programs waiting
+waiting=$!
+trap 'kill $suites $waiting 2>/dev/null; close_messages' EXIT
 trap 'exit 130' INT TERM
-open_messages programs
-run_programs
-wait $suites
+open_messages working
+run_programs working
+wait $suites $waiting
 finish

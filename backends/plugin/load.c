@@ -134,7 +134,11 @@ strata_status strata_bridge_open_file(plugin *loaded, strata_error *err) {
 /* ---- the table ---- */
 
 static strata_status check_name(const char *name, strata_error *err) {
-    static const char *const taken[] = {"host", "null", "opencl", "vulkan", "plugin", "pjrt"};
+    static const char *const taken[] = {
+        "opencl", "vulkan", /* also where this build has none of them */
+#define STRATA_BACKEND(name) #name,
+#include "backends/backends.def"
+    };
     const size_t n = name ? strlen(name) : 0;
     bool fits = n > 0 && n < NAME_BYTES;
     for (size_t i = 0; i < n && fits; i++) fits = strata_ascii_is_word(name[i]) || name[i] == '-';

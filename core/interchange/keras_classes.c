@@ -106,7 +106,7 @@ bool strata_keras_find_kind(const char *kind, int rank, strata_keras_class *out)
 static void divide(const char *word, char *key, char *to) {
     const size_t n = strcspn(word, "=");
     snprintf(key, STRATA_KERAS_WORD_BYTES, "%.*s", (int)n, word);
-    snprintf(to, STRATA_KERAS_WORD_BYTES, "%s", word[n] ? word + n + 1 : word);
+    snprintf(to, STRATA_KERAS_WORD_BYTES, "%.*s", STRATA_KERAS_WORD_BYTES - 1, word[n] ? word + n + 1 : word);
 }
 
 static bool is_small(char c) {

@@ -190,7 +190,7 @@ strata_status strata_onnx_read_tensor(const StrataOnnx__Tensor *tensor, const ch
                                       strata_error *err) {
     const char *name = tensor->name ? tensor->name : "";
     strata_shape shape = {.rank = (int)tensor->n_dims};
-    strata_dtype dtype;
+    strata_dtype dtype = STRATA_DTYPE_F32;
     strata_error reason = {0};
     *out = (strata_array){0};
     if (tensor->n_dims > STRATA_MAX_RANK)

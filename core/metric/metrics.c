@@ -33,11 +33,13 @@ strata_status strata_metric_find(const char *name, const strata_metric_kind **ou
             *out_kind = kinds[i];
             return STRATA_OK;
         }
-    return strata_fail(
-        err, STRATA_INVALID,
-        "there is no metric \"%s\"; there are: loss, accuracy, top_5_accuracy (or another number), precision, recall, auc, "
-        "confusion_matrix, mae",
-        name);
+    char names[256] = "loss";
+    for (int i = 0; i < N_KINDS; i++) {
+        const bool numbered = strstr(kinds[i]->name, "%d");
+        strncat(names, ", ", sizeof names - strlen(names) - 1);
+        strncat(names, numbered ? "top_5_accuracy (or another number)" : kinds[i]->name, sizeof names - strlen(names) - 1);
+    }
+    return strata_fail(err, STRATA_INVALID, "there is no metric \"%s\"; there are: %s", name, names);
 }
 
 int64_t strata_metric_one_sum(const strata_metric_case *c) {

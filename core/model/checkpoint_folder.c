@@ -61,13 +61,13 @@ typedef struct place {
 
 static place in(const char *folder, const char *name) {
     place p;
-    snprintf(p.path, sizeof p.path, "%s/%s", folder, name);
+    strata_format(p.path, sizeof p.path, "%s/%s", folder, name);
     return p;
 }
 
 static place of_step(const char *folder, const char *prefix, int64_t steps) {
     place p;
-    snprintf(p.path, sizeof p.path, "%s/%s%012" PRId64, folder, prefix, steps);
+    strata_format(p.path, sizeof p.path, "%s/%s%012" PRId64, folder, prefix, steps);
     return p;
 }
 

@@ -83,7 +83,7 @@ static strata_status check_common(const strata_tensor *node, const char *name, i
 static strata_status shape(strata_tensor *node, strata_error *err) {
     const strata_shape z = node->inputs[Z]->shape;
     const int64_t gates = gates_of(node);
-    int64_t units, width;
+    int64_t units = 0, width;
     STRATA_TRY(check_common(node, "z", gates, &units, err));
     STRATA_TRY(check_shape(node->inputs[MATRIX], "matrix", STRATA_SHAPE(units, gates * units), err));
     STRATA_TRY(check_shape(node->inputs[BIAS], "bias", STRATA_SHAPE(gates * units), err));
@@ -96,7 +96,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
 
 static strata_status grad_shape(strata_tensor *node, strata_error *err) {
     const strata_shape states = node->inputs[STATES]->shape;
-    int64_t units;
+    int64_t units = 0;
     STRATA_TRY(check_common(node, "states", planes_of(node), &units, err));
     STRATA_TRY(check_shape(node->inputs[TRANSPOSED], "matrix", STRATA_SHAPE(gates_of(node) * units, units), err));
     STRATA_TRY(check_shape(node->inputs[DH], "dh", states, err));

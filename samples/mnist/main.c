@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Teaches: a complete training program. It trains a classifier of digits on the best device of the machine and saves the model.
- *     sample_mnist [FOLDER]      the folder with the MNIST files; without it, the library generates images of digits */
+ *     build/samples/mnist [FOLDER]      the folder with the MNIST files; without it, the library generates images of digits */
 #include <stdio.h>
 #include <strata/strata.h>
 

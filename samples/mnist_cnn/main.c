@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Teaches: convolutions over pictures, and a callback that reports the progress.
- *     sample_mnist_cnn [FOLDER [EPOCHS]]      the folder with the MNIST files; without it, the library generates images of
- * digits */
+ *     build/samples/mnist_cnn [FOLDER [EPOCHS]]      the folder with the MNIST files; without it, digits are generated */
 #include <stdio.h>
 #include <stdlib.h>
 #include <strata/strata.h>

@@ -286,6 +286,8 @@ static int mpi_command(const job *j, char texts[][24], const char **argv) {
         used += (size_t)snprintf(sizes + used, sizeof sizes - used, "%s%lld", i ? "," : "", (long long)j->sizes[i]);
     setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
     setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0); /* mpirun refuses root, also in a container, where that is the only user */
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
     if (!strcmp(j->transport, "tcp")) setenv("OMPI_MCA_btl", "self,tcp", 0);
     snprintf(texts[MOST_SIZES], 24, "%d", j->world);
     const char *const words[] = {"mpirun",   "-n",  texts[MOST_SIZES], self,      "bench", "allreduce",
@@ -456,12 +458,21 @@ static int tune(job *j) {
     return code;
 }
 
+/* The first of strata_transport_names is "auto". Threads of this process are ranks of "inproc". */
+static int check_transport(const char *transport) {
+    char names[128] = "";
+    bool known = !strcmp(transport, "inproc");
+    for (int i = 1; strata_transport_names[i]; i++) {
+        known |= !strcmp(transport, strata_transport_names[i]);
+        if (i > 1) strncat(names, ", ", sizeof names - strlen(names) - 1);
+        strncat(names, strata_transport_names[i], sizeof names - strlen(names) - 1);
+    }
+    return known ? EXIT_OK : usage_error("--transport is \"%s\"; it must be %s or inproc", transport, names);
+}
+
 static int run_here(job *j) {
     measured peer[MOST_SIZES] = {0};
-    const char *const transports[] = {"tcp", "shm", "inproc"};
-    int known = 0;
-    while (known < 3 && strcmp(j->transport, transports[known]) != 0) known++;
-    if (known == 3) return usage_error("--transport is \"%s\"; it must be tcp, shm or inproc", j->transport);
+    if (check_transport(j->transport)) return EXIT_USAGE;
     const int code = j->options->peer ? run_peer(j, peer) : EXIT_OK;
     if (code) return code;
     if (getrandom(j->secret, sizeof j->secret, 0) != sizeof j->secret)

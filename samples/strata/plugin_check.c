@@ -251,7 +251,7 @@ static int print_report(const watcher *w) {
     printf("%d right, %d wrong, %d not claimed (op and dtype each)\n", n_right, n_bad, n_not_claimed);
     if (w->cut)
         printf("the check was ended after %g s, before all was checked; --limit S allows more time\n", w->options->limit_s);
-    if (!n_bad && !n_ops && !w->cut) printf("no op was right: a device must run at least one\n");
+    if (!n_bad && !n_ops && !w->cut) printf("none of what is right is an op: a device must run at least one\n");
     return n_bad ? EXIT_DEVICE : w->cut ? EXIT_TIMEOUT : n_ops ? EXIT_OK : EXIT_DEVICE;
 }
 

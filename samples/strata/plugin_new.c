@@ -58,7 +58,7 @@ static int write_file(const char *folder, const char *file_name, const char *tex
 }
 
 static int check_name(const char *name) {
-    static const char *const taken[] = {"host", "null", "opencl", "vulkan", "plugin"};
+    static const char *const taken[] = {"host", "null", "opencl", "vulkan", "plugin", "pjrt"};
     const size_t n = strlen(name);
     bool fits = n > 0 && n <= MOST_NAME && isalpha((unsigned char)name[0]);
     for (size_t i = 0; i < n && fits; i++) fits = isalnum((unsigned char)name[i]) || name[i] == '-';

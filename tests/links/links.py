@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fails when a folder of the library links to, or includes a header of, a folder on its own level or a higher one, when the
 command, a sample or libstrata_interchange includes another header than its own and the public ones or links a symbol that these
-do not declare or libstrata.so does not export, when nothing uses a function or variable of the library, when a folder names what
-belongs to folders above it, when a file other than core/base/locale.c calls a function of the C library whose result depends on
-the program's locale, and when a file waits for a time of day or compares such times.
+do not declare or libstrata.so does not export, when nothing uses a function or variable of the library, when a folder names
+what belongs to folders above it, when a file other than core/base/locale.c calls a function of the C library whose result
+depends on the program's locale, and when a file waits for a time of day or compares such times.
 
 usage: links.py SOURCE_DIR BUILD_DIR
 
@@ -128,6 +128,8 @@ def folder_of(path):
         folder = "/".join(parts[:n])
         if folder in LEVEL_OF and len(parts) > n:
             return folder
+    if parts[0] == "backends" and len(parts) > 2:
+        return "backends/null"  # a new backend has its level
     return None
 
 

@@ -26,6 +26,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 SECONDS = 240  # for one command; more is a failure
 PROGRAMS = "strata sh cmake pip python3 cc mpirun git ctest curl cd cat head bash".split()
@@ -252,6 +253,10 @@ def main():
                            PKG_CONFIG_PATH=f"{library}/pkgconfig", CMAKE_PREFIX_PATH=str(prefix),
                            PYTHONPATH=f"{source}/include/python", STRATA_LIBRARY=f"{library}/libstrata.so",
                            PYTHON=python or "", BUILD=str(build))
+        # A README that names no OpenCL device is followed on the host, for which no kernels are compiled.
+        (work / "no drivers").mkdir()
+        on_host = dict(environment, OCL_ICD_VENDORS=str(work / "no drivers"), VK_DRIVER_FILES=os.devnull,
+                       VK_ICD_FILENAMES=os.devnull)
         pristine = work / "pristine"
         for name in listed:
             if (source / name).is_file():
@@ -266,12 +271,14 @@ def main():
             make_files(clone)
             shutil.copytree(prefix, clone / "own/prefix", symlinks=True)
             inside = readme.startswith("samples/plugin")  # a folder to copy: its README is read inside of it
-            reader = Reader(readme, clone / "samples/plugin" if inside else clone, environment)
+            reader = Reader(readme, clone / "samples/plugin" if inside else clone,
+                            environment if any("opencl:" in line for line in lines) else on_host)
+            began = time.monotonic()
             reader.follow(lines)
             failed, left_out, ran = (failed + len(reader.failures), left_out + len(reader.left_out), ran + reader.ran)
             shutil.rmtree(work / "reader")
-            print("\n".join([f"{readme}: {reader.ran} ran, {len(reader.failures)} failed"] + reader.left_out + reader.failures),
-                  flush=True)
+            said = f"{readme}: {reader.ran} ran, {len(reader.failures)} failed, {time.monotonic() - began:.0f} s"
+            print("\n".join([said] + reader.left_out + reader.failures), flush=True)
     print(f"{ran} examples of the READMEs ran, {failed} failed, {left_out} left out")
     sys.exit(bool(failed) or not ran)
 
