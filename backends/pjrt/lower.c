@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/compile/walk.h"
 #include "core/op/attrs.h"
 #include "core/op/ops.h"
 
@@ -60,21 +61,12 @@ int strata_pjrt_axis(const strata_tensor *node) {
     return (int)(axis < 0 ? axis + node->inputs[0]->shape.rank : axis);
 }
 
-hlo_value strata_pjrt_constant(hlo *h, const strata_tensor *node, const char *name) {
-    return strata_hlo_scalar(h, HLO_F32, strata_pjrt_float(node, name));
-}
-
 /* ---- roots ---- */
-
-static bool is_view(const strata_tensor *node) {
-    int64_t first;
-    return (node->op->flags & STRATA_OP_VIEW) || (node->op == &strata_op_slice && strata_slice_is_view(node, &first));
-}
 
 /* Whether the tensor is in the memory of its first operand: an update, or a view that the piece does not compute. */
 static bool lies_in_operand(const pjrt_lowering *l, const strata_tensor *node) {
     const bool computed = node->id < l->n_ids && l->inside[node->id];
-    return (node->op->flags & STRATA_OP_UPDATE) || (is_view(node) && !computed);
+    return (node->op->flags & STRATA_OP_UPDATE) || (strata_is_view(node, NULL) && !computed);
 }
 
 static const strata_tensor *root_of(const pjrt_lowering *l, const strata_tensor *node) {
@@ -112,14 +104,21 @@ static hlo_value parameter(pjrt_lowering *l, const strata_tensor *root, int key)
 
 /* ---- values ---- */
 
+/* Whether the elements are 0, 1, 2, ... */
+static bool is_count(const strata_tensor *node, const int32_t *elements, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (node->dtype != STRATA_DTYPE_I32 || elements[i] != i) return false;
+    return node->shape.rank == 1;
+}
+
 static bool all_equal(const char *elements, size_t bytes, int64_t n) {
     for (int64_t i = 1; i < n; i++)
         if (memcmp(elements, elements + (size_t)i * bytes, bytes) != 0) return false;
     return n > 0;
 }
 
-/* Small constants, and those whose elements are all equal, become part of the text, so that the compiler can use their
- * values. */
+/* Small constants, and those whose elements are all equal or count, become part of the text, so that the compiler can use
+ * their values. */
 static hlo_value constant(pjrt_lowering *l, const strata_tensor *node) {
     const char *data = ((const strata_constant_attrs *)node->attrs)->data;
     const size_t bytes = strata_dtype_bytes(node->dtype);
@@ -128,6 +127,7 @@ static hlo_value constant(pjrt_lowering *l, const strata_tensor *node) {
     if (n == 0) return strata_hlo_fill(&l->h, (int)node->dtype, node->shape, 0);
     if (exact && all_equal(data, bytes, n))
         return strata_hlo_fill(&l->h, (int)node->dtype, node->shape, strata_element_get(node->dtype, data, 0));
+    if (is_count(node, (const int32_t *)data, n)) return strata_hlo_iota(&l->h, HLO_I32, node->shape, 0);
     if ((size_t)n * bytes <= INLINE_BYTES && node->dtype != STRATA_DTYPE_BOOL)
         return strata_hlo_data(&l->h, (int)node->dtype, node->shape, data);
     return parameter(l, node, node->id);
@@ -176,7 +176,7 @@ void strata_pjrt_write(hlo *h, const strata_tensor *node, int i, hlo_value value
 const pjrt_row *strata_pjrt_row_of(const strata_op *op) {
     static const pjrt_row *const lists[] = {strata_pjrt_elementwise, strata_pjrt_places,  strata_pjrt_index,
                                             strata_pjrt_products,    strata_pjrt_windows, strata_pjrt_folds,
-                                            strata_pjrt_norms,       strata_pjrt_random,  strata_pjrt_updates};
+                                            strata_pjrt_random,      strata_pjrt_updates};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (const pjrt_row *row = lists[i]; row->op; row++)
             if (row->op == op) return row;
@@ -191,11 +191,16 @@ bool strata_pjrt_lowers(const strata_tensor *node, const char **reason) {
     return !row->refuse || !*reason;
 }
 
+/* The element-wise op of the node's operands. */
+static hlo_value elementwise(hlo *h, const strata_tensor *node) {
+    hlo_value x[3];
+    for (int i = 0; i < node->n_inputs; i++) x[i] = strata_pjrt_number(h, node, i);
+    return strata_pjrt_apply(h, node->op, x);
+}
+
 static void lower_node(pjrt_lowering *l, const strata_tensor *node) {
     const pjrt_row *row = strata_pjrt_row_of(node->op);
-    hlo_value value, x[3];
-    for (int i = 0; i < node->n_inputs && row->formula; i++) x[i] = strata_pjrt_number(&l->h, node, i);
-    value = row->formula ? strata_hlo_formula(&l->h, row->formula, x) : row->lower(&l->h, node);
+    hlo_value value = row->lower ? row->lower(&l->h, node) : elementwise(&l->h, node);
     value = strata_hlo_reshape(&l->h, strata_pjrt_round(&l->h, value, node->dtype), node->shape);
     if (node->op->flags & STRATA_OP_UPDATE)
         strata_pjrt_write(&l->h, node, 0, value);
@@ -233,19 +238,13 @@ static strata_arena_kind kind_of(const pjrt_lowering *l, const strata_tensor *te
     return l->piece->arenas[l->piece->places[tensor->id].arena].kind;
 }
 
-/* Marks values that are in output memory but that the host does not read: those in a pack that it reads, and those that
- * the program itself exchanges with other replicas. */
+/* Marks values that are in output memory but that the host does not read, because the program itself exchanges them with other
+ * replicas. */
 static void mark_hidden(const pjrt_lowering *l, bool *hidden) {
     for (int k = 0; k < l->piece->n_nodes; k++) {
         const strata_tensor *node = l->piece->nodes[k];
-        if (node->op->flags & STRATA_OP_COMMUNICATION)
-            for (int i = 0; i < node->n_inputs; i++) hidden[node->inputs[i]->id] = true;
-        for (int i = 0; i < node->n_inputs && node->op->flags & STRATA_OP_SLICES; i++) {
-            const strata_tensor *root = root_of(l, node->inputs[i]);
-            const strata_place whole = l->piece->places[node->id], part = l->piece->places[root->id];
-            if (part.arena == whole.arena && part.offset >= whole.offset && part.offset < whole.offset + whole.bytes)
-                hidden[root->id] = true;
-        }
+        for (int i = 0; i < node->n_inputs && node->op->flags & STRATA_OP_COMMUNICATION; i++)
+            hidden[node->inputs[i]->id] = true;
     }
 }
 
@@ -257,7 +256,9 @@ static void mark_read_elsewhere(const pjrt_lowering *l, bool *read) {
         const strata_tensor *node = graph->nodes[id];
         const bool known = id < l->n_ids;
         if (known && (l->inside[id] || l->piece->places[id].arena < 0)) continue;
-        if (node->op->flags & STRATA_OP_LEAF || (known && is_view(node) && kind_of(l, node) != STRATA_ARENA_OUTPUT)) continue;
+        if (node->op->flags & STRATA_OP_LEAF ||
+            (known && strata_is_view(node, NULL) && kind_of(l, node) != STRATA_ARENA_OUTPUT))
+            continue;
         for (int i = 0; i < node->n_inputs; i++) {
             const strata_tensor *root = root_of(l, node->inputs[i]);
             if (root->id < l->n_ids) read[root->id] = true;

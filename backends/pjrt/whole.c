@@ -7,6 +7,7 @@
 
 #include "backends/pjrt/lower.h"
 #include "core/compile/passes.h"
+#include "core/compile/walk.h"
 #include "core/op/attrs.h"
 #include "core/op/ops.h"
 
@@ -47,11 +48,6 @@ static int arena_of(whole *w, const strata_tensor *node) {
     return arena;
 }
 
-static bool is_view(const strata_tensor *node) {
-    int64_t first;
-    return (node->op->flags & STRATA_OP_VIEW) || (node->op == &strata_op_slice && strata_slice_is_view(node, &first));
-}
-
 /* Fills the piece. No two places of an arena overlap. */
 static void fill(whole *w) {
     static const strata_arena_kind kinds[] = {STRATA_ARENA_INPUT, STRATA_ARENA_OUTPUT, STRATA_ARENA_WORK,
@@ -69,7 +65,8 @@ static void fill(whole *w) {
         w->places[id].bytes = strata_shape_elements(node->shape) * (int64_t)strata_dtype_bytes(node->dtype);
         w->places[id].offset = arena->kind == STRATA_ARENA_VARIABLE ? 0 : arena->bytes;
         arena->bytes += w->places[id].bytes;
-        if (!(node->op->flags & STRATA_OP_LEAF) && (!is_view(node) || w->output[id])) w->nodes[w->n_nodes++] = node;
+        if (!(node->op->flags & STRATA_OP_LEAF) && (!strata_is_view(node, NULL) || w->output[id]))
+            w->nodes[w->n_nodes++] = node;
     }
 }
 

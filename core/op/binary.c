@@ -23,37 +23,45 @@ static double sigmoid_of(double x) {
     return (x < 0 ? e : 1) / (1 + e);
 }
 
-#define ZERO         0.0
-#define EXP(x)       exp(x)
-#define TANH(x)      tanh(x)
-#define ERF(x)       erf(x)
-#define EXPM1(x)     expm1(x)
-#define SIGMOID(x)   sigmoid_of(x)
-#define DIVIDE(a, b) ((a) / (b))
-#define POW(a, b)    pow(a, b)
-#define MIN(a, b)    min_of(a, b)
-#define MAX(a, b)    max_of(a, b)
-#define ABS(x)       fabs(x)
-#define LOG(x)       log(x)
-#define EQUAL(a, b)  ((a) == (b))
-#define LESS(a, b)   ((a) < (b))
+#define ZERO        0.0
+#define EXP(x)      exp(x)
+#define TANH(x)     tanh(x)
+#define ERF(x)      erf(x)
+#define EXPM1(x)    expm1(x)
+#define SIGMOID(x)  sigmoid_of(x)
+#define POW(a, b)   pow(a, b)
+#define MIN(a, b)   min_of(a, b)
+#define MAX(a, b)   max_of(a, b)
+#define ABS(x)      fabs(x)
+#define LOG(x)      log(x)
+#define EQUAL(a, b) ((a) == (b))
+#define LESS(a, b)  ((a) < (b))
 
-#define ROW(code, name, expression)                  \
-    enum { name##_code = code };                     \
-    static double name##_value(double a, double b) { \
-        return expression;                           \
+#define ROW(dtypes, code, name, expression)                       \
+    enum { name##_code = code, name##_dtypes = STRATA_##dtypes }; \
+    static double name##_value(double a, double b) {              \
+        return expression;                                        \
     }
-#define BINARY_NUMBER ROW
-#define BINARY_FLOAT  ROW
+#define BINARY_NUMBER(code, name, expression) ROW(NUMBERS, code, name, expression)
+#define BINARY_FLOAT(code, name, expression)  ROW(FLOATS, code, name, expression)
 #define COMPARE(code, name, expression)                   \
-    enum { name##_code = code };                          \
-    static double name##_value(double a, double b) {      \
-        return expression;                                \
-    }                                                     \
+    ROW(ANY_DTYPE, code, name, expression)                \
     static int64_t name##_integer(int64_t a, int64_t b) { \
         return expression;                                \
     }
 #include "core/op/elementwise.def"
+
+/* The formulas as text. */
+static const char formulas[32][320] =
+    {
+#define BINARY_NUMBER(code, name, expression) [code] = #expression,
+#define BINARY_FLOAT                          BINARY_NUMBER
+#include "core/op/elementwise.def"
+},
+                  comparisons[32][40] = {
+#define COMPARE(code, name, expression) [code] = #expression,
+#include "core/op/elementwise.def"
+};
 
 /* The formulas for integers. Overflow wraps around. */
 static int64_t add_integer(int64_t a, int64_t b) {
@@ -149,20 +157,6 @@ static strata_tensor *node_of(const strata_op *op, strata_tensor *a, strata_tens
     return strata_node(NULL, op, 2, (strata_tensor *[]){a, b}, NULL);
 }
 
-#define GRADIENT(op, da, db)                                                             \
-    static void op##_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) { \
-        strata_tensor *a = y->inputs[0], *b = y->inputs[1];                              \
-        (void)a;                                                                         \
-        (void)b;                                                                         \
-        pass_back(y, da, db, dx);                                                        \
-    }
-
-GRADIENT(add, dy, dy)
-GRADIENT(sub, dy, strata_neg(dy))
-GRADIENT(mul, strata_mul(dy, b), strata_mul(dy, a))
-/* d(a/b)/db = -a / b^2 = -y / b */
-GRADIENT(div, strata_div(dy, b), strata_neg(strata_div(strata_mul(dy, y), b)))
-
 /* d(a^b)/da = b a^(b-1), 0 where b is 0 (even at a = 0);  d(a^b)/db = y log a, 0 where a <= 0. */
 static void pow_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
     strata_tensor *a = y->inputs[0], *b = y->inputs[1];
@@ -172,96 +166,25 @@ static void pow_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx
     pass_back(y, strata_mul(dy, strata_mul(b, strata_pow(a, exponent))), strata_mul(dy, strata_mul(y, logarithm)), dx);
 }
 
-/* dy passes to the operand that was chosen. */
-GRADIENT(min, strata_where(strata_less_equal(a, b), dy, scalar_like(dy, 0)),
-         strata_where(strata_less_equal(a, b), scalar_like(dy, 0), dy))
-GRADIENT(max, strata_where(strata_greater_equal(a, b), dy, scalar_like(dy, 0)),
-         strata_where(strata_greater_equal(a, b), scalar_like(dy, 0), dy))
-/* The fused gradients are g(a, b) = a f'(b), with a the gradient that arrived and b the activation's output. */
-GRADIENT(relu_grad, node_of(&strata_op_relu_grad, dy, b), NULL)
-/* a (1 - b^2): the second factor's derivative is -2 b. */
-GRADIENT(tanh_grad, node_of(&strata_op_tanh_grad, dy, b), strata_mul(strata_mul(dy, a), strata_mul(b, scalar_like(b, -2))))
-/* a b (1 - b): the derivative of b (1 - b) is 1 - 2 b. */
-GRADIENT(sigmoid_grad, node_of(&strata_op_sigmoid_grad, dy, b),
-         strata_mul(strata_mul(dy, a), strata_sub(scalar_like(b, 1), strata_add(b, b))))
-/* With the slope b: da = dy where a > 0, else dy b. db = dy a where a < 0, else 0. */
-GRADIENT(leaky_relu, strata_where(strata_less(scalar_like(a, 0), a), dy, strata_mul(dy, b)),
-         strata_where(strata_less(a, scalar_like(a, 0)), strata_mul(dy, a), scalar_like(a, 0)))
-/* With the scale b: da = dy where a > 0, else dy (y + b). db = dy (e^a - 1) where a < 0, else 0. */
-GRADIENT(elu, strata_where(strata_less(scalar_like(a, 0), a), dy, strata_mul(dy, strata_add(y, b))),
-         strata_mul(dy, node_of(&strata_op_elu, strata_where(strata_less(a, scalar_like(a, 0)), a, scalar_like(a, 0)),
-                                scalar_like(a, 1))))
-GRADIENT(sigmoid_cross_entropy, strata_mul(dy, node_of(&strata_op_sigmoid_sub, a, b)), strata_neg(strata_mul(dy, a)))
-GRADIENT(sigmoid_sub, node_of(&strata_op_sigmoid_grad, dy, strata_sigmoid(a)), strata_neg(dy))
-
-/* ---- compositions: y from a and b ---- */
-
-#define COMPOSITION(op, expression)                         \
-    static strata_tensor *op##_compose(strata_tensor *y) {  \
-        strata_tensor *a = y->inputs[0], *b = y->inputs[1]; \
-        return expression;                                  \
-    }
-
-/* Chooses a where the comparison holds or a is NaN, else b. */
-static strata_tensor *choice(strata_tensor *a_is_it, strata_tensor *a, strata_tensor *b) {
-    return strata_where(a_is_it, a, strata_where(strata_equal(a, a), b, a));
-}
-
-COMPOSITION(sub, strata_add(a, strata_neg(b)))
-COMPOSITION(min, choice(strata_less_equal(a, b), a, b))
-COMPOSITION(max, choice(strata_greater_equal(a, b), a, b))
-COMPOSITION(relu_grad, strata_where(strata_greater(b, scalar_like(y, 0)), a, scalar_like(y, 0)))
-COMPOSITION(tanh_grad, strata_mul(a, strata_sub(scalar_like(y, 1), strata_square(b))))
-COMPOSITION(sigmoid_grad, strata_mul(strata_mul(a, b), strata_sub(scalar_like(y, 1), b)))
-COMPOSITION(leaky_relu, strata_where(strata_less(a, scalar_like(y, 0)), strata_mul(a, b), a))
-COMPOSITION(elu,
-            strata_where(strata_less(a, scalar_like(y, 0)), strata_mul(b, strata_sub(strata_exp(a), scalar_like(y, 1))), a))
-COMPOSITION(sigmoid_sub, strata_sub(strata_sigmoid(a), b))
-/* All comparisons are composed of less and equal. */
-COMPOSITION(not_equal, strata_equal(strata_equal(a, b), scalar_like(y, 0)))
-COMPOSITION(less_equal, strata_where(strata_less(a, b), scalar_like(y, 1), strata_equal(a, b)))
-COMPOSITION(greater, strata_less(b, a))
-COMPOSITION(greater_equal, strata_less_equal(b, a))
-
-/* a ((1 + erf(b / sqrt 2)) / 2 + b exp(-b^2 / 2) / sqrt(2 pi)) */
-static strata_tensor *gelu_grad_compose(strata_tensor *y) {
-    strata_tensor *a = y->inputs[0], *b = y->inputs[1], *half = scalar_like(y, 0.5);
-    strata_tensor *e = strata_erf(strata_mul(b, scalar_like(y, 0.70710678)));
-    strata_tensor *bell =
-        strata_mul(strata_exp(strata_mul(strata_square(b), scalar_like(y, -0.5))), scalar_like(y, 0.39894228));
-    return strata_mul(a, strata_add(strata_mul(half, strata_add(e, scalar_like(y, 1))), strata_mul(b, bell)));
-}
-/* With t = tanh(k (b + c b^3)):   a ((1 + t) / 2 + b / 2 (1 - t^2) k (1 + 3 c b^2)) */
-static strata_tensor *gelu_tanh_grad_compose(strata_tensor *y) {
-    strata_tensor *a = y->inputs[0], *b = y->inputs[1], *one = scalar_like(y, 1), *half = scalar_like(y, 0.5);
-    strata_tensor *squared = strata_square(b), *k = scalar_like(y, 0.79788456);
-    strata_tensor *inner = strata_mul(b, strata_add(one, strata_mul(squared, scalar_like(y, 0.044715))));
-    strata_tensor *t = strata_tanh(strata_mul(inner, k));
-    strata_tensor *slope = strata_mul(strata_sub(one, strata_square(t)), strata_mul(k, strata_mul(half, b)));
-    slope = strata_mul(slope, strata_add(one, strata_mul(squared, scalar_like(y, 0.134145))));
-    return strata_mul(a, strata_add(strata_mul(half, strata_add(one, t)), slope));
-}
-static strata_tensor *silu_grad_compose(strata_tensor *y) {
-    strata_tensor *a = y->inputs[0], *b = y->inputs[1], *one = scalar_like(y, 1), *s = strata_sigmoid(b);
-    return strata_mul(strata_mul(a, s), strata_add(one, strata_mul(b, strata_sub(one, s))));
-}
-static strata_tensor *sigmoid_cross_entropy_compose(strata_tensor *y) {
-    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
-    strata_tensor *tail = strata_log(strata_add(strata_exp(strata_neg(strata_abs(a))), scalar_like(y, 1)));
-    return strata_add(strata_sub(strata_max(a, scalar_like(y, 0)), strata_mul(a, b)), tail);
-}
-
 /* ---- the ops ---- */
 
-#define BINARY(op, allowed, integer, gradient_function, composition) \
-    BINARY_OP(op, "binary", STRATA_LINEAR_NOT, allowed, integer, gradient_function, NULL, composition)
-#define BINARY_LINEAR(op, linear, allowed, integer, gradient_function, composition) \
-    BINARY_OP(op, "binary", STRATA_LINEAR_##linear, allowed, integer, gradient_function, NULL, composition)
-#define COMPARISON(op, composition) \
-    BINARY_OP(op, "compare", STRATA_LINEAR_NOT, STRATA_ANY_DTYPE, op##_integer, NULL, NULL, composition) BUILDER(op)
-#define BINARY_OP(op, kernel, linear, allowed, integer, gradient_function, why_not, composition)               \
+/* da and db are built from a, b, y and dy. The last argument is PRIMITIVE or COMPOSED, or STRATA_COMPOSED with another formula of
+ * a and b than that of elementwise.def. */
+#define BINARY(op, integer, da, db, ...)                                                 \
+    static void op##_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) { \
+        strata_tensor *a = y->inputs[0], *b = y->inputs[1];                              \
+        (void)a;                                                                         \
+        (void)b;                                                                         \
+        pass_back(y, da, db, dx);                                                        \
+    }                                                                                    \
+    BINARY_OP(op, "binary", integer, .gradient = op##_gradient, __VA_ARGS__)
+#define COMPARISON(op, ...) BINARY_OP(op, "compare", op##_integer, __VA_ARGS__) BUILDER(op)
+#define PRIMITIVE(op)       .formula = formulas[op##_code]
+#define COMPOSED(op)        STRATA_COMPOSED(formulas[op##_code])
+
+#define BINARY_OP(op, kernel, integer, ...)                                                                    \
     static strata_status op##_shape(strata_tensor *node, strata_error *err) {                                  \
-        return binary_shape(node, allowed, err);                                                               \
+        return binary_shape(node, op##_dtypes, err);                                                           \
     }                                                                                                          \
     static void op##_reference(strata_op_call *call) {                                                         \
         binary_reference(call, op##_value, integer);                                                           \
@@ -272,36 +195,49 @@ static strata_tensor *sigmoid_cross_entropy_compose(strata_tensor *y) {
     const strata_op strata_op_##op = {.name = #op,                                                             \
                                       .n_inputs = 2,                                                           \
                                       .flags = STRATA_OP_ELEMENTWISE,                                          \
-                                      .linearity = linear,                                                     \
                                       .shape = op##_shape,                                                     \
-                                      .gradient = gradient_function,                                           \
-                                      .no_gradient = why_not,                                                  \
                                       .reference = op##_reference,                                             \
-                                      .compose = composition,                                                  \
-                                      .lower = op##_lower};
+                                      .lower = op##_lower,                                                     \
+                                      __VA_ARGS__};
 
 #define BUILDER(op)                                                                    \
     strata_tensor *strata_##op(strata_tensor *a, strata_tensor *b) {                   \
         return strata_node(NULL, &strata_op_##op, 2, (strata_tensor *[]){a, b}, NULL); \
     }
 
-BINARY_LINEAR(add, JOINTLY, STRATA_NUMBERS, add_integer, add_gradient, NULL)
-BINARY_LINEAR(sub, JOINTLY, STRATA_NUMBERS, sub_integer, sub_gradient, sub_compose)
-BINARY_LINEAR(mul, EACH, STRATA_NUMBERS, mul_integer, mul_gradient, NULL)
-BINARY_LINEAR(div, FIRST, STRATA_FLOATS, NULL, div_gradient, NULL)
-BINARY(pow, STRATA_FLOATS, NULL, pow_gradient, NULL)
-BINARY(min, STRATA_NUMBERS, min_integer, min_gradient, min_compose)
-BINARY(max, STRATA_NUMBERS, max_integer, max_gradient, max_compose)
-BINARY(relu_grad, STRATA_FLOATS, NULL, relu_grad_gradient, relu_grad_compose)
-BINARY(tanh_grad, STRATA_FLOATS, NULL, tanh_grad_gradient, tanh_grad_compose)
-BINARY(sigmoid_grad, STRATA_FLOATS, NULL, sigmoid_grad_gradient, sigmoid_grad_compose)
-BINARY(leaky_relu, STRATA_FLOATS, NULL, leaky_relu_gradient, leaky_relu_compose)
-BINARY(elu, STRATA_FLOATS, NULL, elu_gradient, elu_compose)
+BINARY(add, add_integer, dy, dy, .linearity = STRATA_LINEAR_JOINTLY, PRIMITIVE(add))
+BINARY(sub, sub_integer, dy, strata_neg(dy), .linearity = STRATA_LINEAR_JOINTLY, STRATA_COMPOSED("a + -b"))
+BINARY(mul, mul_integer, strata_mul(dy, b), strata_mul(dy, a), .linearity = STRATA_LINEAR_EACH, PRIMITIVE(mul))
+/* d(a/b)/db = -a / b^2 = -y / b */
+BINARY(div, NULL, strata_div(dy, b), strata_neg(strata_div(strata_mul(dy, y), b)), .linearity = STRATA_LINEAR_FIRST,
+       PRIMITIVE(div))
+BINARY_OP(pow, "binary", NULL, .gradient = pow_gradient, PRIMITIVE(pow))
+/* dy passes to the operand that was chosen. NaN is chosen. */
+BINARY(min, min_integer, strata_where(strata_less_equal(a, b), dy, scalar_like(dy, 0)),
+       strata_where(strata_less_equal(a, b), scalar_like(dy, 0), dy), STRATA_COMPOSED("a <= b ? a : a == a ? b : a"))
+BINARY(max, max_integer, strata_where(strata_greater_equal(a, b), dy, scalar_like(dy, 0)),
+       strata_where(strata_greater_equal(a, b), scalar_like(dy, 0), dy), STRATA_COMPOSED("a >= b ? a : a == a ? b : a"))
+/* The fused gradients are g(a, b) = a f'(b), with a the gradient that arrived and b the activation's output. */
+BINARY(relu_grad, NULL, node_of(&strata_op_relu_grad, dy, b), NULL, COMPOSED(relu_grad))
+/* a (1 - b^2): the second factor's derivative is -2 b. */
+BINARY(tanh_grad, NULL, node_of(&strata_op_tanh_grad, dy, b), strata_mul(strata_mul(dy, a), strata_mul(b, scalar_like(b, -2))),
+       COMPOSED(tanh_grad))
+/* a b (1 - b): the derivative of b (1 - b) is 1 - 2 b. */
+BINARY(sigmoid_grad, NULL, node_of(&strata_op_sigmoid_grad, dy, b),
+       strata_mul(strata_mul(dy, a), strata_sub(scalar_like(b, 1), strata_add(b, b))), COMPOSED(sigmoid_grad))
+/* With the slope b: da = dy where a > 0, else dy b. db = dy a where a < 0, else 0. */
+BINARY(leaky_relu, NULL, strata_where(strata_less(scalar_like(a, 0), a), dy, strata_mul(dy, b)),
+       strata_where(strata_less(a, scalar_like(a, 0)), strata_mul(dy, a), scalar_like(a, 0)), COMPOSED(leaky_relu))
+/* With the scale b: da = dy where a > 0, else dy (y + b). db = dy (e^a - 1) where a < 0, else 0. */
+BINARY(elu, NULL, strata_where(strata_less(scalar_like(a, 0), a), dy, strata_mul(dy, strata_add(y, b))),
+       strata_mul(dy, node_of(&strata_op_elu, strata_where(strata_less(a, scalar_like(a, 0)), a, scalar_like(a, 0)),
+                              scalar_like(a, 1))),
+       COMPOSED(elu))
 
 static const char once[] = "the gradient of this activation is not differentiated again";
-BINARY_OP(gelu_grad, "binary", STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, gelu_grad_compose)
-BINARY_OP(gelu_tanh_grad, "binary", STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, gelu_tanh_grad_compose)
-BINARY_OP(silu_grad, "binary", STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, silu_grad_compose)
+BINARY_OP(gelu_grad, "binary", NULL, .no_gradient = once, COMPOSED(gelu_grad))
+BINARY_OP(gelu_tanh_grad, "binary", NULL, .no_gradient = once, COMPOSED(gelu_tanh_grad))
+BINARY_OP(silu_grad, "binary", NULL, .no_gradient = once, COMPOSED(silu_grad))
 
 strata_tensor *strata_leaky_relu(strata_tensor *x, double slope) {
     if (!x || strata_tensor_is_poison(x)) return x;
@@ -312,14 +248,16 @@ strata_tensor *strata_elu(strata_tensor *x, double scale) {
     if (!x || strata_tensor_is_poison(x)) return x;
     return node_of(&strata_op_elu, x, scalar_like(x, scale));
 }
-BINARY(sigmoid_cross_entropy, STRATA_FLOATS, NULL, sigmoid_cross_entropy_gradient, sigmoid_cross_entropy_compose)
-BINARY(sigmoid_sub, STRATA_FLOATS, NULL, sigmoid_sub_gradient, sigmoid_sub_compose)
-COMPARISON(equal, NULL)
-COMPARISON(not_equal, not_equal_compose)
-COMPARISON(less, NULL)
-COMPARISON(less_equal, less_equal_compose)
-COMPARISON(greater, greater_compose)
-COMPARISON(greater_equal, greater_equal_compose)
+BINARY(sigmoid_cross_entropy, NULL, strata_mul(dy, node_of(&strata_op_sigmoid_sub, a, b)), strata_neg(strata_mul(dy, a)),
+       COMPOSED(sigmoid_cross_entropy))
+BINARY(sigmoid_sub, NULL, node_of(&strata_op_sigmoid_grad, dy, strata_sigmoid(a)), strata_neg(dy), COMPOSED(sigmoid_sub))
+/* All comparisons are composed of less and equal. */
+COMPARISON(equal, .formula = comparisons[equal_code])
+COMPARISON(not_equal, STRATA_COMPOSED(comparisons[not_equal_code]))
+COMPARISON(less, .formula = comparisons[less_code])
+COMPARISON(less_equal, STRATA_COMPOSED(comparisons[less_equal_code]))
+COMPARISON(greater, STRATA_COMPOSED(comparisons[greater_code]))
+COMPARISON(greater_equal, STRATA_COMPOSED(comparisons[greater_equal_code]))
 
 BUILDER(add)
 BUILDER(sub)

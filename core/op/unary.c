@@ -33,14 +33,21 @@ static double sign_of(double x) {
 #define RELU(x)    ((x) < 0 ? 0 : (x))
 #define ZERO       0.0
 
-#define ROW(code, name, expression)        \
-    enum { name##_code = code };           \
-    static double name##_value(double x) { \
-        return expression;                 \
+#define ROW(dtypes, code, name, expression)                       \
+    enum { name##_code = code, name##_dtypes = STRATA_##dtypes }; \
+    static double name##_value(double x) {                        \
+        return expression;                                        \
     }
-#define UNARY_NUMBER ROW
-#define UNARY_FLOAT  ROW
+#define UNARY_NUMBER(code, name, expression) ROW(NUMBERS, code, name, expression)
+#define UNARY_FLOAT(code, name, expression)  ROW(FLOATS, code, name, expression)
 #include "core/op/elementwise.def"
+
+/* The formulas as text. */
+static const char formulas[32][100] = {
+#define UNARY_NUMBER(code, name, expression) [code] = #expression,
+#define UNARY_FLOAT                          UNARY_NUMBER
+#include "core/op/elementwise.def"
+};
 
 /* The formulas for integers, where overflow wraps around. NULL: the op is only for floats. */
 typedef int64_t integer_function(int64_t x);
@@ -84,7 +91,7 @@ static strata_status unary_lower(const strata_tensor *node, int code, strata_low
     return strata_lowering_add(lowering, &launch, err);
 }
 
-/* ---- gradients: dx from dy, x and y ---- */
+/* ---- gradients and compositions ---- */
 
 static strata_tensor *scalar_like(strata_tensor *x, double value) {
     return strata_scalar(x->graph, x->dtype, value);
@@ -95,76 +102,36 @@ static strata_tensor *slope(const strata_op *op, strata_tensor *dy, strata_tenso
     return strata_node(NULL, op, 2, (strata_tensor *[]){dy, b}, NULL);
 }
 
-#define GRADIENT(op, expression)                                                         \
-    static void op##_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) { \
-        strata_tensor *x = y->inputs[0];                                                 \
-        (void)x;                                                                         \
-        dx[0] = expression;                                                              \
-    }
-
-GRADIENT(neg, strata_neg(dy))
-GRADIENT(abs, strata_mul(dy, strata_sign(x)))
-GRADIENT(square, strata_mul(dy, strata_add(x, x)))
-GRADIENT(exp, strata_mul(dy, y))
-GRADIENT(log, strata_div(dy, x))
-/* 1 / (2 sqrt(x)) */
-GRADIENT(sqrt, strata_div(dy, strata_add(y, y)))
-/* -1/2 x^(-3/2) = -1/2 y^3 */
-GRADIENT(rsqrt, strata_mul(strata_mul(dy, scalar_like(dy, -0.5)), strata_mul(y, strata_square(y))))
-/* These three need y alone. */
-GRADIENT(tanh, slope(&strata_op_tanh_grad, dy, y))
-GRADIENT(sigmoid, slope(&strata_op_sigmoid_grad, dy, y))
-GRADIENT(relu, slope(&strata_op_relu_grad, dy, y))
-GRADIENT(gelu, slope(&strata_op_gelu_grad, dy, x))
-GRADIENT(gelu_tanh, slope(&strata_op_gelu_tanh_grad, dy, x))
-GRADIENT(silu, slope(&strata_op_silu_grad, dy, x))
-GRADIENT(softplus, strata_mul(dy, strata_sigmoid(x)))
-/* 2 / sqrt(pi) e^(-x^2) */
-GRADIENT(erf, strata_mul(dy, strata_mul(strata_exp(strata_neg(strata_square(x))), scalar_like(dy, 1.1283791670955126))))
-GRADIENT(sin, strata_mul(dy, strata_cos(x)))
-GRADIENT(cos, strata_neg(strata_mul(dy, strata_sin(x))))
-
-/* ---- compositions: y from x ---- */
-
-#define COMPOSITION(op, expression)                        \
-    static strata_tensor *op##_compose(strata_tensor *y) { \
-        strata_tensor *x = y->inputs[0];                   \
-        return expression;                                 \
-    }
-
-COMPOSITION(neg, strata_mul(x, scalar_like(x, -1)))
-COMPOSITION(abs, strata_max(x, strata_neg(x)))
-/* Where x is 0 or NaN, the sign is x itself. */
-COMPOSITION(sign, strata_where(strata_greater(x, scalar_like(x, 0)), scalar_like(x, 1),
-                               strata_where(strata_less(x, scalar_like(x, 0)), scalar_like(x, -1), x)))
-COMPOSITION(square, strata_mul(x, x))
-COMPOSITION(rsqrt, strata_div(scalar_like(x, 1), strata_sqrt(x)))
-/* 2 / (1 + exp(-2 x)) - 1 */
-COMPOSITION(tanh, strata_sub(strata_mul(strata_sigmoid(strata_add(x, x)), scalar_like(x, 2)), scalar_like(x, 1)))
-/* If exp overflows to infinity, the result is 0, as it should be. */
-COMPOSITION(sigmoid, strata_div(scalar_like(x, 1), strata_add(scalar_like(x, 1), strata_exp(strata_neg(x)))))
-COMPOSITION(relu, strata_max(x, scalar_like(x, 0)))
-COMPOSITION(silu, strata_mul(x, strata_sigmoid(x)))
-COMPOSITION(gelu, strata_mul(strata_mul(x, scalar_like(x, 0.5)),
-                             strata_add(strata_erf(strata_mul(x, scalar_like(x, 0.70710678))), scalar_like(x, 1))))
-/* max(x, 0) + log(1 + exp(-|x|)) */
-COMPOSITION(softplus,
-            strata_add(strata_relu(x), strata_log(strata_add(strata_exp(strata_neg(strata_abs(x))), scalar_like(x, 1)))))
-
-static strata_tensor *gelu_tanh_compose(strata_tensor *y) {
-    strata_tensor *x = y->inputs[0];
-    strata_tensor *cubic = strata_add(x, strata_mul(strata_mul(strata_square(x), x), scalar_like(x, 0.044715)));
-    strata_tensor *t = strata_tanh(strata_mul(cubic, scalar_like(x, 0.79788456)));
-    return strata_mul(strata_mul(x, scalar_like(x, 0.5)), strata_add(t, scalar_like(x, 1)));
+/* Below 1 this is the series of erf; from 1 on it is the rational approximation of erfc in Abramowitz & Stegun, 7.1.26.
+ * shaders/glsl_math.h computes it in the same way. */
+static strata_tensor *erf_compose(strata_tensor *y) {
+    strata_tensor *x = y->inputs[0], *square = strata_mul(x, x), *t = strata_formula("1 / (ABS(x) * 0.3275911 + 1)", &x);
+    strata_tensor *series = strata_formula(
+        "(((((((((1.3122533e-8 * x - 1.4503852e-7) * x + 1.4589169e-6) * x - 1.3227513e-5) * x + 1.0683761e-4) * x "
+        "- 7.5757576e-4) * x + 4.6296296e-3) * x - 2.3809524e-2) * x + 0.1) * x - 0.33333333) * x + 1",
+        &square);
+    strata_tensor *rational =
+        strata_formula("((((1.061405429 * x - 1.453152027) * x + 1.421413741) * x - 0.284496736) * x + 0.254829592) * x", &t);
+    return strata_formula("ABS(a) < 1 ? b * a * 1.1283791670955126 : SIGN(a) * (1 - c * EXP(-d))",
+                          (strata_tensor *[]){x, series, rational, square});
 }
 
 /* ---- the ops ---- */
 
-#define UNARY(op, allowed, integer, gradient_function, composition) \
-    UNARY_OP(op, STRATA_LINEAR_NOT, allowed, integer, gradient_function, composition)
-#define UNARY_OP(op, linear, allowed, integer, gradient_function, composition)                                 \
+/* dx is built from x, y and dy. The last argument is PRIMITIVE or COMPOSED, or STRATA_COMPOSED with another formula of x than
+ * that of elementwise.def. */
+#define UNARY(op, integer, dx_of, ...)                                                   \
+    static void op##_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) { \
+        strata_tensor *x = y->inputs[0];                                                 \
+        (void)x;                                                                         \
+        dx[0] = dx_of;                                                                   \
+    }                                                                                    \
+    UNARY_OP(op, integer, .gradient = op##_gradient, __VA_ARGS__)
+#define PRIMITIVE(op) .formula = formulas[op##_code]
+#define COMPOSED(op)  STRATA_COMPOSED(formulas[op##_code])
+#define UNARY_OP(op, integer, ...)                                                                             \
     static strata_status op##_shape(strata_tensor *node, strata_error *err) {                                  \
-        return unary_shape(node, allowed, err);                                                                \
+        return unary_shape(node, op##_dtypes, err);                                                            \
     }                                                                                                          \
     static void op##_reference(strata_op_call *call) {                                                         \
         unary_reference(call, op##_value, integer);                                                            \
@@ -175,31 +142,36 @@ static strata_tensor *gelu_tanh_compose(strata_tensor *y) {
     const strata_op strata_op_##op = {.name = #op,                                                             \
                                       .n_inputs = 1,                                                           \
                                       .flags = STRATA_OP_ELEMENTWISE,                                          \
-                                      .linearity = linear,                                                     \
                                       .shape = op##_shape,                                                     \
-                                      .gradient = gradient_function,                                           \
                                       .reference = op##_reference,                                             \
-                                      .compose = composition,                                                  \
-                                      .lower = op##_lower};                                                    \
+                                      .lower = op##_lower,                                                     \
+                                      __VA_ARGS__};                                                            \
     strata_tensor *strata_##op(strata_tensor *x) {                                                             \
         return strata_node(NULL, &strata_op_##op, 1, &x, NULL);                                                \
     }
 
-UNARY_OP(neg, STRATA_LINEAR_JOINTLY, STRATA_NUMBERS, neg_integer, neg_gradient, neg_compose)
-UNARY(abs, STRATA_NUMBERS, abs_integer, abs_gradient, abs_compose)
-UNARY(sign, STRATA_NUMBERS, sign_integer, NULL, sign_compose)
-UNARY(square, STRATA_NUMBERS, square_integer, square_gradient, square_compose)
-UNARY(exp, STRATA_FLOATS, NULL, exp_gradient, NULL)
-UNARY(log, STRATA_FLOATS, NULL, log_gradient, NULL)
-UNARY(sqrt, STRATA_FLOATS, NULL, sqrt_gradient, NULL)
-UNARY(rsqrt, STRATA_FLOATS, NULL, rsqrt_gradient, rsqrt_compose)
-UNARY(tanh, STRATA_FLOATS, NULL, tanh_gradient, tanh_compose)
-UNARY(sigmoid, STRATA_FLOATS, NULL, sigmoid_gradient, sigmoid_compose)
-UNARY(relu, STRATA_FLOATS, NULL, relu_gradient, relu_compose)
-UNARY(gelu, STRATA_FLOATS, NULL, gelu_gradient, gelu_compose)
-UNARY(gelu_tanh, STRATA_FLOATS, NULL, gelu_tanh_gradient, gelu_tanh_compose)
-UNARY(silu, STRATA_FLOATS, NULL, silu_gradient, silu_compose)
-UNARY(softplus, STRATA_FLOATS, NULL, softplus_gradient, softplus_compose)
-UNARY(erf, STRATA_FLOATS, NULL, erf_gradient, NULL)
-UNARY(sin, STRATA_FLOATS, NULL, sin_gradient, NULL)
-UNARY(cos, STRATA_FLOATS, NULL, cos_gradient, NULL)
+UNARY(neg, neg_integer, strata_neg(dy), .linearity = STRATA_LINEAR_JOINTLY, STRATA_COMPOSED("x * -1"))
+UNARY(abs, abs_integer, strata_mul(dy, strata_sign(x)), STRATA_COMPOSED("MAX(x, -x)"))
+/* Where x is 0 or NaN, the sign is x itself. */
+UNARY_OP(sign, sign_integer, STRATA_COMPOSED("x > 0 ? 1 : x < 0 ? -1 : x"))
+UNARY(square, square_integer, strata_mul(dy, strata_add(x, x)), COMPOSED(square))
+UNARY(exp, NULL, strata_mul(dy, y), PRIMITIVE(exp))
+UNARY(log, NULL, strata_div(dy, x), PRIMITIVE(log))
+/* 1 / (2 sqrt(x)) */
+UNARY(sqrt, NULL, strata_div(dy, strata_add(y, y)), PRIMITIVE(sqrt))
+/* -1/2 x^(-3/2) = -1/2 y^3 */
+UNARY(rsqrt, NULL, strata_mul(strata_mul(dy, scalar_like(dy, -0.5)), strata_mul(y, strata_square(y))),
+      STRATA_COMPOSED("1 / SQRT(x)"))
+/* The gradients of these three need y alone. If exp overflows to infinity, sigmoid is 0, as it should be. */
+UNARY(tanh, NULL, slope(&strata_op_tanh_grad, dy, y), STRATA_COMPOSED("SIGMOID(x + x) * 2 - 1"))
+UNARY(sigmoid, NULL, slope(&strata_op_sigmoid_grad, dy, y), STRATA_COMPOSED("1 / (1 + EXP(-x))"))
+UNARY(relu, NULL, slope(&strata_op_relu_grad, dy, y), STRATA_COMPOSED("MAX(x, 0)"))
+UNARY(gelu, NULL, slope(&strata_op_gelu_grad, dy, x), COMPOSED(gelu))
+UNARY(gelu_tanh, NULL, slope(&strata_op_gelu_tanh_grad, dy, x), COMPOSED(gelu_tanh))
+UNARY(silu, NULL, slope(&strata_op_silu_grad, dy, x), COMPOSED(silu))
+UNARY(softplus, NULL, strata_mul(dy, strata_sigmoid(x)), COMPOSED(softplus))
+/* 2 / sqrt(pi) e^(-x^2) */
+UNARY(erf, NULL, strata_mul(dy, strata_mul(strata_exp(strata_neg(strata_square(x))), scalar_like(dy, 1.1283791670955126))),
+      PRIMITIVE(erf), .compose = erf_compose)
+UNARY(sin, NULL, strata_mul(dy, strata_cos(x)), PRIMITIVE(sin))
+UNARY(cos, NULL, strata_neg(strata_mul(dy, strata_sin(x))), PRIMITIVE(cos))
