@@ -29,10 +29,6 @@ typedef struct whole {
     int n_nodes, n_arenas;
 } whole;
 
-static void mark_live(const whole *w, strata_tensor *const *roots, int n) {
-    for (int i = 0; i < n; i++) w->live[roots[i]->id] = true;
-}
-
 static int arena_of(whole *w, const strata_tensor *node) {
     if (w->output[node->id]) return OUTPUT;
     if (node->op == &strata_op_input) return INPUT;
@@ -70,7 +66,19 @@ static void fill(whole *w) {
     }
 }
 
-static strata_status lower(whole *w, pjrt_lower_options options, pjrt_module *out_module, strata_error *err) {
+/* roots: the outputs, then the updates, of w->graph, whose memory all lists are in. */
+static strata_status lower_whole(whole *w, strata_tensor *const *roots, int n_outputs, int n_updates,
+                                 pjrt_lower_options options, pjrt_module *out_module, strata_error *err) {
+    const size_t n = (size_t)w->graph->n_nodes + FIRST_VARIABLE + 1;
+    w->live = strata_graph_alloc(w->graph, n * sizeof *w->live);
+    w->output = strata_graph_alloc(w->graph, n * sizeof *w->output);
+    w->nodes = strata_graph_alloc(w->graph, n * sizeof(*w->nodes));
+    w->places = strata_graph_alloc(w->graph, n * sizeof *w->places);
+    w->arenas = strata_graph_alloc(w->graph, n * sizeof *w->arenas);
+    w->variables = strata_graph_alloc(w->graph, n * sizeof(*w->variables));
+    STRATA_TRY(strata_graph_check(w->graph, err));
+    for (int i = 0; i < n_outputs; i++) w->output[roots[i]->id] = true;
+    for (int i = 0; i < n_outputs + n_updates; i++) w->live[roots[i]->id] = true;
     fill(w);
     const strata_piece piece = {.nodes = w->nodes,
                                 .n_nodes = w->n_nodes,
@@ -90,28 +98,8 @@ strata_status strata_pjrt_lower_graph(strata_tensor *const *outputs, int n_outpu
     if (!roots) return strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for a graph");
     strata_status status = strata_passes_run(outputs, n_outputs, updates, n_updates, &query, options.n_replicas <= 1, &w.graph,
                                              roots, new_updates, err);
-    if (!status) {
-        const size_t n = (size_t)w.graph->n_nodes + FIRST_VARIABLE + 1;
-        w.live = calloc(2 * n, sizeof *w.live);
-        w.nodes = calloc(n, sizeof(*w.nodes));
-        w.places = calloc(n, sizeof *w.places);
-        w.arenas = calloc(n, sizeof *w.arenas);
-        w.variables = calloc(n, sizeof(*w.variables));
-        if (w.live && w.nodes && w.places && w.arenas && w.variables) {
-            w.output = w.live + n;
-            for (int i = 0; i < n_outputs; i++) w.output[roots[i]->id] = true;
-            mark_live(&w, roots, n_outputs + n_updates);
-            status = lower(&w, options, out_module, err);
-        } else {
-            status = strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for a graph of %d nodes", w.graph->n_nodes);
-        }
-        strata_graph_destroy(w.graph);
-    }
-    free(w.live);
-    free(w.nodes);
-    free(w.places);
-    free(w.arenas);
-    free(w.variables);
+    if (!status) status = lower_whole(&w, roots, n_outputs, n_updates, options, out_module, err);
+    strata_graph_destroy(w.graph);
     free(roots);
     return status;
 }

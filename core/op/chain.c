@@ -115,6 +115,12 @@ strata_strided strata_chain_space(int n, const strata_tensor *const *tensors, st
     return space;
 }
 
+strata_strided strata_elementwise_space(const strata_tensor *node) {
+    const strata_tensor *tensors[STRATA_CHAIN_OPERANDS + 1];
+    for (int i = 0; i <= node->n_inputs; i++) tensors[i] = i < node->n_inputs ? node->inputs[i] : node;
+    return strata_chain_space(node->n_inputs + 1, tensors, node->shape);
+}
+
 /* ---- evaluation in host memory ---- */
 
 void strata_chain_run_init(strata_chain_run *run, const strata_tensor *node) {
