@@ -21,8 +21,8 @@ strata_tensor *strata_filled(strata_graph *graph, strata_dtype dtype, strata_sha
 /* x converted to f32. */
 strata_tensor *strata_wide(strata_tensor *x);
 
-/* The value of a formula of values[], whose letters are a, b, c, ..., and x for the first one. It has the operators and words of
- * core/op/elementwise.def, and comparisons. It must be correct. */
+/* The value of a formula of values[], whose letters are a, b, c, ..., and x for the first one. It has the operators and words
+ * of core/op/elementwise.def, and comparisons. It must be correct. */
 strata_tensor *strata_formula(const char *formula, strata_tensor *const *values);
 /* strata_op.compose of an op with a formula. */
 strata_tensor *strata_formula_compose(strata_tensor *node);

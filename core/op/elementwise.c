@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Element-wise ops of one operand, y_i = f(x_i), and of two operands of one dtype with NumPy broadcasting: arithmetic (y of the
- * operands' dtype), comparisons (y is bool) and gradients of activations. The formulas are the rows of elementwise.def, which the
- * kernels read too; gradients are below, and are summed back over broadcast axes. clip, cast and where have files of their own. */
+ * Element-wise ops of one operand, y_i = f(x_i), and of two operands of one dtype with NumPy broadcasting: arithmetic (y of
+ * the operands' dtype), comparisons (y is bool) and gradients of activations. The formulas are the rows of elementwise.def,
+ * which the kernels read too; gradients are below, and are summed back over broadcast axes. clip, cast and where have files of
+ * their own. */
 #include <math.h>
 
 #include "core/op/chain.h"
