@@ -2,8 +2,8 @@
 #
 # Debian packages, by `cpack` in a build folder that was configured with -DCMAKE_INSTALL_PREFIX=/usr:
 #   strata         the command, its manual page and completions
-#   libstrata0     the shared library; the number is the soname's
-#   libstrata-dev  headers, the static library, files for CMake and pkg-config
+#   libstrata0     the shared libraries; the number is the soname's
+#   libstrata-dev  headers, the static libraries, files for CMake and pkg-config
 #   strata-parquet the module that reads Parquet, where Arrow's libraries come from Debian packages too
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME strata)
@@ -47,7 +47,7 @@ foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${component} RENAME copyright COMPONENT ${component})
 endforeach()
 set(CPACK_COMPONENT_STRATA_DESCRIPTION "the command strata")
-set(CPACK_COMPONENT_LIBSTRATA0_DESCRIPTION "the shared library")
+set(CPACK_COMPONENT_LIBSTRATA0_DESCRIPTION "the shared libraries")
 set(CPACK_COMPONENT_STRATA-PARQUET_DESCRIPTION "reads Parquet files")
-set(CPACK_COMPONENT_LIBSTRATA-DEV_DESCRIPTION "headers and the static library")
+set(CPACK_COMPONENT_LIBSTRATA-DEV_DESCRIPTION "headers and the static libraries")
 include(CPack)

@@ -12,7 +12,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/compile/segments.h"
+#include "core/compile/passes.h"
 #include "core/data/describe.h"
 #include "core/graph/graph.h"
 #include "core/graph/variable.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/compile/segments.h"
+#include "core/compile/passes.h"
 #include "core/graph/graph.h"
 #include "core/run/device.h"
 #include "core/run/group.h"

@@ -399,7 +399,6 @@ void strata_strategy_destroy(strata_strategy *strategy) {
     if (!strategy) return;
     while (strategy->owned) strategy->owned->destroy(strategy->owned->object);
     for (int i = 0; i < strategy->n_devices; i++) strata_device_close(strategy->devices[i]);
-    if (strategy->trainer) strategy->trainer->destroy(strategy->trainer_data);
     free(strategy->devices);
     free(strategy->weights);
     free(strategy->cores.numbers);

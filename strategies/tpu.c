@@ -163,7 +163,7 @@ strata_status strata_strategy_find_cores(strata_strategy *strategy, strata_error
     const bool alike = !strategy->update.at && strategy->n_devices == strategy->n_replicas && strategy->n_devices > 1;
     /* Other cross-device ops add in another order than the cores. With auto_split each core's own time is measured, and cores
      * that wait for each other have the same. */
-    if (!alike || strategy->cross_device != &strata_cross_device_host || strategy->auto_split) return STRATA_OK;
+    if (!alike || strategy->cross_device != strata_cross_device_host || strategy->auto_split) return STRATA_OK;
     uint32_t sum_dtypes = UINT32_MAX;
     for (int i = 0; i < strategy->n_devices; i++)
         if (!same_system(strategy->devices[i], strategy->devices[0]) ||

@@ -83,7 +83,7 @@ static strata_status copy_tensor(const check *c, const strata_tensor *tensor, vo
     const strata_step_run *step = c->step;
     const strata_device_api *api = step->device->api;
     const strata_place *place = place_of(c, tensor);
-    const int64_t bytes = strata_check_bytes(tensor);
+    const int64_t bytes = strata_tensor_bytes(tensor);
     if (!bytes) return STRATA_OK;
     const strata_arena *arena = &step->piece->arenas[place->arena];
     char *host = NULL;
@@ -102,7 +102,7 @@ static bool is_same_place(const strata_place *a, const strata_place *b) {
 
 static void add_range(check *c, const strata_tensor *tensor, bool changes) {
     const strata_place *place = place_of(c, tensor);
-    if (place->arena < 0 || !strata_check_bytes(tensor)) return;
+    if (place->arena < 0 || !strata_tensor_bytes(tensor)) return;
     for (int i = 0; i < c->n_ranges; i++)
         if (is_same_place(c->ranges[i].place, place)) {
             c->ranges[i].changes |= changes;
@@ -148,7 +148,7 @@ static strata_status list_ranges(check *c, strata_error *err) {
     }
     for (int i = 0; i < c->n_ranges; i++) {
         range *r = &c->ranges[i];
-        const size_t bytes = (size_t)strata_check_bytes(r->tensor);
+        const size_t bytes = (size_t)strata_tensor_bytes(r->tensor);
         r->before = malloc(bytes);
         r->walked = malloc(bytes);
         r->together = malloc(bytes);
@@ -175,7 +175,7 @@ static strata_status generate(check *c, bool zeros, strata_error *err) {
             const strata_place *place = place_of(c, tensor);
             if (c->seen[tensor->id] || place->arena < 0 || kind_of(c, place) >= STRATA_ARENA_CONSTANT) continue;
             c->seen[tensor->id] = true;
-            void *data = calloc(1, (size_t)strata_check_bytes(tensor) + 1);
+            void *data = calloc(1, (size_t)strata_tensor_bytes(tensor) + 1);
             if (!data) return no_memory(c, err);
             if (!zeros) strata_check_generate(piece, tensor, c->request->random + (uint32_t)tensor->id, data);
             const strata_status status = copy_tensor(c, tensor, data, true, err);
@@ -219,7 +219,7 @@ static strata_status allocate(const check *c, const values *v, bool all, void **
         }
         bool writes = all || strata_check_writes(v->node, i);
         for (int j = i; j < v->n; j++) writes = writes || (first_of(c, v, j) == i && strata_check_writes(v->node, j));
-        if (writes && !((*out)[i] = malloc((size_t)strata_check_bytes(tensor_of(v, i)) + 1))) return no_memory(c, err);
+        if (writes && !((*out)[i] = malloc((size_t)strata_tensor_bytes(tensor_of(v, i)) + 1))) return no_memory(c, err);
     }
     return STRATA_OK;
 }
@@ -240,10 +240,10 @@ static strata_status refer(const check *c, const values *v, const strata_sample 
     if (v->node->op->flags & STRATA_OP_SLICES) {
         const strata_pack_attrs *attrs = v->node->attrs;
         const size_t each = strata_dtype_bytes(v->node->dtype);
-        memcpy(to[v->n], v->got[v->n], (size_t)strata_check_bytes(v->node));
+        memcpy(to[v->n], v->got[v->n], (size_t)strata_tensor_bytes(v->node));
         for (int i = 0; i < v->n; i++)
             memcpy((char *)to[v->n] + (size_t)attrs->offsets[i] * each, v->before[i],
-                   (size_t)strata_check_bytes(v->node->inputs[i]));
+                   (size_t)strata_tensor_bytes(v->node->inputs[i]));
         return STRATA_OK;
     }
     void **data = calloc((size_t)v->n + 1, sizeof(*data));
@@ -251,7 +251,7 @@ static strata_status refer(const check *c, const values *v, const strata_sample 
     for (int i = 0; i <= v->n; i++) {
         data[i] = to[i] ? to[i] : v->before[i];
         if (i == v->n || !to[i] || first_of(c, v, i) != i) continue;
-        memcpy(to[i], v->before[i], (size_t)strata_check_bytes(v->node->inputs[i]));
+        memcpy(to[i], v->before[i], (size_t)strata_tensor_bytes(v->node->inputs[i]));
         if (move) strata_check_move(v->node->inputs[i], strata_check_tolerance(v->node->inputs[i]->dtype), to[i], (uint32_t)i);
     }
     const strata_status status = strata_check_refer(v->node, sample, data, err);
@@ -298,12 +298,12 @@ static bool is_launched(const strata_kernel_list *list, const strata_tensor *nod
 /* Whether the node can be compared: it has a reference and launches, its operands can be read, and it is not too large. The
  * cores of a collective do not run at the same time in a check. */
 static bool is_comparable(const check *c, const strata_tensor *node) {
-    double bytes = (double)strata_check_bytes(node), work = strata_check_work(node);
+    double bytes = (double)strata_tensor_bytes(node), work = strata_check_work(node);
     if (!node->op->reference || !is_launched(c->step->list, node) || place_of(c, node)->arena < 0) return false;
     if (strata_is_collective(node)) return false;
     for (int i = 0; i < node->n_inputs; i++) {
-        if (place_of(c, node->inputs[i])->arena < 0 && strata_check_bytes(node->inputs[i])) return false;
-        bytes += (double)strata_check_bytes(node->inputs[i]);
+        if (place_of(c, node->inputs[i])->arena < 0 && strata_tensor_bytes(node->inputs[i])) return false;
+        bytes += (double)strata_tensor_bytes(node->inputs[i]);
     }
     if (node->op->flags & STRATA_OP_SAMPLES) work = 0;
     return bytes <= MOST_BYTES && work <= (strata_host_fast_find(node) ? MOST_FAST_WORK : MOST_WORK);
@@ -372,7 +372,7 @@ static strata_status run_together(check *c, double *out_error, const strata_tens
     for (int i = 0; i < c->n_ranges; i++) {
         const range *r = &c->ranges[i];
         STRATA_TRY(copy_tensor(c, r->tensor, r->together, false, err));
-        if (!memcmp(r->together, r->walked, (size_t)strata_check_bytes(r->tensor))) continue;
+        if (!memcmp(r->together, r->walked, (size_t)strata_tensor_bytes(r->tensor))) continue;
         const double error = strata_check_difference(r->tensor, &all, r->together, r->walked);
         if (error <= strata_check_tolerance(r->tensor->dtype) || error <= *out_error) continue;
         *out_error = error;

@@ -6,7 +6,7 @@
 
 #include "backends/host/host.h"
 #include "backends/kernel/check.h"
-#include "core/compile/cost.h"
+#include "core/graph/graph.h"
 
 /* Operations plus bytes: what the references compute in about 10 ms. For larger nodes the host backend's loops are
  * used, if it has any for the op. */

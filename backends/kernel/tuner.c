@@ -19,7 +19,7 @@
 #include "backends/kernel/lowering.h"
 #include "core/base/alloc.h"
 #include "core/base/locale.h"
-#include "core/compile/cost.h"
+#include "core/graph/graph.h"
 #include "core/run/bench.h"
 #include "core/run/compare.h"
 
@@ -156,14 +156,14 @@ static strata_status try_candidate(strata_tuner *tuner, const strata_bench *benc
 }
 
 static bool same_result(const strata_tensor *node, bool exact, const void *a, const void *b) {
-    if (exact) return !memcmp(a, b, (size_t)strata_check_bytes(node));
+    if (exact) return !memcmp(a, b, (size_t)strata_tensor_bytes(node));
     return strata_check_difference(node, &(strata_sample){0}, b, a) <= TOLERANCE;
 }
 
 /* Returns the fastest candidate with a correct result, within the time budget. A candidate that fails is skipped. The first
  * candidate has to be compiled anyway, so only the time of the others counts. */
 static int tune(strata_tuner *tuner, const strata_tensor *node, const strata_candidate *candidates, int n, double *out_us) {
-    size_t bytes = (size_t)strata_check_bytes(node);
+    size_t bytes = (size_t)strata_tensor_bytes(node);
     char *truth = malloc(bytes + 1), *result = malloc(bytes + 1);
     strata_bench bench = {0};
     int best = 0;

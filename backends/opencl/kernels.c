@@ -82,8 +82,7 @@ static strata_status build_program(opencl_device *device, cl_program program, co
         snprintf(name, sizeof name, "kernel %s and %d others", what, n_kernels - 1);
     else
         snprintf(name, sizeof name, "kernel %s", what);
-    const strata_driver_compile build = {name, n_kernels, make_build_call, &call, sizeof call};
-    STRATA_TRY(strata_driver_compile_run(&device->base, &build, err));
+    STRATA_TRY(strata_driver_compile_run(&device->base, name, n_kernels, make_build_call, &call, sizeof call, err));
     *out_code = call.code;
     return STRATA_OK;
 }

@@ -86,8 +86,7 @@ static strata_status compile_text(strata_program *program, strata_error *err) {
         .plugin = device->plugin, .client = device->client, .text = program->module.text, .n_bytes = program->module.n_bytes};
     call.plugin.device = NULL; /* the call is made by another thread, with its own limit */
     snprintf(name, sizeof name, "a program of %d node%s", program->n_nodes, program->n_nodes == 1 ? "" : "s");
-    const strata_driver_compile compile = {.name = name, .run = run_compile, .call = &call, .call_bytes = sizeof call};
-    const strata_status status = strata_driver_compile_run(&device->base, &compile, err);
+    const strata_status status = strata_driver_compile_run(&device->base, name, 0, run_compile, &call, sizeof call, err);
     if (status) program->module.text = NULL; /* the abandoned call still reads it */
     if (status) return status;
     if (call.status) return strata_fail(err, call.status, "%s", call.err.message);

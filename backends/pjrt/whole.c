@@ -2,12 +2,9 @@
  *
  * Makes one piece of all nodes of a graph. Its places have only the arena of each tensor, with one arena for each
  * variable, since only the values that the program reads and writes become buffers. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/pjrt/lower.h"
 #include "core/compile/passes.h"
-#include "core/compile/walk.h"
 #include "core/op/attrs.h"
 #include "core/op/ops.h"
 
@@ -50,9 +47,6 @@ static void fill(whole *w) {
                                               STRATA_ARENA_CONSTANT};
     for (int i = 0; i < FIRST_VARIABLE; i++) w->arenas[i].kind = kinds[i];
     w->n_arenas = FIRST_VARIABLE;
-    for (int id = w->graph->n_nodes - 1; id >= 0; id--)
-        for (int i = 0; w->live[id] && i < w->graph->nodes[id]->n_inputs; i++)
-            w->live[w->graph->nodes[id]->inputs[i]->id] = true;
     for (int id = 0; id < w->graph->n_nodes; id++) {
         const strata_tensor *node = w->graph->nodes[id];
         w->places[id].arena = -1;
@@ -66,19 +60,7 @@ static void fill(whole *w) {
     }
 }
 
-/* roots: the outputs, then the updates, of w->graph, whose memory all lists are in. */
-static strata_status lower_whole(whole *w, strata_tensor *const *roots, int n_outputs, int n_updates,
-                                 pjrt_lower_options options, pjrt_module *out_module, strata_error *err) {
-    const size_t n = (size_t)w->graph->n_nodes + FIRST_VARIABLE + 1;
-    w->live = strata_graph_alloc(w->graph, n * sizeof *w->live);
-    w->output = strata_graph_alloc(w->graph, n * sizeof *w->output);
-    w->nodes = strata_graph_alloc(w->graph, n * sizeof(*w->nodes));
-    w->places = strata_graph_alloc(w->graph, n * sizeof *w->places);
-    w->arenas = strata_graph_alloc(w->graph, n * sizeof *w->arenas);
-    w->variables = strata_graph_alloc(w->graph, n * sizeof(*w->variables));
-    STRATA_TRY(strata_graph_check(w->graph, err));
-    for (int i = 0; i < n_outputs; i++) w->output[roots[i]->id] = true;
-    for (int i = 0; i < n_outputs + n_updates; i++) w->live[roots[i]->id] = true;
+static strata_status lower(whole *w, pjrt_lower_options options, pjrt_module *out_module, strata_error *err) {
     fill(w);
     const strata_piece piece = {.nodes = w->nodes,
                                 .n_nodes = w->n_nodes,
@@ -93,13 +75,26 @@ strata_status strata_pjrt_lower_graph(strata_tensor *const *outputs, int n_outpu
                                       int n_updates, pjrt_lower_options options, pjrt_module *out_module, strata_error *err) {
     const strata_device_query query = {.supports = supports};
     whole w = {0};
+    strata_draft draft;
     *out_module = (pjrt_module){0};
-    strata_tensor **roots = calloc((size_t)(n_outputs + n_updates) + 1, sizeof *roots), **new_updates = roots + n_outputs;
-    if (!roots) return strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for a graph");
-    strata_status status = strata_passes_run(outputs, n_outputs, updates, n_updates, &query, options.n_replicas <= 1, &w.graph,
-                                             roots, new_updates, err);
-    if (!status) status = lower_whole(&w, roots, n_outputs, n_updates, options, out_module, err);
-    strata_graph_destroy(w.graph);
-    free(roots);
+    strata_status status = strata_draft_begin(&draft, outputs, n_outputs, updates, n_updates, err);
+    if (!status) status = strata_passes_run(&draft, &query, options.n_replicas <= 1, err);
+    if (!status) {
+        w.graph = draft.graph;
+        const size_t n = (size_t)w.graph->n_nodes + FIRST_VARIABLE + 1;
+        w.live = strata_graph_alloc(w.graph, n * sizeof *w.live);
+        w.output = strata_graph_alloc(w.graph, n * sizeof *w.output);
+        w.nodes = strata_graph_alloc(w.graph, n * sizeof(*w.nodes));
+        w.places = strata_graph_alloc(w.graph, n * sizeof *w.places);
+        w.arenas = strata_graph_alloc(w.graph, n * sizeof *w.arenas);
+        w.variables = strata_graph_alloc(w.graph, n * sizeof(*w.variables));
+        status = strata_graph_check(w.graph, err);
+    }
+    if (!status) {
+        for (int i = 0; i < n_outputs; i++) w.output[draft.outputs[i]->id] = true;
+        strata_mark_live(&draft, w.live, NULL);
+        status = lower(&w, options, out_module, err);
+    }
+    strata_draft_finish(&draft);
     return status;
 }

@@ -110,8 +110,7 @@ static strata_status compile_with_limit(strata_program *program, const strata_pi
                          .device = device->device,
                          .piece = &description->piece,
                          .message = {.size = sizeof call.message}};
-    const strata_driver_compile compile = {.name = name, .run = run_compile, .call = &call, .call_bytes = sizeof call};
-    STRATA_TRY(strata_driver_compile_run(&device->base, &compile, err));
+    STRATA_TRY(strata_driver_compile_run(&device->base, name, 0, run_compile, &call, sizeof call, err));
     strata_description_finish(description);
     free(description);
     STRATA_TRY(strata_bridge_result(device, "compile", call.status, &call.message, err));

@@ -241,8 +241,7 @@ static strata_status build(vulkan_device *device, const strata_kernel *kernel, c
     if (*out_result) return STRATA_OK;
     char name[96];
     snprintf(name, sizeof name, "kernel %s %s", kernel->shader->stem, kernel->shader->variant);
-    const strata_driver_compile what = {name, 1, make_build_call, &call, sizeof call};
-    STRATA_TRY(strata_driver_compile_run(&device->base, &what, err));
+    STRATA_TRY(strata_driver_compile_run(&device->base, name, 1, make_build_call, &call, sizeof call, err));
     vk->DestroyShaderModule(device->handle, call.module, NULL);
     *out_result = call.result;
     *out_pipeline = call.pipeline;

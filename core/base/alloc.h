@@ -34,6 +34,22 @@ static inline void strata_free_at(void *pointer) {
 /* Declares a variable that is finished at the end of the block: STRATA_FINISHED(strata_text) text = {0}; */
 #define STRATA_FINISHED(type) __attribute__((cleanup(type##_finish))) type
 
+/* Declares a pointer to an object, which its _destroy frees at the end of the block: STRATA_OWNED(strata_csv) *csv = NULL; The
+ * header of the type has STRATA_OWNER(strata_csv). */
+#define STRATA_OWNED(type) __attribute__((cleanup(type##_destroy_at))) type
+#define STRATA_OWNER(type)                                      \
+    static inline void type##_destroy_at(type *const *object) { \
+        type##_destroy(*object);                                \
+    }
+
+/* The value of a pointer that is freed at the end of its block, for a caller that takes it: the pointer becomes NULL. */
+static inline void *strata_released(void *pointer) {
+    void *memory;
+    memcpy(&memory, pointer, sizeof memory);
+    memset(pointer, 0, sizeof memory);
+    return memory;
+}
+
 /* Makes room for one more element of a list of n that only grows, and returns it, filled with 0; NULL: there is no memory, and
  * the list is not changed. The memory is doubled when n is a power of two. list: the address of the pointer to the list. */
 static inline void *strata_grow(void *list, int n, size_t element_bytes) {

@@ -19,19 +19,10 @@ STRATA_MUST_USE strata_status strata_file_writer_create(const char *path, strata
  * other errors of the disk. */
 STRATA_MUST_USE strata_status strata_file_writer_add(strata_file_writer *writer, const void *bytes, size_t n_bytes,
                                                      strata_error *err);
-/* Reads a file back: `path` is the complete temporary file, before it gets its final name. */
-typedef struct strata_file_check {
-    strata_status (*read)(const char *path, void *context, strata_error *err);
-    void *context;
-} strata_file_check;
 /* Renames the file only if `check` can read it. NULL: nothing is checked.
  * Fails also: as check->read, with a message that names `path`, UNSUPPORTED instead of DATA and INVALID. */
 STRATA_MUST_USE strata_status strata_file_writer_commit(strata_file_writer *writer, const strata_file_check *check,
                                                         strata_error *err);
 void strata_file_writer_destroy(strata_file_writer *writer);
-
-/* All of the above in one call, as strata_file_write. */
-STRATA_MUST_USE strata_status strata_file_write_checked(const char *path, const void *bytes, size_t n_bytes,
-                                                        const strata_file_check *check, strata_error *err);
 
 #endif

@@ -21,8 +21,6 @@ typedef struct strata_json_change {
 typedef enum strata_json_comparison { STRATA_JSON_EQUAL, STRATA_JSON_DIFFERS, STRATA_JSON_UNREADABLE } strata_json_comparison;
 strata_json_comparison strata_json_compare(const char *a, size_t a_bytes, const char *b, size_t b_bytes,
                                            strata_json_change *out_change);
-/* Whether two values differ. out_text: where, "layers[1].units is 64, not 128". */
-bool strata_json_difference(const strata_json *a, const strata_json *b, char *out_text, size_t room);
 
 /* A member that is an array. */
 STRATA_MUST_USE static inline strata_status strata_json_get_array(const strata_json *object, const char *key, strata_json *out,

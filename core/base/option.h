@@ -29,7 +29,5 @@ size_t strata_option_bytes(strata_option_kind kind);
 bool strata_option_is_text(strata_option_kind kind);
 /* Whether at least one of the options is not zero. */
 bool strata_options_given(const strata_option *table, const void *options);
-/* Writes the options that are not zero, and the required ones, into the object that is open. */
-void strata_options_write(struct strata_json_writer *writer, const strata_option *table, const void *options);
 
 #endif

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #include "core/compile/passes.h"
-#include "core/compile/walk.h"
 #include "core/op/chain.h"
 #include "core/op/ops.h"
 
@@ -214,24 +213,16 @@ static void fuse(fuser *f, const strata_device_query *query) {
         if (f->groups[i].n_members > 1) make_chain(f, &f->groups[i], query);
 }
 
-void strata_fuse_chains(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
-                        int n_updates, const strata_device_query *query) {
+void strata_fuse_chains(strata_draft *draft, const strata_device_query *query) {
+    strata_graph *graph = draft->graph;
     const size_t n = (size_t)graph->n_nodes;
     fuser f = {.graph = graph, .n_nodes = graph->n_nodes};
-    strata_graph *scratch = NULL;
-    if (strata_graph_create(&scratch, &graph->error)) {
-        graph->status = STRATA_OUT_OF_MEMORY;
-        return;
-    }
-    f.live = strata_graph_alloc(scratch, n + 1);
-    f.shares = strata_graph_alloc(scratch, (n + 1) * sizeof *f.shares);
-    f.groups = strata_graph_alloc(scratch, (n + 1) * sizeof *f.groups);
-    graph->status = strata_graph_check(scratch, &graph->error);
-    if (!graph->status) {
-        for (int i = 0; i < n_outputs; i++) f.shares[outputs[i]->id].stored = true;
-        for (int i = 0; i < n_updates; i++) f.shares[updates[i]->id].stored = true;
-        strata_mark_live(graph, outputs, n_outputs, updates, n_updates, f.live, NULL);
-        fuse(&f, query);
-    }
-    strata_graph_destroy(scratch);
+    f.live = strata_graph_alloc(graph, n + 1);
+    f.shares = strata_graph_alloc(graph, (n + 1) * sizeof *f.shares);
+    f.groups = strata_graph_alloc(graph, (n + 1) * sizeof *f.groups);
+    if (graph->status) return;
+    for (int i = 0; i < draft->n_outputs; i++) f.shares[draft->outputs[i]->id].stored = true;
+    for (int i = 0; i < draft->n_updates; i++) f.shares[draft->updates[i]->id].stored = true;
+    strata_mark_live(draft, f.live, NULL);
+    fuse(&f, query);
 }

@@ -4,7 +4,6 @@
  * the cores' programs compute. */
 #include "core/compile/collectives.h"
 
-#include "core/compile/walk.h"
 #include "core/op/communication.h"
 #include "core/op/ops.h"
 
@@ -29,15 +28,17 @@ static bool is_member(const strata_cores *cores, strata_channel channel, int dev
     return strata_channel_has(channel, channel.local ? device : cores->first + device);
 }
 
-static int count_members(const strata_cores *cores, strata_channel channel) {
+/* How many devices take part; counts: of those whose values count. NULL: all do. */
+static int count_members(const strata_cores *cores, strata_channel channel, const bool *counts) {
     int n = 0;
-    for (int d = 0; d < cores->n; d++) n += is_member(cores, channel, d);
+    for (int d = 0; d < cores->n; d++) n += is_member(cores, channel, d) && (!counts || counts[d]);
     return n;
 }
 
-static int64_t reduction_of(const strata_tensor *node) {
-    if (node->op == &strata_op_all_reduce) return ((const strata_all_reduce_attrs *)node->attrs)->reduction;
-    return ((const strata_parts_attrs *)node->attrs)->reduction;
+/* The reduction in the attributes of a sum, or of a gather, where it is SUM. */
+static int64_t *reduction_in(const strata_op *op, const void *attrs) {
+    return op == &strata_op_all_reduce ? &((strata_all_reduce_attrs *)attrs)->reduction
+                                       : &((strata_parts_attrs *)attrs)->reduction;
 }
 
 static bool spans_workers(const strata_cores *cores, const strata_tensor *node) {
@@ -48,31 +49,23 @@ static bool cores_can_perform(const strata_cores *cores, const strata_tensor *no
     const bool gathers = node->op == &strata_op_all_gather, reduces = node->op == &strata_op_all_reduce;
     if (!gathers && !reduces && node->op != &strata_op_reduce_scatter) return false;
     const strata_communication_attrs *common = node->attrs;
-    if (!node->n_inputs || count_members(cores, common->channel) < 2) return false;
+    if (!node->n_inputs || count_members(cores, common->channel, NULL) < 2) return false;
     if (gathers) return !spans_workers(cores, node);
     if (!(cores->sum_dtypes >> common->dtype & 1)) return false;
-    if (reduction_of(node) != STRATA_REDUCE_SUM && (common->dtype != STRATA_DTYPE_F32 || spans_workers(cores, node)))
+    if (*reduction_in(node->op, node->attrs) != STRATA_REDUCE_SUM &&
+        (common->dtype != STRATA_DTYPE_F32 || spans_workers(cores, node)))
         return false;
     return reduces || !spans_workers(cores, node);
 }
 
 /* ---- what they become ---- */
 
-static bool counts(const rewriter *r, int device) {
-    return !r->place->counts || r->place->counts[device];
-}
-
-static int count_contributors(const rewriter *r, strata_channel channel) {
-    int n = 0;
-    for (int d = 0; d < r->place->cores->n; d++) n += is_member(r->place->cores, channel, d) && counts(r, d);
-    return n;
-}
-
 /* The operand that this device contributes to a sum. */
 static strata_tensor *operand_of(rewriter *r, const strata_tensor *node) {
     const strata_tensor *x = node->inputs[0];
-    if (node->op == &strata_op_all_gather || counts(r, r->place->own)) return r->mapped[x->id];
-    const double neutral = count_contributors(r, common_of(node)->channel) ? -0.0 : 0.0;
+    const bool *counts = r->place->counts;
+    if (node->op == &strata_op_all_gather || !counts || counts[r->place->own]) return r->mapped[x->id];
+    const double neutral = count_members(r->place->cores, common_of(node)->channel, counts) ? -0.0 : 0.0;
     return strata_broadcast_to(strata_scalar(r->to, x->dtype, neutral), x->shape);
 }
 
@@ -87,21 +80,14 @@ static const int64_t *members_of(rewriter *r, strata_channel channel, int64_t *o
 
 /* Returns a copy of the node that names the cores that take part. If the node is a mean, the copy is a sum. */
 static strata_tensor *with_cores(rewriter *r, const strata_tensor *node) {
-    union {
-        strata_communication_attrs common;
-        strata_all_reduce_attrs reduce;
-        strata_parts_attrs parts;
-    } attrs;
-    const bool reduces = node->op == &strata_op_all_reduce;
-    if (reduces)
-        attrs.reduce = *(const strata_all_reduce_attrs *)node->attrs;
-    else
-        attrs.parts = *(const strata_parts_attrs *)node->attrs;
-    *(reduces ? &attrs.reduce.reduction : &attrs.parts.reduction) = STRATA_REDUCE_SUM;
-    attrs.common.cores = members_of(r, attrs.common.channel, &attrs.common.n_cores);
-    if (!attrs.common.cores) return &r->to->poison;
+    void *attrs = strata_memory_copy(&r->to->memory, node->attrs, node->op->attrs_bytes);
+    if (!attrs) return strata_graph_poison(r->to, node->op, STRATA_OUT_OF_MEMORY, "no host memory for its cores");
+    strata_communication_attrs *common = attrs;
+    *reduction_in(node->op, attrs) = STRATA_REDUCE_SUM;
+    common->cores = members_of(r, common->channel, &common->n_cores);
+    if (!common->cores) return &r->to->poison;
     strata_tensor *x = operand_of(r, node);
-    return strata_tensor_set_name(strata_node(r->to, node->op, 1, &x, &attrs), node->name);
+    return strata_tensor_set_name(strata_node(r->to, node->op, 1, &x, attrs), node->name);
 }
 
 static int first_member(const strata_cores *cores, strata_channel channel) {
@@ -120,34 +106,24 @@ static strata_tensor *rewrite_collective(rewriter *r, const strata_tensor *node)
             strata_all_reduce_among(r->to, contributes ? own : NULL, *(const strata_all_reduce_attrs *)node->attrs),
             node->name);
     }
-    if (node->op == &strata_op_all_gather || reduction_of(node) == STRATA_REDUCE_SUM) return own;
-    const int n = count_contributors(r, channel);
+    if (node->op == &strata_op_all_gather || *reduction_in(node->op, node->attrs) == STRATA_REDUCE_SUM) return own;
+    const int n = count_members(r->place->cores, channel, r->place->counts);
     return strata_div(own, strata_scalar(r->to, STRATA_DTYPE_F32, n ? n : 1));
 }
 
-static strata_status rewrite(rewriter *r, const strata_graph *from, strata_error *err) {
-    for (int id = 0; id < from->n_nodes && !r->to->status; id++) {
-        const strata_tensor *node = from->nodes[id];
-        const bool performed = cores_can_perform(r->place->cores, node);
-        r->mapped[id] = performed ? rewrite_collective(r, node) : strata_copy_mapped(r->to, node, r->mapped);
-    }
-    return strata_graph_check(r->to, err);
-}
-
-strata_status strata_collectives_prepare(const strata_core_place *place, strata_graph **graph, strata_tensor **outputs,
-                                         int n_outputs, strata_tensor **updates, int n_updates, strata_error *err) {
+strata_status strata_collectives_prepare(const strata_core_place *place, strata_draft *draft, strata_error *err) {
+    const strata_graph *from = draft->graph;
     bool any = false;
-    for (int id = 0; place && place->cores && id < (*graph)->n_nodes && !any; id++)
-        any = cores_can_perform(place->cores, (*graph)->nodes[id]);
+    for (int id = 0; place && place->cores && id < from->n_nodes && !any; id++)
+        any = cores_can_perform(place->cores, from->nodes[id]);
     if (!any) return STRATA_OK;
     rewriter r = {.place = place};
-    STRATA_TRY(strata_graph_create(&r.to, err));
-    strata_graph_retain(r.to, *graph);
-    r.mapped = strata_graph_alloc(r.to, (size_t)(*graph)->n_nodes * sizeof(*r.mapped));
-    const strata_status status = rewrite(&r, *graph, err);
-    for (int i = 0; i < n_outputs && !status; i++) outputs[i] = r.mapped[outputs[i]->id];
-    for (int i = 0; i < n_updates && !status; i++) updates[i] = r.mapped[updates[i]->id];
-    strata_graph_destroy(status ? r.to : *graph);
-    if (!status) *graph = r.to;
-    return status;
+    STRATA_TRY(strata_graph_derive(draft->graph, &r.to, err));
+    r.mapped = strata_graph_alloc(r.to, (size_t)from->n_nodes * sizeof(*r.mapped));
+    for (int id = 0; id < from->n_nodes && !r.to->status; id++) {
+        const strata_tensor *node = from->nodes[id];
+        const bool performed = cores_can_perform(place->cores, node);
+        r.mapped[id] = performed ? rewrite_collective(&r, node) : strata_copy_mapped(r.to, node, r.mapped);
+    }
+    return strata_draft_replace(draft, r.to, r.mapped, r.mapped, err);
 }

@@ -6,7 +6,7 @@
 #ifndef STRATA_CORE_COLLECTIVES_H
 #define STRATA_CORE_COLLECTIVES_H
 
-#include "core/graph/graph.h"
+#include "core/compile/walk.h"
 
 /* The devices of a group, which are all cores of one system. */
 typedef struct strata_cores {
@@ -32,18 +32,16 @@ typedef struct strata_core_place {
     const bool *counts;
 } strata_core_place;
 
-/* Replaces the communication nodes that the cores can perform themselves. It destroys *graph and replaces it by a new
- * graph, and outputs and updates by the corresponding tensors. Results have the same bits as those of the host's
- * exchange:
+/* Replaces the communication nodes that the cores can perform themselves. Results have the same bits as those of the
+ * host's exchange:
  *   - a device whose values do not count contributes -0, which changes no sum;
  *   - a mean is the sum, divided by the number of devices that count;
  *   - a sum over workers is the cores' sum, which the first core contributes to the host's exchange between the
  *     workers.
  * The host still performs exchanges that are not made in every step, sums of other dtypes, means over workers, means of
  * other dtypes than f32, and all_gather and reduce_scatter over workers. place NULL: nothing is changed. */
-STRATA_MUST_USE strata_status strata_collectives_prepare(const strata_core_place *place, strata_graph **graph,
-                                                         strata_tensor **outputs, int n_outputs, strata_tensor **updates,
-                                                         int n_updates, strata_error *err);
+STRATA_MUST_USE strata_status strata_collectives_prepare(const strata_core_place *place, strata_draft *draft,
+                                                         strata_error *err);
 
 /* Whether the cores' own programs perform the node. */
 bool strata_is_collective(const strata_tensor *node);

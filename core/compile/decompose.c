@@ -8,10 +8,7 @@
  *
  * This pass runs before all others, so that they merge equal parts of different compositions, remove unused parts, and copy
  * values of variables that are read after an update. */
-#include "core/compile/collectives.h"
 #include "core/compile/passes.h"
-#include "core/compile/segments.h"
-#include "core/compile/walk.h"
 #include "core/op/ops.h"
 #include "strata/ops.h"
 
@@ -126,11 +123,9 @@ static strata_tensor *expressed(splitter *s, strata_tensor *node, int depth) {
 }
 
 /* Marks the nodes that outputs and updates need; returns whether some of them must be replaced. */
-static bool find_work(splitter *s, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates, int n_updates) {
+static bool find_work(splitter *s, const strata_draft *draft) {
     bool found = false;
-    /* All cores must run a collective, also a core that does not need its result. */
-    for (int id = 0; id < s->from->n_nodes; id++) s->live[id] = strata_is_collective(s->from->nodes[id]);
-    strata_mark_live(s->from, outputs, n_outputs, updates, n_updates, s->live, NULL);
+    strata_mark_live(draft, s->live, NULL);
     for (int id = s->from->n_nodes - 1; id >= 0; id--) {
         const strata_tensor *node = s->from->nodes[id];
         if (!s->live[id]) continue;
@@ -141,7 +136,7 @@ static bool find_work(splitter *s, strata_tensor *const *outputs, int n_outputs,
     return found;
 }
 
-static strata_status copy_nodes(splitter *s, strata_error *err) {
+static void copy_nodes(splitter *s) {
     for (int id = 0; id < s->from->n_nodes && !s->to->status; id++) {
         const strata_tensor *node = s->from->nodes[id];
         if (!s->live[id]) continue;
@@ -150,30 +145,21 @@ static strata_status copy_nodes(splitter *s, strata_error *err) {
         strata_tensor *instead = s->changed[id] ? NULL : expressed(s, copy, 0);
         s->mapped[id] = instead ? instead : copy;
     }
-    return strata_graph_check(s->to, err);
 }
 
-strata_status strata_decompose(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
-                               int n_updates, const strata_device_query *query, strata_graph **out_graph,
-                               strata_tensor **new_outputs, strata_tensor **new_updates, strata_error *err) {
-    const size_t n = (size_t)graph->n_nodes + 1;
-    splitter s = {.query = query, .from = graph};
-    *out_graph = NULL;
-    STRATA_TRY(strata_graph_create(&s.to, err));
-    strata_graph_retain(s.to, graph);
+strata_status strata_decompose(strata_draft *draft, const strata_device_query *query, strata_error *err) {
+    const size_t n = (size_t)draft->graph->n_nodes + 1;
+    splitter s = {.query = query, .from = draft->graph};
+    STRATA_TRY(strata_graph_derive(draft->graph, &s.to, err));
     s.live = strata_graph_alloc(s.to, n * sizeof *s.live);
     s.changed = strata_graph_alloc(s.to, n * sizeof *s.changed);
     s.mapped = strata_graph_alloc(s.to, n * sizeof(*s.mapped));
-    strata_status status = strata_graph_check(s.to, err);
-    const bool work = !status && find_work(&s, outputs, n_outputs, updates, n_updates);
-    if (work) status = copy_nodes(&s, err);
-    for (int i = 0; i < n_outputs && !status; i++) new_outputs[i] = work ? s.mapped[outputs[i]->id] : outputs[i];
-    for (int i = 0; i < n_updates && !status; i++) new_updates[i] = work ? s.mapped[updates[i]->id] : updates[i];
-    if (!status && work)
-        *out_graph = s.to;
-    else
+    if (!s.to->status && !find_work(&s, draft)) {
         strata_graph_destroy(s.to);
-    return status;
+        return STRATA_OK;
+    }
+    if (!s.to->status) copy_nodes(&s);
+    return strata_draft_replace(draft, s.to, s.mapped, s.mapped, err);
 }
 
 const char *strata_decompose_obstacle(const strata_tensor *node, const strata_device_query *query) {

@@ -5,8 +5,6 @@
 #include "core/compile/describe.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/compile/walk.h"
 #include "core/op/attrs.h"
@@ -27,21 +25,17 @@ typedef struct writer {
     /* The scratch graph, which owns all memory and the nodes of which parts consist. */
     strata_graph *memory;
     /* By a tensor's id: the number of its value; NONE: it has none yet. One array for tensors of the piece, one for those of
-     * the scratch graph. */
+     * the scratch graph that the present node's parts consist of, from id first_scratch on. */
     int *value_of, *scratch_value_of;
-    int n_scratch;
+    int first_scratch;
     strata_plugin_value **values;
     /* [n_values] The tensor that each value describes. */
     const strata_tensor **tensors;
-    int n_values, capacity;
-    /* An allocation failed; the scratch graph has the error. */
-    bool failed;
+    int n_values;
 } writer;
 
 static void *take(writer *w, size_t n, size_t bytes) {
-    void *memory = w->failed ? NULL : strata_graph_alloc(w->memory, (n ? n : 1) * bytes);
-    if (!memory) w->failed = true;
-    return memory;
+    return strata_graph_alloc(w->memory, n * bytes);
 }
 
 /* ---- attributes ---- */
@@ -136,7 +130,7 @@ static void describe_attributes(writer *w, const strata_tensor *node, strata_plu
 /* ---- values ---- */
 
 static int *value_slot(writer *w, const strata_tensor *tensor) {
-    return tensor->graph == w->memory ? &w->scratch_value_of[tensor->id] : &w->value_of[tensor->id];
+    return tensor->graph == w->memory ? &w->scratch_value_of[tensor->id - w->first_scratch] : &w->value_of[tensor->id];
 }
 
 static const strata_place *place_of(const writer *w, const strata_tensor *tensor) {
@@ -158,18 +152,11 @@ static const strata_tensor *shared_with(const writer *w, const strata_tensor *te
 
 static int add_value(writer *w, const strata_tensor *tensor) {
     int *slot = value_slot(w, tensor);
-    if (*slot != NONE || w->failed) return *slot;
-    if (w->n_values == w->capacity) {
-        const int capacity = w->capacity ? 2 * w->capacity : 64;
-        strata_plugin_value **values = realloc(w->values, (size_t)capacity * sizeof(*values));
-        if (values) w->values = values;
-        const strata_tensor **tensors = realloc(w->tensors, (size_t)capacity * sizeof(*tensors));
-        if (tensors) w->tensors = tensors;
-        if (!values || !tensors) {
-            w->failed = true;
-            return NONE;
-        }
-        w->capacity = capacity;
+    if (*slot != NONE || w->memory->status) return *slot;
+    if (!strata_grow(&w->values, w->n_values, sizeof(*w->values)) ||
+        !strata_grow(&w->tensors, w->n_values, sizeof(*w->tensors))) {
+        strata_graph_poison(w->memory, NULL, STRATA_OUT_OF_MEMORY, "describe: no memory for %d values", w->n_values + 1);
+        return NONE;
     }
     strata_plugin_value *value = take(w, 1, sizeof *value);
     int64_t *dims = take(w, STRATA_MAX_RANK, sizeof *dims);
@@ -280,25 +267,17 @@ static void describe_node(writer *w, const strata_tensor *node, strata_plugin_no
     describe_attributes(w, node, out);
 }
 
-/* Enlarges scratch_value_of for all nodes of the scratch graph. */
-static bool reserve_scratch(writer *w) {
-    const int n = w->memory->n_nodes;
-    if (n <= w->n_scratch) return true;
-    int *slots = realloc(w->scratch_value_of, (size_t)n * sizeof *slots);
-    if (!slots) {
-        w->failed = true;
-        return false;
-    }
-    for (int i = w->n_scratch; i < n; i++) slots[i] = NONE;
-    w->scratch_value_of = slots;
-    w->n_scratch = n;
-    return true;
+/* An array for the values of n tensors. */
+static int *no_values(writer *w, int n) {
+    int *values = take(w, (size_t)n, sizeof *values);
+    for (int i = 0; i < n && values; i++) values[i] = NONE;
+    return values;
 }
 
 /* Describes the node's parts. They are built in the scratch graph, from a copy of the node whose inputs are leaves that
  * represent the node's inputs. */
 static void describe_parts(writer *w, const strata_tensor *node, strata_plugin_node *out) {
-    if (!node->op->compose || w->failed) return;
+    if (!node->op->compose || w->memory->status) return;
     const int first = w->memory->n_nodes;
     strata_tensor **x = take(w, (size_t)node->n_inputs, sizeof(*x));
     for (int i = 0; i < node->n_inputs && x; i++)
@@ -311,9 +290,11 @@ static void describe_parts(writer *w, const strata_tensor *node, strata_plugin_n
     whole->attrs = node->attrs;
     const int first_part = w->memory->n_nodes;
     strata_tensor *last = node->op->compose(whole);
-    if (!last || strata_tensor_is_poison(last) || last->id < first_part || !reserve_scratch(w)) return;
-    for (int i = 0; i < node->n_inputs; i++) w->scratch_value_of[first + i] = out->inputs[i];
-    w->scratch_value_of[last->id] = out->output;
+    if (!last || strata_tensor_is_poison(last) || last->id < first_part) return;
+    w->first_scratch = first;
+    if (!(w->scratch_value_of = no_values(w, w->memory->n_nodes - first))) return;
+    for (int i = 0; i < node->n_inputs; i++) w->scratch_value_of[i] = out->inputs[i];
+    w->scratch_value_of[last->id - first] = out->output;
     const bool *needed = strata_find_needed(w->memory, first_part, last->id);
     strata_plugin_node **parts = take(w, (size_t)(last->id + 1 - first_part), sizeof(*parts));
     for (int id = first_part; id <= last->id && parts && needed; id++) {
@@ -346,15 +327,15 @@ static void find_lives(writer *w, strata_plugin_node *const *nodes, int n_nodes)
 static void write_piece(writer *w, strata_plugin_piece *out) {
     const strata_piece *piece = w->piece;
     strata_plugin_node **nodes = take(w, (size_t)piece->n_nodes, sizeof(*nodes));
-    for (int i = 0; i < piece->n_nodes && !w->failed; i++) {
+    for (int i = 0; i < piece->n_nodes && !w->memory->status; i++) {
         nodes[i] = take(w, 1, sizeof(**nodes));
         if (nodes[i]) describe_node(w, piece->nodes[i], nodes[i]);
     }
-    for (int i = 0; i < piece->n_nodes && !w->failed; i++)
+    for (int i = 0; i < piece->n_nodes && !w->memory->status; i++)
         if (piece->nodes[i]->op->flags & STRATA_OP_SLICES) find_parts_of_pack(w, piece->nodes[i]);
-    if (!w->failed) find_lives(w, nodes, piece->n_nodes);
-    for (int i = 0; i < piece->n_nodes && !w->failed; i++) describe_parts(w, piece->nodes[i], nodes[i]);
-    for (int i = 0; i < w->n_values && !w->failed; i++) place_value(w, i);
+    if (!w->memory->status) find_lives(w, nodes, piece->n_nodes);
+    for (int i = 0; i < piece->n_nodes && !w->memory->status; i++) describe_parts(w, piece->nodes[i], nodes[i]);
+    for (int i = 0; i < w->n_values && !w->memory->status; i++) place_value(w, i);
     const strata_plugin_value **values = take(w, (size_t)w->n_values, sizeof(*values));
     if (values && w->n_values) memcpy(values, w->values, (size_t)w->n_values * sizeof(*values));
     *out = (strata_plugin_piece){.size = sizeof *out,
@@ -374,16 +355,10 @@ strata_status strata_describe(const strata_piece *piece, strata_describe_buffer 
     writer w = {.piece = piece, .buffer_of = buffer_of};
     *out_description = (strata_description){0};
     STRATA_TRY(strata_graph_create(&w.memory, err));
-    w.value_of = malloc(((size_t)piece->n_places + 1) * sizeof *w.value_of);
-    if (!w.value_of) w.failed = true;
-    for (int i = 0; i < piece->n_places && w.value_of; i++) w.value_of[i] = NONE;
-    write_piece(&w, &out_description->piece);
+    w.value_of = no_values(&w, piece->n_places);
+    if (w.value_of) write_piece(&w, &out_description->piece);
     out_description->memory = w.memory;
-    strata_status status = strata_graph_check(w.memory, err);
-    if (!status && w.failed)
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "describe: no host memory for %d nodes", piece->n_nodes);
-    free(w.value_of);
-    free(w.scratch_value_of);
+    const strata_status status = strata_graph_check(w.memory, err);
     free(w.values);
     free(w.tensors);
     if (status) strata_description_finish(out_description);

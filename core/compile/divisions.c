@@ -5,35 +5,54 @@
 #include <string.h>
 
 #include "core/compile/partitioner.h"
+#include "core/compile/walk.h"
 #include "core/op/ops.h"
+#include "core/op/update.h"
 
 typedef strata_partitioner partitioner;
 typedef strata_node_choice choice;
 typedef strata_node_division division;
 
+/* Operand i of the node; n_inputs: its result. */
+static const strata_tensor *tensor_of(const division *v, int i) {
+    return i < v->node->n_inputs ? v->node->inputs[i] : v->node;
+}
+
+static const strata_factor_dims *dims_of(const division *v, int i) {
+    return i < v->node->n_inputs ? &v->factors.inputs[i] : &v->factors.result;
+}
+
+/* The split whose pieces have `to` elements where those of `split` have `from`; an empty one if there is none. */
+static strata_status in_units(partitioner *p, const strata_dim_split *split, int64_t from, int64_t to,
+                              strata_dim_split *out_split, strata_error *err) {
+    const int n = strata_dim_split_n_pieces(p->mesh, split);
+    int64_t *lengths;
+    *out_split = *split;
+    if (!split->n_axes || from == to) return STRATA_OK;
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, lengths, n, err));
+    out_split->lengths = lengths;
+    for (int k = 0; k < n; k++) {
+        lengths[k] = split->lengths[k] / from * to;
+        if (split->lengths[k] % from) *out_split = (strata_dim_split){0};
+    }
+    return STRATA_OK;
+}
+
 strata_status strata_partition_placement(partitioner *p, const division *v, const choice *c, int i,
                                          strata_placement *out_placement, strata_error *err) {
     const bool is_result = i == v->node->n_inputs;
-    const strata_factor_dims *dims = is_result ? &v->factors.result : &v->factors.inputs[i];
-    const int rank = is_result ? v->node->shape.rank : v->node->inputs[i]->shape.rank;
+    const strata_factor_dims *dims = dims_of(v, i);
     *out_placement = (strata_placement){.partial = is_result || v->stays_partial[i] ? v->deferred : 0,
                                         .own = is_result ? v->own : v->operands[i]->placement.own,
                                         .at = v->where.at};
     memcpy(out_placement->coordinates, v->where.coordinates, sizeof v->where.coordinates);
     out_placement->partial &= ~out_placement->own;
     unsigned seen = 0;
-    for (int d = 0; d < rank; d++) {
+    for (int d = 0; d < tensor_of(v, i)->shape.rank; d++) {
         if (dims->factor[d] < 0) continue;
         const strata_dim_split *split = &c->factors[dims->factor[d]];
-        if (!split->n_axes) continue;
-        out_placement->dims[d] = *split;
         seen |= strata_partition_axes(split);
-        if (dims->unit[d] == 1) continue;
-        const int n = strata_dim_split_n_pieces(p->mesh, split);
-        int64_t *lengths = strata_partition_new_lengths(p, n);
-        if (!lengths) return strata_partition_no_memory(err);
-        for (int k = 0; k < n; k++) lengths[k] = split->lengths[k] * dims->unit[d];
-        out_placement->dims[d].lengths = lengths;
+        STRATA_TRY(in_units(p, split, 1, dims->unit[d], &out_placement->dims[d], err));
     }
     if (!is_result) return STRATA_OK;
     /* A sum over a divided factor, of values that are each device's own or of its own examples, is its own too. */
@@ -73,7 +92,8 @@ static strata_status judge(partitioner *p, division *v, strata_error *err) {
     return STRATA_OK;
 }
 
-strata_status strata_partition_choose(partitioner *p, division *v, int k, strata_error *err) {
+/* Tries all candidates from number k on, each taken or not. */
+static strata_status choose(partitioner *p, division *v, int k, strata_error *err) {
     if (k == v->n_candidates) return judge(p, v, err);
     const int factor = v->candidates[k].factor;
     const strata_dim_split *split = &v->candidates[k].split;
@@ -82,47 +102,36 @@ strata_status strata_partition_choose(partitioner *p, division *v, int k, strata
         v->now.factors[factor] = *split;
         v->now.used |= axes;
         v->now.n_axes += split->n_axes;
-        STRATA_TRY(strata_partition_choose(p, v, k + 1, err));
+        STRATA_TRY(choose(p, v, k + 1, err));
         v->now.n_axes -= split->n_axes;
         v->now.used &= ~axes;
         v->now.factors[factor] = (strata_dim_split){0};
     }
-    return strata_partition_choose(p, v, k + 1, err);
+    return choose(p, v, k + 1, err);
 }
 
 /* Adds the ways in which a placement of operand i (n_inputs: of the result) divides factors. */
-static strata_status add_candidates_of(partitioner *p, division *v, int i, const strata_placement *placement,
-                                       strata_error *err) {
-    const bool is_result = i == v->node->n_inputs;
-    const strata_factor_dims *dims = is_result ? &v->factors.result : &v->factors.inputs[i];
-    const int rank = is_result ? v->node->shape.rank : v->node->inputs[i]->shape.rank;
-    for (int d = 0; d < rank; d++) {
-        const int factor = dims->factor[d], unit = (int)dims->unit[d];
-        strata_dim_split split = placement->dims[d];
-        if (factor < 0 || !split.n_axes) continue;
-        const int n = strata_dim_split_n_pieces(p->mesh, &split);
-        int64_t *lengths = strata_partition_new_lengths(p, n);
-        bool whole = lengths != NULL, known = false;
-        if (!lengths) return strata_partition_no_memory(err);
-        for (int k = 0; k < n && whole; k++) {
-            whole = split.lengths[k] % unit == 0 && (split.lengths[k] > 0 || !(v->factors.filled >> factor & 1));
-            lengths[k] = split.lengths[k] / unit;
-        }
-        split.lengths = lengths;
-        for (int k = 0; k < v->n_candidates && whole; k++)
-            known |= v->candidates[k].factor == factor && strata_dim_split_equal(p->mesh, &v->candidates[k].split, &split);
-        if (!whole || known || v->n_candidates == STRATA_MOST_CANDIDATES) continue;
+static strata_status add_candidates(partitioner *p, division *v, int i, const strata_placement *placement, strata_error *err) {
+    const strata_factor_dims *dims = dims_of(v, i);
+    for (int d = 0; d < tensor_of(v, i)->shape.rank; d++) {
+        const int factor = dims->factor[d];
+        strata_dim_split split;
+        if (factor < 0 || !placement->dims[d].n_axes) continue;
+        STRATA_TRY(in_units(p, &placement->dims[d], dims->unit[d], 1, &split, err));
+        bool usable = split.n_axes && v->n_candidates < STRATA_MOST_CANDIDATES;
+        for (int k = 0; usable && v->factors.filled >> factor & 1 && k < strata_dim_split_n_pieces(p->mesh, &split); k++)
+            usable = split.lengths[k] > 0;
+        for (int k = 0; usable && k < v->n_candidates; k++)
+            usable = v->candidates[k].factor != factor || !strata_dim_split_equal(p->mesh, &v->candidates[k].split, &split);
+        if (!usable) continue;
         v->candidates[v->n_candidates].factor = factor;
         v->candidates[v->n_candidates++].split = split;
     }
     return STRATA_OK;
 }
 
-strata_status strata_partition_add_candidates(partitioner *p, division *v, int i, strata_error *err) {
-    return add_candidates_of(p, v, i, &v->operands[i]->placement, err);
-}
-
-unsigned strata_partition_split_axes(const division *v, int i) {
+/* The axes that divide a dimension of operand i. */
+static unsigned split_axes(const division *v, int i) {
     unsigned axes = 0;
     for (int d = 0; d < v->node->inputs[i]->shape.rank; d++) axes |= strata_partition_axes(&v->operands[i]->placement.dims[d]);
     return axes;
@@ -134,7 +143,8 @@ static bool is_shared(const partitioner *p, const strata_tensor *value) {
     return p->uses[value->id] > 1 && !(value->op->flags & STRATA_OP_LEAF);
 }
 
-bool strata_partition_is_joint(const division *v, int i) {
+/* Whether the result is linear in operand i together with others. */
+static bool is_joint(const division *v, int i) {
     return v->factors.linearity == STRATA_LINEAR_JOINTLY && (i > 63 || v->factors.linear_operands >> i & 1);
 }
 
@@ -143,14 +153,14 @@ bool strata_partition_is_joint(const division *v, int i) {
 static void defer_jointly(const partitioner *p, division *v) {
     const strata_tensor *node = v->node;
     unsigned any = 0;
-    for (int i = 0; i < node->n_inputs; i++) any |= strata_partition_is_joint(v, i) ? v->operands[i]->placement.partial : 0;
+    for (int i = 0; i < node->n_inputs; i++) any |= is_joint(v, i) ? v->operands[i]->placement.partial : 0;
     for (int i = 0; i < node->n_inputs; i++) {
-        if (!strata_partition_is_joint(v, i)) any &= ~v->operands[i]->placement.partial;
-        any &= ~strata_partition_split_axes(v, i);
+        if (!is_joint(v, i)) any &= ~v->operands[i]->placement.partial;
+        any &= ~split_axes(v, i);
         if (v->operands[i]->placement.partial && is_shared(p, node->inputs[i])) any = 0;
     }
     v->deferred = any;
-    for (int i = 0; i < node->n_inputs; i++) v->stays_partial[i] = any && strata_partition_is_joint(v, i);
+    for (int i = 0; i < node->n_inputs; i++) v->stays_partial[i] = any && is_joint(v, i);
 }
 
 /* Decides over which axes partial operands stay partial. A value that several nodes read is added up once instead. */
@@ -164,7 +174,7 @@ static void defer(const partitioner *p, division *v) {
         unsigned axes = v->operands[i]->placement.partial;
         if (is_shared(p, node->inputs[i])) axes = 0;
         for (int k = 0; k < n; k++)
-            if (k != i) axes &= ~(v->operands[k]->placement.partial | strata_partition_split_axes(v, k));
+            if (k != i) axes &= ~(v->operands[k]->placement.partial | split_axes(v, k));
         v->deferred = axes;
         v->stays_partial[i] = axes != 0;
     }
@@ -174,7 +184,7 @@ static void defer(const partitioner *p, division *v) {
  * devices have values of their own, every device computes. */
 static void find_where(const partitioner *p, division *v) {
     unsigned taken = v->own;
-    for (int i = 0; i < v->node->n_inputs; i++) taken |= strata_partition_split_axes(v, i);
+    for (int i = 0; i < v->node->n_inputs; i++) taken |= split_axes(v, i);
     for (int i = 0; i < v->node->n_inputs; i++) {
         const strata_placement *placement = &v->operands[i]->placement;
         const unsigned more = placement->at & ~taken & ~v->where.at;
@@ -185,16 +195,133 @@ static void find_where(const partitioner *p, division *v) {
     for (int i = 0; i < v->node->n_inputs && !v->deferred; i++) v->stays_partial[i] = false;
 }
 
+/* ---- updates of variables ---- */
+
+static strata_status are_elsewhere(const partitioner *p, const division *v, int i, strata_error *err) {
+    return strata_fail(err, STRATA_UNSUPPORTED, "%s: its operand %d is %s; the update is made elsewhere", v->node->op->name, i,
+                       strata_placement_text(p->mesh, &v->operands[i]->placement, v->node->inputs[i]->shape).text);
+}
+
+/* An update is made at the coordinates at which its variables are, and at those of the options along axes that do not divide a
+ * variable and over which it is not partial. */
+static strata_status find_where_updated(const partitioner *p, division *v, strata_error *err) {
+    const strata_placement *wanted = p->opts->update;
+    unsigned taken = 0;
+    for (int i = 0; i < v->node->n_inputs; i++) {
+        if (!strata_is_written(v->node, i)) continue;
+        const strata_placement *placement = &v->operands[i]->placement;
+        taken |= split_axes(v, i) | placement->partial;
+        for (int a = 0; a < p->mesh->n_axes; a++) {
+            if (!(placement->at >> a & 1)) continue;
+            if (v->where.at >> a & 1 && v->where.coordinates[a] != placement->coordinates[a])
+                return are_elsewhere(p, v, i, err);
+            v->where = strata_placement_at(v->where, a, placement->coordinates[a]);
+        }
+    }
+    for (int a = 0; a < p->mesh->n_axes && wanted; a++)
+        if (wanted->at & ~taken & ~v->where.at & 1u << a) v->where = strata_placement_at(v->where, a, wanted->coordinates[a]);
+    if (wanted) v->own |= wanted->own & ~taken & ~v->where.at;
+    /* The value of the node is that of its first variable, so the new values of the others cannot be sent. Neither can memory
+     * that another update has changed. */
+    for (int i = 1; i < v->node->n_inputs; i++) {
+        const strata_tensor *operand = v->node->inputs[i];
+        const strata_placement *placement = &v->operands[i]->placement;
+        /* An optimizer without a slot has the parameters in its place. */
+        const bool writes = operand != v->node->inputs[0] && strata_is_written(v->node, i) && strata_variable_behind(operand);
+        if ((writes && v->where.at & ~placement->at) ||
+            (operand->op->flags & STRATA_OP_UPDATE && strata_partition_axes_at(p, placement, &v->where)))
+            return are_elsewhere(p, v, i, err);
+    }
+    return STRATA_OK;
+}
+
+/* An update may change rows that were gathered from a variable; every device then makes the whole update. */
+static bool is_changed_alike(const partitioner *p, const strata_tensor *written) {
+    if (strata_variable_behind(written)) return true;
+    for (;; written = written->inputs[0]) {
+        for (int d = 0; d < written->shape.rank; d++)
+            if (p->forms[written->id]->placement.dims[d].n_axes) return false;
+        if (written->op->flags & STRATA_OP_LEAF) return true;
+    }
+}
+
+/* The variables of an update may be partial: each device adds what it has to its own part of the sum. The other operands in
+ * which the update is linear then are partial too, or each device's own. */
+static strata_status defer_update(division *v, strata_error *err) {
+    const strata_tensor *node = v->node;
+    v->deferred = v->operands[0]->placement.partial;
+    v->own &= ~v->deferred;
+    for (int i = 0; i < node->n_inputs; i++) {
+        const strata_placement *has = &v->operands[i]->placement;
+        v->stays_partial[i] = v->deferred && is_joint(v, i);
+        if (strata_is_written(node, i) && (has->partial != v->deferred || (v->deferred && !is_joint(v, i))))
+            return strata_fail(err, STRATA_UNSUPPORTED, "%s: its operand %d is a partial sum, which %s", node->op->name, i,
+                               "the op's rule does not allow, or another variable of the update is not");
+        if (has->own & v->deferred && !v->stays_partial[i])
+            return strata_fail(err, STRATA_INVALID, "%s: each device has its own value of operand %d (%s); %s", node->op->name,
+                               i, node->inputs[i]->op->name, "an exchange must come first");
+    }
+    return STRATA_OK;
+}
+
+/* Whether the value is a variable that was read, of which every device has a copy. */
+static bool is_copy(const partitioner *p, const strata_tensor *value) {
+    static const strata_placement whole = {0};
+    return value->op == &strata_op_read &&
+           strata_placement_equal(p->mesh, value->shape.rank, &p->forms[value->id]->placement, &whole);
+}
+
+/* For an update: the variables that it writes keep their placements, and all other operands follow them. The first variable
+ * (which may take the place of others) may be one of which the devices have copies: each then updates the part that the others'
+ * placements say. */
+static strata_status follow(partitioner *p, division *v, strata_error *err) {
+    v->n_candidates = 0;
+    STRATA_TRY(defer_update(v, err));
+    STRATA_TRY(find_where_updated(p, v, err));
+    for (int i = 0; i < v->node->n_inputs; i++)
+        if (strata_is_written(v->node, i)) STRATA_TRY(add_candidates(p, v, i, &v->operands[i]->placement, err));
+    STRATA_TRY(choose(p, v, 0, err));
+    for (int i = 0; i < v->node->n_inputs; i++) {
+        strata_placement wanted;
+        const strata_placement *has = &v->operands[i]->placement;
+        if (!strata_is_written(v->node, i)) continue;
+        STRATA_TRY(strata_partition_placement(p, v, &v->best, i, &wanted, err));
+        wanted.at = has->at;
+        memcpy(wanted.coordinates, has->coordinates, sizeof wanted.coordinates);
+        const bool same = strata_placement_equal(p->mesh, v->node->inputs[i]->shape.rank, has, &wanted);
+        if (same && is_changed_alike(p, v->node->inputs[i])) continue;
+        v->in_parts = v->node->inputs[i] == v->node->inputs[0] && is_copy(p, v->node->inputs[i]) && p->opts->part_variable;
+        if (v->in_parts) continue;
+        return strata_fail(err, STRATA_UNSUPPORTED, "%s: its operand %d is %s, which %s", v->node->op->name, i,
+                           strata_placement_text(p->mesh, has, v->node->inputs[i]->shape).text,
+                           "the op's rule does not allow, or another variable of the update is divided in another way");
+    }
+    return STRATA_OK;
+}
+
+/* How an update is divided: as the first of its variables that is. NULL: none is. */
+static const strata_placement *place_update(const partitioner *p, const strata_tensor *node) {
+    for (int i = 0; i < node->n_inputs; i++) {
+        const strata_tensor *variable = node->inputs[i];
+        if (!strata_is_written(node, i) || !strata_shape_equal(variable->shape, node->shape)) continue;
+        while (variable->op->flags & STRATA_OP_UPDATE) variable = variable->inputs[0];
+        const strata_placement *placement = variable->op == &strata_op_read ? p->opts->place(p->opts->user, variable) : NULL;
+        for (int d = 0; placement && d < variable->shape.rank; d++)
+            if (placement->dims[d].n_axes) return placement;
+    }
+    return NULL;
+}
+
 strata_status strata_partition_divide(partitioner *p, division *v, strata_error *err) {
     v->best.cost = -1;
     for (int i = 0; i < v->node->n_inputs; i++) v->own |= v->operands[i]->placement.own;
     strata_factors_of(v->node, p->opts->own_statistics, &v->factors);
-    if (v->node->op->flags & STRATA_OP_UPDATE) return strata_partition_follow(p, v, err);
+    if (v->node->op->flags & STRATA_OP_UPDATE) return follow(p, v, err);
     defer(p, v);
     find_where(p, v);
-    for (int i = 0; i < v->node->n_inputs; i++) STRATA_TRY(strata_partition_add_candidates(p, v, i, err));
-    if (p->wanted[v->node->id]) STRATA_TRY(add_candidates_of(p, v, v->node->n_inputs, p->wanted[v->node->id], err));
-    return strata_partition_choose(p, v, 0, err);
+    for (int i = 0; i < v->node->n_inputs; i++) STRATA_TRY(add_candidates(p, v, i, &v->operands[i]->placement, err));
+    if (p->wanted[v->node->id]) STRATA_TRY(add_candidates(p, v, v->node->n_inputs, p->wanted[v->node->id], err));
+    return choose(p, v, 0, err);
 }
 
 /* ---- how readers want values: goes back from updates and outputs, and finds out how all readers of a value want it divided,
@@ -203,8 +330,8 @@ strata_status strata_partition_divide(partitioner *p, division *v, strata_error 
 strata_status strata_partition_split_range(partitioner *p, const strata_dim_split *split, int64_t begin, int64_t n,
                                            strata_dim_split *out_split, strata_error *err) {
     const int pieces = strata_dim_split_n_pieces(p->mesh, split);
-    int64_t *lengths = strata_partition_new_lengths(p, pieces), at = 0;
-    if (!lengths) return strata_partition_no_memory(err);
+    int64_t *lengths, at = 0;
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, lengths, pieces, err));
     for (int k = 0; k < pieces; at += split->lengths[k++]) {
         const int64_t first = at > begin ? at : begin;
         const int64_t last = at + split->lengths[k] < begin + n ? at + split->lengths[k] : begin + n;
@@ -231,36 +358,20 @@ static void ask(partitioner *p, const strata_tensor *value, strata_placement *wa
     p->wanted[id] = wanted;
 }
 
-/* The split whose pieces have `to` elements where those of `split` have `from`. False: there is none. */
-static bool in_units(partitioner *p, const strata_dim_split *split, int64_t from, int64_t to, strata_dim_split *out_split) {
-    const int n = strata_dim_split_n_pieces(p->mesh, split);
-    *out_split = *split;
-    if (!split->n_axes || from == to) return true;
-    int64_t *lengths = strata_partition_new_lengths(p, n);
-    bool fits = lengths != NULL;
-    for (int k = 0; k < n && fits; k++) {
-        fits = split->lengths[k] % from == 0;
-        lengths[k] = split->lengths[k] / from * to;
-    }
-    out_split->lengths = lengths;
-    if (!fits) *out_split = (strata_dim_split){0};
-    return fits;
-}
-
 /* How operand i is divided if the result is divided as `result`; NULL: it is not. */
 static strata_status wanted_of_operand(partitioner *p, const strata_tensor *node, const strata_factors *factors, int i,
                                        const strata_placement *result, strata_placement **out_wanted, strata_error *err) {
-    strata_placement *wanted = strata_graph_alloc(p->memory, sizeof *wanted);
+    strata_placement *wanted;
     const strata_shape shape = node->inputs[i]->shape;
     bool any = false;
     *out_wanted = NULL;
-    if (!wanted) return strata_partition_no_memory(err);
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, wanted, 1, err));
     for (int d = 0; d < shape.rank; d++)
         for (int k = 0; k < node->shape.rank; k++) {
             if (factors->inputs[i].factor[d] < 0 || factors->inputs[i].factor[d] != factors->result.factor[k]) continue;
-            const bool fits =
-                in_units(p, &result->dims[k], factors->result.unit[k], factors->inputs[i].unit[d], &wanted->dims[d]);
-            any |= fits && result->dims[k].n_axes;
+            STRATA_TRY(
+                in_units(p, &result->dims[k], factors->result.unit[k], factors->inputs[i].unit[d], &wanted->dims[d], err));
+            any |= wanted->dims[d].n_axes > 0;
         }
     const int axis = strata_partition_concat_axis(node);
     if (axis >= 0 && result->dims[axis].n_axes) {
@@ -276,20 +387,19 @@ static strata_status wanted_of_operand(partitioner *p, const strata_tensor *node
 /* Asks the operands of a node, whose own readers were asked. */
 static strata_status ask_operands(partitioner *p, const strata_tensor *node, strata_error *err) {
     const bool updates = node->op->flags & STRATA_OP_UPDATE, completes = node->op->flags & STRATA_OP_COMMUNICATION;
-    const strata_placement *result = completes ? NULL : updates ? strata_partition_place_update(p, node) : p->wanted[node->id];
+    const strata_placement *result = completes ? NULL : updates ? place_update(p, node) : p->wanted[node->id];
     /* What is added up to something smaller may be divided or not: its sums are exchanged more cheaply. */
     const bool may_differ = !p->opts->whole_sums && !result && !updates && !completes;
-    strata_factors *factors = result ? strata_graph_alloc(p->memory, sizeof *factors) : NULL;
+    strata_factors factors;
     if (may_differ && !p->asked[node->id]) return STRATA_OK;
     if (result) {
-        if (factors) factors->inputs = strata_graph_alloc(p->memory, (size_t)(node->n_inputs + 1) * sizeof *factors->inputs);
-        if (!factors || !factors->inputs) return strata_partition_no_memory(err);
-        strata_factors_of(node, p->opts->own_statistics, factors);
+        STRATA_TRY(STRATA_PARTITION_TAKE(p, factors.inputs, node->n_inputs, err));
+        strata_factors_of(node, p->opts->own_statistics, &factors);
     }
     for (int i = 0; i < node->n_inputs; i++) {
         strata_placement *wanted = NULL;
         if (may_differ && strata_tensor_bytes(node) < strata_tensor_bytes(node->inputs[i])) continue;
-        if (result) STRATA_TRY(wanted_of_operand(p, node, factors, i, result, &wanted, err));
+        if (result) STRATA_TRY(wanted_of_operand(p, node, &factors, i, result, &wanted, err));
         ask(p, node->inputs[i], wanted);
     }
     return STRATA_OK;

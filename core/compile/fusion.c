@@ -5,7 +5,6 @@
  * product becomes dead. Likewise relu's gradient is fused into that of max-pooling, and broadcast rows in a gather's gradient
  * are read from the row before the broadcast. */
 #include "core/compile/passes.h"
-#include "core/compile/walk.h"
 #include "core/op/adam_product.h"
 #include "core/op/attrs.h"
 #include "core/op/epilogue.h"
@@ -30,10 +29,13 @@ static const struct {
     {&strata_op_sigmoid_grad, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_SIGMOID_GRAD},
 };
 
-/* Whether the tensor is a product that `node` can compute: only `node` uses it, and its operands are the same at the place of
- * `node`. */
+/* Whether `node` can compute the tensor: only `node` uses it, and its operands are the same at the place of `node`. */
+static bool is_own(const strata_tensor *tensor, const strata_tensor *node, const int *uses) {
+    return uses[tensor->id] == 1 && strata_may_move(tensor, node);
+}
+
 static bool is_own_product(const strata_tensor *tensor, const strata_tensor *node, const int *uses) {
-    return tensor->op->epilogue && uses[tensor->id] == 1 && strata_may_move(tensor, node);
+    return tensor->op->epilogue && is_own(tensor, node, uses);
 }
 
 void strata_fusion_become(strata_tensor *node, const strata_tensor *fused, const strata_device_query *query) {
@@ -69,17 +71,13 @@ static void fold_function(strata_tensor *node, const int *uses, const strata_dev
         if (foldable[i].op == node->op) fold(node, product, NULL, foldable[i].activation, foldable[i].aux, aux, query);
 }
 
-/* relu_grad(max_pool2d_grad(y, dy), y), which a network's relu before a max_pool2d leads to. */
-static void fold_relu_of_pool(strata_tensor *node, const int *uses, const strata_device_query *query) {
-    if (node->op != &strata_op_relu_grad || uses[node->inputs[0]->id] != 1 || !strata_may_move(node->inputs[0], node)) return;
-    const strata_tensor *fused = strata_max_pool2d_grad_rectified(node->inputs[0], node->inputs[1]);
-    if (fused) strata_fusion_become(node, fused, query);
-}
-
-/* reduce_mean(gather(x, indices)), the average of an embedding's rows. */
-static void fold_gather_of_mean(strata_tensor *node, const int *uses, const strata_device_query *query) {
-    if (node->op != &strata_op_reduce_mean || uses[node->inputs[0]->id] != 1 || !strata_may_move(node->inputs[0], node)) return;
-    const strata_tensor *fused = strata_gather_mean_of(node);
+/* relu_grad(max_pool2d_grad(y, dy), y), which a network's relu before a max_pool2d leads to; reduce_mean(gather(x, indices)),
+ * the average of an embedding's rows. */
+static void fold_operand(strata_tensor *node, const int *uses, const strata_device_query *query) {
+    const bool rectifies = node->op == &strata_op_relu_grad;
+    if ((!rectifies && node->op != &strata_op_reduce_mean) || !is_own(node->inputs[0], node, uses)) return;
+    const strata_tensor *fused =
+        rectifies ? strata_max_pool2d_grad_rectified(node->inputs[0], node->inputs[1]) : strata_gather_mean_of(node);
     if (fused) strata_fusion_become(node, fused, query);
 }
 
@@ -156,15 +154,15 @@ static void fold_product_update(strata_tensor *adam, const int *uses, const stra
     }
 }
 
-void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
-                           int n_updates, const strata_device_query *query) {
-    int n = graph->n_nodes; /* fused nodes are appended beyond it and stay dead */
+void strata_fuse_epilogues(strata_draft *draft, const strata_device_query *query) {
+    strata_graph *graph = draft->graph;
+    const int n = graph->n_nodes; /* fused nodes are appended beyond it and stay dead */
     int *uses = strata_graph_alloc(graph, ((size_t)n + 1) * sizeof *uses);
     bool *live = strata_graph_alloc(graph, ((size_t)n + 1) * sizeof *live);
-    if (!uses || !live) return;
-    strata_mark_live(graph, outputs, n_outputs, updates, n_updates, live, uses);
-    for (int i = 0; i < n_outputs; i++) uses[outputs[i]->id]++;
-    for (int i = 0; i < n_updates; i++) uses[updates[i]->id]++;
+    if (graph->status) return;
+    strata_mark_live(draft, live, uses);
+    for (int i = 0; i < draft->n_outputs; i++) uses[draft->outputs[i]->id]++;
+    for (int i = 0; i < draft->n_updates; i++) uses[draft->updates[i]->id]++;
     for (int id = 0; id < n && !graph->status; id++) {
         strata_tensor *node = graph->nodes[id];
         if (!live[id] || !node->n_inputs) continue;
@@ -172,10 +170,9 @@ void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, i
             fold_add(node, uses, query);
         else
             fold_function(node, uses, query);
-        fold_relu_of_pool(node, uses, query);
+        fold_operand(node, uses, query);
         const strata_tensor *unrepeated = strata_gather_grad_unrepeated(node);
         if (unrepeated && strata_may_move(node->inputs[0], node)) strata_fusion_become(node, unrepeated, query);
-        fold_gather_of_mean(node, uses, query);
         fold_product_update(node, uses, query);
     }
 }

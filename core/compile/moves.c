@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The forms of a value, and the exchanges and slices that change its placement (partitioner.h). */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/compile/partitioner.h"
 #include "core/op/communication.h"
 #include "core/op/element.h"
@@ -13,16 +10,17 @@
 typedef strata_partitioner partitioner;
 typedef strata_form form;
 
-form *strata_partition_new_form(partitioner *p, const strata_placement *placement) {
-    form *f = strata_graph_alloc(p->memory, sizeof *f);
-    if (!f) return NULL;
+strata_status strata_partition_new_form(partitioner *p, const strata_tensor *node, const strata_placement *placement,
+                                        strata_tensor *const *tensors, form **out_form, strata_error *err) {
+    const size_t n = (size_t)p->n_devices;
+    form *f;
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, f, 1, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, f->tensors, p->n_devices, err));
     f->placement = *placement;
-    f->tensors = strata_graph_alloc(p->memory, (size_t)p->n_devices * sizeof *f->tensors);
-    return f->tensors ? f : NULL;
-}
-
-int64_t *strata_partition_new_lengths(partitioner *p, int n) {
-    return strata_graph_alloc(p->memory, (size_t)n * sizeof(int64_t));
+    if (tensors) memcpy(f->tensors, tensors, n * sizeof(*tensors));
+    if (node) p->forms[node->id] = f;
+    *out_form = f;
+    return STRATA_OK;
 }
 
 strata_tensor *strata_partition_tensor(partitioner *p, const strata_tensor *value, form *f, int d) {
@@ -56,13 +54,8 @@ strata_status strata_partition_note(partitioner *p, const strata_tensor *value, 
     strata_partition *result = p->result;
     const int64_t elements = strata_shape_elements(strata_partition_shape(p, value, received, 0, NULL));
     const int64_t bytes = elements * (int64_t)strata_dtype_bytes(value->dtype);
-    if (result->n_exchanges == p->exchanges_capacity) {
-        const int capacity = p->exchanges_capacity ? 2 * p->exchanges_capacity : 16;
-        strata_partition_exchange *more = realloc(result->exchanges, (size_t)capacity * sizeof *more);
-        if (!more) return strata_partition_no_memory(err);
-        result->exchanges = more;
-        p->exchanges_capacity = capacity;
-    }
+    if (!strata_grow(&result->exchanges, result->n_exchanges, sizeof *result->exchanges))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "partition: no host memory");
     result->exchanges[result->n_exchanges++] = (strata_partition_exchange){value, p->reader, op, axes, bytes};
     return STRATA_OK;
 }
@@ -78,8 +71,9 @@ static void contribute(partitioner *p, const strata_tensor *value, form *f, unsi
     }
 }
 
-void strata_partition_sum(partitioner *p, const strata_tensor *value, form *f, unsigned axes, const strata_placement *to,
-                          strata_all_reduce_attrs attrs) {
+/* Adds up a value that is partial, or each device's own, over these axes, for the devices that have a value placed at `to`. */
+static void sum_over(partitioner *p, const strata_tensor *value, form *f, unsigned axes, const strata_placement *to,
+                     strata_all_reduce_attrs attrs) {
     contribute(p, value, f, axes);
     for (int d = 0; d < p->n_devices; d++) {
         if (!strata_partition_has(p, &f->placement, d)) continue;
@@ -94,7 +88,8 @@ void strata_partition_sum(partitioner *p, const strata_tensor *value, form *f, u
     }
 }
 
-strata_placement strata_partition_place_sum(const strata_placement *from, unsigned axes, const strata_placement *to) {
+/* The placement of a sum over these axes: where `to` has the value at one coordinate of an axis, the sum is there. */
+static strata_placement place_sum(const strata_placement *from, unsigned axes, const strata_placement *to) {
     strata_placement sum = *from;
     sum.partial &= ~axes;
     sum.own &= ~axes;
@@ -106,8 +101,8 @@ strata_placement strata_partition_place_sum(const strata_placement *from, unsign
 /* Adds up a value that is partial over these axes. */
 static strata_status add_up(partitioner *p, const strata_tensor *value, form *f, unsigned axes, const strata_placement *to,
                             strata_error *err) {
-    const strata_placement sum = strata_partition_place_sum(&f->placement, axes, to);
-    strata_partition_sum(p, value, f, axes, &sum, (strata_all_reduce_attrs){.reduction = STRATA_REDUCE_SUM});
+    const strata_placement sum = place_sum(&f->placement, axes, to);
+    sum_over(p, value, f, axes, &sum, (strata_all_reduce_attrs){.reduction = STRATA_REDUCE_SUM});
     f->placement = sum;
     return strata_partition_note(p, value, to->at & axes ? "reduce_to" : "all_reduce", axes, &f->placement, err);
 }
@@ -146,8 +141,8 @@ static strata_status coarser(partitioner *p, const strata_dim_split *split, int 
     *out_split = *split;
     out_split->n_axes = n;
     const int pieces = strata_dim_split_n_pieces(p->mesh, out_split), each = strata_dim_split_n_pieces(p->mesh, split) / pieces;
-    int64_t *lengths = strata_partition_new_lengths(p, pieces);
-    if (!lengths) return strata_partition_no_memory(err);
+    int64_t *lengths;
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, lengths, pieces, err));
     for (int i = 0; i < pieces; i++)
         for (int k = 0; k < each; k++) lengths[i] += split->lengths[i * each + k];
     out_split->lengths = lengths;
@@ -180,8 +175,9 @@ static strata_status gather_axis(partitioner *p, const strata_tensor *value, for
     return strata_partition_note(p, value, "all_gather", axes, &f->placement, err);
 }
 
-strata_status strata_partition_sum_pieces(partitioner *p, const strata_tensor *value, form *f, const strata_dim_split *split,
-                                          bool gradients, strata_error *err) {
+/* Adds up a value that is partial over the last axis of `split` and takes the device's piece of dimension 0. */
+static strata_status sum_pieces(partitioner *p, const strata_tensor *value, form *f, const strata_dim_split *split,
+                                bool gradients, strata_error *err) {
     const unsigned axes = 1u << split->axes[split->n_axes - 1];
     for (int d = 0; d < p->n_devices; d++) {
         int n, own;
@@ -226,8 +222,9 @@ static strata_status common_axes(partitioner *p, const strata_dim_split *a, cons
     return STRATA_OK;
 }
 
-strata_status strata_partition_wants_pieces(partitioner *p, const strata_placement *from, const strata_placement *to, int rank,
-                                            bool *out_yes, strata_error *err) {
+/* Whether a reduce_scatter makes dimension 0 as `to` wants it. */
+static strata_status wants_pieces(partitioner *p, const strata_placement *from, const strata_placement *to, int rank,
+                                  bool *out_yes, strata_error *err) {
     const strata_dim_split *split = &to->dims[0];
     int n;
     *out_yes = false;
@@ -293,9 +290,9 @@ strata_status strata_partition_move(partitioner *p, const strata_tensor *value, 
     bool pieces;
     if (owed & to->at) STRATA_TRY(add_up(p, value, f, owed & to->at, to, err));
     owed &= f->placement.partial;
-    STRATA_TRY(strata_partition_wants_pieces(p, &f->placement, to, rank, &pieces, err));
+    STRATA_TRY(wants_pieces(p, &f->placement, to, rank, &pieces, err));
     if (pieces) {
-        STRATA_TRY(strata_partition_sum_pieces(p, value, f, &to->dims[0], false, err));
+        STRATA_TRY(sum_pieces(p, value, f, &to->dims[0], false, err));
         owed &= f->placement.partial;
     }
     if (owed) STRATA_TRY(add_up(p, value, f, owed, to, err));
@@ -319,12 +316,35 @@ strata_status strata_partition_form(partitioner *p, const strata_tensor *value, 
             *out_form = f;
             return STRATA_OK;
         }
-    form *f = strata_partition_new_form(p, &first->placement);
-    if (!f) return strata_partition_no_memory(err);
-    memcpy(f->tensors, first->tensors, (size_t)p->n_devices * sizeof *f->tensors);
-    STRATA_TRY(strata_partition_move(p, value, f, placement, err));
-    f->next = first->next;
-    first->next = f;
-    *out_form = f;
+    STRATA_TRY(strata_partition_new_form(p, NULL, &first->placement, first->tensors, out_form, err));
+    STRATA_TRY(strata_partition_move(p, value, *out_form, placement, err));
+    (*out_form)->next = first->next;
+    first->next = *out_form;
     return STRATA_OK;
+}
+
+strata_status strata_partition_complete(partitioner *p, const strata_tensor *node, strata_error *err) {
+    static const strata_placement everywhere = {0};
+    const form *x = p->forms[node->inputs[0]->id];
+    const strata_all_reduce_attrs *given = node->attrs;
+    /* One with a channel is that of a layer, whose result all devices need that compute. */
+    const strata_placement *to = p->opts->update && !given->common.channel.id ? p->opts->update : &everywhere;
+    const strata_placement *wanted = given->reduction == STRATA_REDUCE_SUM && !p->opts->whole_sums ? p->wanted[node->id] : NULL;
+    strata_placement placement = x->placement;
+    form *f;
+    bool pieces = false;
+    placement.partial |= placement.own; /* the node adds up the devices' own values too */
+    placement.own = 0;
+    if (wanted && !to->at) STRATA_TRY(wants_pieces(p, &placement, wanted, node->shape.rank, &pieces, err));
+    STRATA_TRY(strata_partition_new_form(p, node, &placement, x->tensors, &f, err));
+    p->reader = node;
+    if (pieces) STRATA_TRY(sum_pieces(p, node->inputs[0], f, &wanted->dims[0], given->gradients, err));
+    const unsigned axes = f->placement.partial;
+    if (!axes) return STRATA_OK;
+    const strata_placement sum = place_sum(&f->placement, axes, to);
+    sum_over(p, node, f, axes, &sum, *given);
+    f->placement = sum;
+    for (int d = 0; d < p->n_devices; d++)
+        if (f->tensors[d]) strata_tensor_set_name(f->tensors[d], node->name);
+    return strata_partition_note(p, node->inputs[0], sum.at & axes ? "reduce_to" : "all_reduce", axes, &f->placement, err);
 }

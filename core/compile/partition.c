@@ -3,9 +3,6 @@
  * The partitioner (partition.h): makes the parts of each node, from leaves to outputs and updates. */
 #include "core/compile/partition.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/compile/partitioner.h"
 #include "core/compile/walk.h"
 #include "core/op/communication.h"
@@ -19,126 +16,21 @@ typedef strata_node_division division;
 
 static strata_status add_update(partitioner *p, int d, strata_tensor *update, strata_error *err) {
     strata_device_part *part = &p->result->parts[d];
-    if (part->n_updates == part->most_updates) {
-        const int most = part->most_updates ? 2 * part->most_updates : 16;
-        strata_tensor **more = realloc(part->updates, (size_t)most * sizeof(*more));
-        if (!more) return strata_partition_no_memory(err);
-        part->updates = more;
-        part->most_updates = most;
-    }
+    if (!strata_grow(&part->updates, part->n_updates, sizeof(*part->updates)))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "partition: no host memory");
     part->updates[part->n_updates++] = update;
     return STRATA_OK;
 }
 
-/* ---- updates: where they are made, in which parts, and how all copies of a variable become equal again ---- */
-
-static strata_status are_elsewhere(const partitioner *p, const division *v, int i, strata_error *err) {
-    return strata_fail(err, STRATA_UNSUPPORTED, "%s: its operand %d is %s; the update is made elsewhere", v->node->op->name, i,
-                       strata_placement_text(p->mesh, &v->operands[i]->placement, v->node->inputs[i]->shape).text);
-}
-
-/* An update is made at the coordinates at which its variables are, and at those of the options along axes that do not divide a
- * variable and over which it is not partial. */
-static strata_status find_where_updated(const partitioner *p, division *v, strata_error *err) {
-    const strata_placement *wanted = p->opts->update;
-    unsigned taken = 0;
-    for (int i = 0; i < v->node->n_inputs; i++) {
-        if (!strata_is_written(v->node, i)) continue;
-        const strata_placement *placement = &v->operands[i]->placement;
-        taken |= strata_partition_split_axes(v, i) | placement->partial;
-        for (int a = 0; a < p->mesh->n_axes; a++) {
-            if (!(placement->at >> a & 1)) continue;
-            if (v->where.at >> a & 1 && v->where.coordinates[a] != placement->coordinates[a])
-                return are_elsewhere(p, v, i, err);
-            v->where = strata_placement_at(v->where, a, placement->coordinates[a]);
-        }
-    }
-    for (int a = 0; a < p->mesh->n_axes && wanted; a++)
-        if (wanted->at & ~taken & ~v->where.at & 1u << a) v->where = strata_placement_at(v->where, a, wanted->coordinates[a]);
-    if (wanted) v->own |= wanted->own & ~taken & ~v->where.at;
-    /* The value of the node is that of its first variable, so the new values of the others cannot be sent. Neither can memory
-     * that another update has changed. */
-    for (int i = 1; i < v->node->n_inputs; i++) {
-        const strata_tensor *operand = v->node->inputs[i];
-        const strata_placement *placement = &v->operands[i]->placement;
-        /* An optimizer without a slot has the parameters in its place. */
-        const bool writes = operand != v->node->inputs[0] && strata_is_written(v->node, i) && strata_variable_behind(operand);
-        if ((writes && v->where.at & ~placement->at) ||
-            (operand->op->flags & STRATA_OP_UPDATE && strata_partition_axes_at(p, placement, &v->where)))
-            return are_elsewhere(p, v, i, err);
-    }
-    return STRATA_OK;
-}
-
-/* An update may change rows that were gathered from a variable; every device then makes the whole update. */
-static bool is_changed_alike(const partitioner *p, const strata_tensor *written) {
-    if (strata_variable_behind(written)) return true;
-    for (;; written = written->inputs[0]) {
-        for (int d = 0; d < written->shape.rank; d++)
-            if (p->forms[written->id]->placement.dims[d].n_axes) return false;
-        if (written->op->flags & STRATA_OP_LEAF) return true;
-    }
-}
-
-/* The variables of an update may be partial: each device adds what it has to its own part of the sum. The other operands in
- * which the update is linear then are partial too, or each device's own. */
-static strata_status defer_update(division *v, strata_error *err) {
-    const strata_tensor *node = v->node;
-    v->deferred = v->operands[0]->placement.partial;
-    v->own &= ~v->deferred;
-    for (int i = 0; i < node->n_inputs; i++) {
-        const strata_placement *has = &v->operands[i]->placement;
-        v->stays_partial[i] = v->deferred && strata_partition_is_joint(v, i);
-        if (strata_is_written(node, i) && (has->partial != v->deferred || (v->deferred && !strata_partition_is_joint(v, i))))
-            return strata_fail(err, STRATA_UNSUPPORTED, "%s: its operand %d is a partial sum, which %s", node->op->name, i,
-                               "the op's rule does not allow, or another variable of the update is not");
-        if (has->own & v->deferred && !v->stays_partial[i])
-            return strata_fail(err, STRATA_INVALID, "%s: each device has its own value of operand %d (%s); %s", node->op->name,
-                               i, node->inputs[i]->op->name, "an exchange must come first");
-    }
-    return STRATA_OK;
-}
-
-/* Whether the value is a variable that was read, of which every device has a copy. */
-static bool is_copy(const partitioner *p, const strata_tensor *value) {
-    static const strata_placement whole = {0};
-    return value->op == &strata_op_read &&
-           strata_placement_equal(p->mesh, value->shape.rank, &p->forms[value->id]->placement, &whole);
-}
-
-strata_status strata_partition_follow(partitioner *p, division *v, strata_error *err) {
-    v->n_candidates = 0;
-    STRATA_TRY(defer_update(v, err));
-    STRATA_TRY(find_where_updated(p, v, err));
-    for (int i = 0; i < v->node->n_inputs; i++)
-        if (strata_is_written(v->node, i)) STRATA_TRY(strata_partition_add_candidates(p, v, i, err));
-    STRATA_TRY(strata_partition_choose(p, v, 0, err));
-    for (int i = 0; i < v->node->n_inputs; i++) {
-        strata_placement wanted;
-        const strata_placement *has = &v->operands[i]->placement;
-        if (!strata_is_written(v->node, i)) continue;
-        STRATA_TRY(strata_partition_placement(p, v, &v->best, i, &wanted, err));
-        wanted.at = has->at;
-        memcpy(wanted.coordinates, has->coordinates, sizeof wanted.coordinates);
-        const bool same = strata_placement_equal(p->mesh, v->node->inputs[i]->shape.rank, has, &wanted);
-        if (same && is_changed_alike(p, v->node->inputs[i])) continue;
-        v->in_parts = v->node->inputs[i] == v->node->inputs[0] && is_copy(p, v->node->inputs[i]) && p->opts->part_variable;
-        if (v->in_parts) continue;
-        return strata_fail(err, STRATA_UNSUPPORTED, "%s: its operand %d is %s, which %s", v->node->op->name, i,
-                           strata_placement_text(p->mesh, has, v->node->inputs[i]->shape).text,
-                           "the op's rule does not allow, or another variable of the update is divided in another way");
-    }
-    return STRATA_OK;
-}
+/* ---- updates: how all copies of a variable become equal again ---- */
 
 /* The parts of a variable of which the devices have copies, from the variables that hold them. */
 static strata_status read_parts(partitioner *p, const strata_tensor *read, const strata_placement *placement, form **out_form,
                                 strata_error *err) {
     strata_variable *whole = ((const strata_read_attrs *)read->attrs)->variable;
-    form *f = *out_form = strata_partition_new_form(p, placement);
-    if (!f) return strata_partition_no_memory(err);
+    STRATA_TRY(strata_partition_new_form(p, NULL, placement, NULL, out_form, err));
     for (int d = 0; d < p->n_devices; d++)
-        f->tensors[d] =
+        (*out_form)->tensors[d] =
             strata_variable_read(strata_partition_graph(p, d), p->opts->part_variable(p->opts->user, whole, p->first + d));
     return STRATA_OK;
 }
@@ -146,14 +38,12 @@ static strata_status read_parts(partitioner *p, const strata_tensor *read, const
 /* Gathers the updated parts of a variable, and assigns them to the devices' copies. Readers of the update get the copies. */
 static strata_status copy_back(partitioner *p, const strata_tensor *node, form *parts, strata_error *err) {
     static const strata_placement whole = {0};
-    form *copies = strata_partition_new_form(p, &parts->placement);
-    if (!copies) return strata_partition_no_memory(err);
-    memcpy(copies->tensors, parts->tensors, (size_t)p->n_devices * sizeof *copies->tensors);
+    form *copies;
+    STRATA_TRY(strata_partition_new_form(p, node, &parts->placement, parts->tensors, &copies, err));
     STRATA_TRY(strata_partition_move(p, node, copies, &whole, err));
     for (int d = 0; d < p->n_devices; d++)
         copies->tensors[d] = strata_assign(p->forms[node->inputs[0]->id]->tensors[d], copies->tensors[d]);
     copies->next = parts;
-    p->forms[node->id] = copies;
     return STRATA_OK;
 }
 
@@ -226,18 +116,6 @@ static strata_status spread(partitioner *p, const strata_tensor *update, strata_
     return (differ ? take_first : send_update)(p, update, read, err);
 }
 
-const strata_placement *strata_partition_place_update(const partitioner *p, const strata_tensor *node) {
-    for (int i = 0; i < node->n_inputs; i++) {
-        const strata_tensor *variable = node->inputs[i];
-        if (!strata_is_written(node, i) || !strata_shape_equal(variable->shape, node->shape)) continue;
-        while (variable->op->flags & STRATA_OP_UPDATE) variable = variable->inputs[0];
-        const strata_placement *placement = variable->op == &strata_op_read ? p->opts->place(p->opts->user, variable) : NULL;
-        for (int d = 0; placement && d < variable->shape.rank; d++)
-            if (placement->dims[d].n_axes) return placement;
-    }
-    return NULL;
-}
-
 /* ---- the parts of nodes ---- */
 
 /* Whether device d adds nothing to a partial variable by operand i, since its examples do not count. */
@@ -246,19 +124,13 @@ static bool is_left_out(const partitioner *p, const division *v, int i, int d) {
     return adds && p->opts->counts && !p->opts->counts[d];
 }
 
-static strata_status add_form(partitioner *p, const strata_tensor *node, const strata_placement *placement, form **out_form,
-                              strata_error *err) {
-    *out_form = p->forms[node->id] = strata_partition_new_form(p, placement);
-    return *out_form ? STRATA_OK : strata_partition_no_memory(err);
-}
-
 static strata_status add_leaf(partitioner *p, const strata_tensor *node, strata_error *err) {
     static const strata_placement whole = {0};
     const bool is_constant = node->op == &strata_op_constant;
     const strata_placement *placement = is_constant ? &whole : p->opts->place(p->opts->user, node);
     form *f;
     STRATA_TRY(strata_placement_fits(p->mesh, placement, node->shape, err));
-    STRATA_TRY(add_form(p, node, placement, &f, err));
+    STRATA_TRY(strata_partition_new_form(p, node, placement, NULL, &f, err));
     for (int d = 0; d < p->n_devices; d++) {
         strata_graph *graph = strata_partition_graph(p, d);
         const strata_shape shape = strata_partition_shape(p, node, placement, d, NULL);
@@ -273,7 +145,7 @@ static strata_status add_leaf(partitioner *p, const strata_tensor *node, strata_
         } else {
             f->tensors[d] = strata_input(graph, ((const strata_input_attrs *)node->attrs)->name, node->dtype, shape);
         }
-        if (!f->tensors[d]) return strata_partition_no_memory(err);
+        if (!f->tensors[d]) return strata_fail(err, STRATA_OUT_OF_MEMORY, "partition: no host memory");
     }
     return STRATA_OK;
 }
@@ -333,9 +205,9 @@ static strata_status build_parts(partitioner *p, division *v, strata_error *err)
             STRATA_TRY(strata_partition_form(p, node->inputs[i], &placement, &v->operands[i], err));
     }
     STRATA_TRY(strata_partition_placement(p, v, &v->best, n, &placement, err));
-    STRATA_TRY(add_form(p, node, &placement, &f, err));
-    strata_tensor **inputs = strata_graph_alloc(p->memory, (size_t)(n + 1) * sizeof(*inputs));
-    if (!inputs) return strata_partition_no_memory(err);
+    STRATA_TRY(strata_partition_new_form(p, node, &placement, NULL, &f, err));
+    strata_tensor **inputs;
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, inputs, n, err));
     for (int d = 0; d < p->n_devices; d++) {
         strata_node_part part = {.node = node, .graph = strata_partition_graph(p, d), .inputs = inputs};
         part.shape = strata_partition_shape(p, node, &placement, d, part.begin);
@@ -356,35 +228,6 @@ static strata_status build_parts(partitioner *p, division *v, strata_error *err)
     return node->op->flags & STRATA_OP_UPDATE ? spread(p, node, err) : STRATA_OK;
 }
 
-/* An all_reduce of the graph: here a value must be complete, where updates are made. If all its readers want pieces, each
- * device gets its own. */
-static strata_status add_exchange(partitioner *p, const strata_tensor *node, strata_error *err) {
-    static const strata_placement everywhere = {0};
-    const form *x = p->forms[node->inputs[0]->id];
-    const strata_all_reduce_attrs *given = node->attrs;
-    /* One with a channel is that of a layer, whose result all devices need that compute. */
-    const strata_placement *to = p->opts->update && !given->common.channel.id ? p->opts->update : &everywhere;
-    const strata_placement *wanted = given->reduction == STRATA_REDUCE_SUM && !p->opts->whole_sums ? p->wanted[node->id] : NULL;
-    strata_placement placement = x->placement;
-    form *f;
-    bool pieces = false;
-    placement.partial |= placement.own; /* the node adds up the devices' own values too */
-    placement.own = 0;
-    if (wanted && !to->at) STRATA_TRY(strata_partition_wants_pieces(p, &placement, wanted, node->shape.rank, &pieces, err));
-    STRATA_TRY(add_form(p, node, &placement, &f, err));
-    memcpy(f->tensors, x->tensors, (size_t)p->n_devices * sizeof(*f->tensors));
-    p->reader = node;
-    if (pieces) STRATA_TRY(strata_partition_sum_pieces(p, node->inputs[0], f, &wanted->dims[0], given->gradients, err));
-    const unsigned axes = f->placement.partial;
-    if (!axes) return STRATA_OK;
-    const strata_placement sum = strata_partition_place_sum(&f->placement, axes, to);
-    strata_partition_sum(p, node, f, axes, &sum, *given);
-    f->placement = sum;
-    for (int d = 0; d < p->n_devices; d++)
-        if (f->tensors[d]) strata_tensor_set_name(f->tensors[d], node->name);
-    return strata_partition_note(p, node->inputs[0], sum.at & axes ? "reduce_to" : "all_reduce", axes, &f->placement, err);
-}
-
 /* If each operand of a concat is divided along its axis as the readers want the result, each device has its part of the result
  * too. *out_done false: it is built as other nodes are. */
 static strata_status add_concat(partitioner *p, const strata_tensor *node, bool *out_done, strata_error *err) {
@@ -401,9 +244,9 @@ static strata_status add_concat(partitioner *p, const strata_tensor *node, bool 
         STRATA_TRY(strata_partition_split_range(p, &placement.dims[axis], begin, x->shape.dims[axis], &own.dims[axis], err));
         if (!strata_placement_equal(p->mesh, x->shape.rank, &p->forms[x->id]->placement, &own)) return STRATA_OK;
     }
-    strata_tensor **inputs = strata_graph_alloc(p->memory, (size_t)node->n_inputs * sizeof(*inputs));
-    if (!inputs) return strata_partition_no_memory(err);
-    STRATA_TRY(add_form(p, node, &placement, &f, err));
+    strata_tensor **inputs;
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, inputs, node->n_inputs, err));
+    STRATA_TRY(strata_partition_new_form(p, node, &placement, NULL, &f, err));
     for (int d = 0; d < p->n_devices; d++) {
         const strata_node_part part = {.node = node, .graph = strata_partition_graph(p, d), .inputs = inputs};
         if (!strata_shape_elements(strata_partition_shape(p, node, &placement, d, NULL))) continue;
@@ -418,48 +261,38 @@ static strata_status add_concat(partitioner *p, const strata_tensor *node, bool 
 
 static strata_status add_node(partitioner *p, const strata_tensor *node, strata_error *err) {
     if (node->op->flags & STRATA_OP_LEAF) return add_leaf(p, node, err);
-    if (node->op == &strata_op_all_reduce && node->n_inputs) return add_exchange(p, node, err);
+    if (node->op == &strata_op_all_reduce && node->n_inputs) return strata_partition_complete(p, node, err);
     if (node->op->flags & STRATA_OP_COMMUNICATION)
         return strata_fail(err, STRATA_UNSUPPORTED, "partition: the graph has an exchange already (%s)", node->op->name);
     bool done;
     STRATA_TRY(add_concat(p, node, &done, err));
     if (done) return STRATA_OK;
-    const size_t n = (size_t)node->n_inputs + 1;
-    division *v = calloc(1, sizeof *v); /* not in p->memory: it is large */
-    if (!v) return strata_partition_no_memory(err);
-    v->node = node;
-    v->operands = strata_graph_alloc(p->memory, n * sizeof(*v->operands));
-    v->stays_partial = strata_graph_alloc(p->memory, n * sizeof *v->stays_partial);
-    v->factors.inputs = strata_graph_alloc(p->memory, n * sizeof *v->factors.inputs);
-    strata_status status = v->operands && v->stays_partial && v->factors.inputs ? STRATA_OK : strata_partition_no_memory(err);
-    for (int i = 0; i < node->n_inputs && !status; i++) v->operands[i] = p->forms[node->inputs[i]->id];
-    if (!status) status = strata_partition_divide(p, v, err);
-    if (!status) status = build_parts(p, v, err);
-    free(v);
-    return status;
+    division v = {.node = node};
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, v.operands, node->n_inputs, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, v.stays_partial, node->n_inputs, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, v.factors.inputs, node->n_inputs, err));
+    for (int i = 0; i < node->n_inputs; i++) v.operands[i] = p->forms[node->inputs[i]->id];
+    STRATA_TRY(strata_partition_divide(p, &v, err));
+    return build_parts(p, &v, err);
 }
 
 static strata_status begin(partitioner *p, strata_graph *graph, strata_error *err) {
-    const size_t n = (size_t)graph->n_nodes;
-    strata_partition *result = p->result = calloc(1, sizeof *result);
-    if (!result) return strata_partition_no_memory(err);
-    STRATA_TRY(strata_graph_create(&result->memory, err));
-    p->memory = result->memory;
-    result->parts = strata_graph_alloc(p->memory, (size_t)p->n_devices * sizeof *result->parts);
-    result->placements = strata_graph_alloc(p->memory, n * sizeof(*result->placements));
-    p->forms = strata_graph_alloc(p->memory, n * sizeof(*p->forms));
-    p->live = strata_graph_alloc(p->memory, n * sizeof *p->live);
-    p->uses = strata_graph_alloc(p->memory, n * sizeof *p->uses);
-    p->wanted = strata_graph_alloc(p->memory, n * sizeof(*p->wanted));
-    p->asked = strata_graph_alloc(p->memory, n * sizeof *p->asked);
-    STRATA_TRY(strata_graph_check(p->memory, err));
+    const int n = graph->n_nodes;
+    strata_partition *result;
+    STRATA_TRY(STRATA_NEW(result, 1, err, "partition: no host memory"));
+    p->result = result;
+    p->memory = &result->memory;
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, result->parts, p->n_devices, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, result->placements, n, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, p->forms, n, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, p->live, n, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, p->uses, n, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, p->wanted, n, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, p->asked, n, err));
     for (int d = 0; d < p->n_devices; d++) {
-        strata_device_part *part = &result->parts[d];
-        STRATA_TRY(strata_graph_create(&part->graph, err));
+        STRATA_TRY(strata_graph_derive(graph, &result->parts[d].graph, err));
         result->n_devices++;
-        strata_graph_retain(part->graph, graph);
-        part->outputs = calloc((size_t)p->opts->n_outputs + 1, sizeof(*part->outputs));
-        if (!part->outputs) return strata_partition_no_memory(err);
+        STRATA_TRY(STRATA_PARTITION_TAKE(p, result->parts[d].outputs, p->opts->n_outputs, err));
     }
     return STRATA_OK;
 }
@@ -488,8 +321,8 @@ static strata_status finish_outputs(partitioner *p, strata_error *err) {
 static strata_status keep_exchanges(partitioner *p, int d, strata_error *err) {
     const strata_device_part *part = &p->result->parts[d];
     const strata_graph *graph = part->graph;
-    bool *live = strata_graph_alloc(p->memory, (size_t)graph->n_nodes + 1);
-    if (!live) return strata_partition_no_memory(err);
+    bool *live;
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, live, graph->n_nodes, err));
     for (int i = 0; i < p->opts->n_outputs; i++)
         if (part->outputs[i]) live[part->outputs[i]->id] = true;
     for (int i = 0; i < part->n_updates; i++) live[part->updates[i]->id] = true;
@@ -507,7 +340,9 @@ static strata_status keep_exchanges(partitioner *p, int d, strata_error *err) {
 static strata_status partition(partitioner *p, strata_graph *graph, strata_error *err) {
     const strata_partition_options *opts = p->opts;
     STRATA_TRY(begin(p, graph, err));
-    strata_mark_live(graph, opts->outputs, opts->n_outputs, opts->updates, opts->n_updates, p->live, p->uses);
+    for (int i = 0; i < opts->n_outputs; i++) p->live[opts->outputs[i]->id] = true;
+    for (int i = 0; i < opts->n_updates; i++) p->live[opts->updates[i]->id] = true;
+    strata_mark_live(&(strata_draft){.graph = graph}, p->live, p->uses);
     STRATA_TRY(strata_partition_ask(p, graph, err));
     for (int i = 0; i < graph->n_nodes; i++)
         if (p->live[i]) STRATA_TRY(add_node(p, graph->nodes[i], err));
@@ -541,10 +376,9 @@ void strata_partition_destroy(strata_partition *partition) {
     if (!partition) return;
     for (int d = 0; d < partition->n_devices; d++) {
         strata_graph_destroy(partition->parts[d].graph);
-        free(partition->parts[d].outputs);
         free(partition->parts[d].updates);
     }
-    strata_graph_destroy(partition->memory);
     free(partition->exchanges);
+    strata_memory_free(&partition->memory);
     free(partition);
 }

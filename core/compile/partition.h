@@ -2,29 +2,13 @@
  *
  * The partitioner: divides a graph for one device into a graph for each device of a mesh.
  *
- * The caller says how inputs, variables and outputs are placed (core/graph/placement.h). The partitioner goes through the
- * nodes in order and chooses for each how it is divided, by the rule of its op and the placements of its operands:
- *
- *   - What an operand's placement divides stays divided, so that no device computes what another one computes too.
- *   - Where operands contradict each other, the choice that moves the fewest bytes is taken.
- *   - A partial sum stays partial while the ops that read it are linear; it is added up where its value is needed.
- *   - A node that reads a value at one coordinate of an axis is computed there only, unless another operand is divided along
- *     this axis: then the value is sent to all.
- *   - Where a placement must change, the partitioner inserts the exchange: all_reduce, reduce_scatter, all_gather, and for
- *     values at one coordinate reduce_to and broadcast. Taking a part of a value that the device has is no exchange.
- *   - A device whose part of a node is empty, or which adds up no elements for it, does not compute the node.
- *
- *   - What all readers of a value want divided is divided early: an element-wise op before a divided update computes the
- *     device's part only, and a sum that is completed there becomes a reduce_scatter.
- *
- * An all_reduce in the graph says where a value must be complete: it is an exchange if the devices' values differ, and nothing
- * if they are equal. An update of variables with different placements follows those that are divided: a variable of which each
- * device has a copy is updated in parts, which an all_gather brings together. An op without a rule, or a division that its
- * rule does not allow, is computed from gathered operands by every device; the exchanges name the node, so that a report can
- * say so. Gradients must be in the graph already. */
+ * The caller says how inputs, variables and outputs are placed (core/graph/placement.h). README.md says by which rules the
+ * partitioner carries placements forward and where it inserts exchanges; they name the node that needs them, for reports.
+ * Gradients must be in the graph already. */
 #ifndef STRATA_CORE_PARTITION_H
 #define STRATA_CORE_PARTITION_H
 
+#include "core/base/alloc.h"
 #include "core/graph/placement.h"
 
 typedef struct strata_partition_options {
@@ -77,7 +61,7 @@ typedef struct strata_device_part {
     strata_tensor **outputs;
     /* [n_updates] The updates that the device makes, and exchanges in which it takes part although it reads no result. */
     strata_tensor **updates;
-    int n_updates, most_updates;
+    int n_updates;
 } strata_device_part;
 
 /* An exchange that the partitioner inserted, for reports. */
@@ -101,7 +85,7 @@ typedef struct strata_partition {
     strata_partition_exchange *exchanges;
     /* [n_nodes of the whole graph] How each node that is computed is placed; NULL for other nodes. Memory of the partition. */
     const strata_placement **placements;
-    strata_graph *memory;
+    strata_memory memory;
 } strata_partition;
 
 /* Divides what outputs and updates need. Fails with INVALID for a placement that does not fit, and UNSUPPORTED for an update
@@ -110,5 +94,6 @@ typedef struct strata_partition {
 STRATA_MUST_USE strata_status strata_partition_create(const strata_partition_options *opts, strata_partition **out_partition,
                                                       strata_error *err);
 void strata_partition_destroy(strata_partition *partition);
+STRATA_OWNER(strata_partition)
 
 #endif

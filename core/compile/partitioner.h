@@ -25,7 +25,7 @@ typedef struct strata_partitioner {
     /* All devices of the mesh. */
     int n_all;
     /* Memory of forms and lengths. */
-    strata_graph *memory;
+    strata_memory *memory;
     /* [n_nodes of the whole graph] */
     strata_form **forms;
     bool *live;
@@ -34,14 +34,12 @@ typedef struct strata_partitioner {
      * want nothing, or not the same. `asked`: whether a reader was asked already. */
     strata_placement **wanted;
     bool *asked;
-    int exchanges_capacity;
     /* The node whose operands are moved. */
     const strata_tensor *reader;
 } strata_partitioner;
 
-static inline strata_status strata_partition_no_memory(strata_error *err) {
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "partition: no host memory");
-}
+/* Sets the pointer to n new elements of the partition's memory; a status. */
+#define STRATA_PARTITION_TAKE(p, pointer, n, err) STRATA_TAKE((p)->memory, pointer, n, err, "partition: no host memory")
 
 /* The shape of device d's part of a node that has this placement. */
 static inline strata_shape strata_partition_shape(const strata_partitioner *p, const strata_tensor *node,
@@ -66,10 +64,10 @@ static inline unsigned strata_partition_axes(const strata_dim_split *split) {
 
 /* ---- moves.c: forms, and the exchanges that make another form of a value ---- */
 
-/* A form without tensors; NULL: there is no memory. */
-strata_form *strata_partition_new_form(strata_partitioner *p, const strata_placement *placement);
-/* The lengths of a split: of `n` pieces. */
-int64_t *strata_partition_new_lengths(strata_partitioner *p, int n);
+/* A form without tensors, or with copies of these. node: it is the first form of this node; NULL: the caller decides. */
+STRATA_MUST_USE strata_status strata_partition_new_form(strata_partitioner *p, const strata_tensor *node,
+                                                        const strata_placement *placement, strata_tensor *const *tensors,
+                                                        strata_form **out_form, strata_error *err);
 /* The part of a device that has one. A part that was not computed is made of zeros. */
 strata_tensor *strata_partition_tensor(strata_partitioner *p, const strata_tensor *value, strata_form *f, int d);
 /* The devices that have the same coordinates as device d on all axes that are not in `axes`. */
@@ -77,18 +75,6 @@ strata_channel strata_partition_channel(const strata_partitioner *p, unsigned ax
 /* received: how the first device has what it receives. */
 STRATA_MUST_USE strata_status strata_partition_note(strata_partitioner *p, const strata_tensor *value, const char *op,
                                                     unsigned axes, const strata_placement *received, strata_error *err);
-/* Adds up a value that is partial, or each device's own, over these axes, for the devices that have a value placed at `to`. */
-void strata_partition_sum(strata_partitioner *p, const strata_tensor *value, strata_form *f, unsigned axes,
-                          const strata_placement *to, strata_all_reduce_attrs attrs);
-/* The placement of a sum over these axes: where `to` has the value at one coordinate of an axis, the sum is there. */
-strata_placement strata_partition_place_sum(const strata_placement *from, unsigned axes, const strata_placement *to);
-/* Adds up a value that is partial over the last axis of `split` and takes the device's piece of dimension 0. */
-STRATA_MUST_USE strata_status strata_partition_sum_pieces(strata_partitioner *p, const strata_tensor *value, strata_form *f,
-                                                          const strata_dim_split *split, bool gradients, strata_error *err);
-/* Whether a reduce_scatter makes dimension 0 as `to` wants it. */
-STRATA_MUST_USE strata_status strata_partition_wants_pieces(strata_partitioner *p, const strata_placement *from,
-                                                            const strata_placement *to, int rank, bool *out_yes,
-                                                            strata_error *err);
 /* Zeros of the shape of x. They still depend on x, so that the device takes part in the exchanges that it needs. */
 strata_tensor *strata_partition_nothing(strata_tensor *x);
 /* The axes along which a value that is placed at one coordinate by `a` is not there by `b`. */
@@ -100,6 +86,10 @@ STRATA_MUST_USE strata_status strata_partition_move(strata_partitioner *p, const
 STRATA_MUST_USE strata_status strata_partition_form(strata_partitioner *p, const strata_tensor *value,
                                                     const strata_placement *placement, strata_form **out_form,
                                                     strata_error *err);
+
+/* An all_reduce of the graph: here a value must be complete, where updates are made. If all its readers want pieces, each
+ * device gets its own. */
+STRATA_MUST_USE strata_status strata_partition_complete(strata_partitioner *p, const strata_tensor *node, strata_error *err);
 
 /* ---- divisions.c: how a node is divided ---- */
 
@@ -140,26 +130,8 @@ typedef struct strata_node_division {
 STRATA_MUST_USE strata_status strata_partition_placement(strata_partitioner *p, const strata_node_division *v,
                                                          const strata_node_choice *c, int i, strata_placement *out_placement,
                                                          strata_error *err);
-/* Tries all candidates from number k on, each taken or not. */
-STRATA_MUST_USE strata_status strata_partition_choose(strata_partitioner *p, strata_node_division *v, int k, strata_error *err);
-/* Adds the ways in which operand i divides factors. */
-STRATA_MUST_USE strata_status strata_partition_add_candidates(strata_partitioner *p, strata_node_division *v, int i,
-                                                              strata_error *err);
-/* The axes that divide a dimension of operand i. */
-unsigned strata_partition_split_axes(const strata_node_division *v, int i);
-/* Whether the result is linear in operand i together with others. */
-bool strata_partition_is_joint(const strata_node_division *v, int i);
 /* Chooses how the node is divided: v->best. */
 STRATA_MUST_USE strata_status strata_partition_divide(strata_partitioner *p, strata_node_division *v, strata_error *err);
-
-/* ---- partition.c: updates of variables ---- */
-
-/* For an update: the variables that it writes keep their placements, and all other operands follow them. The first variable
- * (which may take the place of others) may be one of which the devices have copies: each then updates the part that the others'
- * placements say. */
-STRATA_MUST_USE strata_status strata_partition_follow(strata_partitioner *p, strata_node_division *v, strata_error *err);
-/* How an update is divided: as the first of its variables that is. NULL: none is. */
-const strata_placement *strata_partition_place_update(const strata_partitioner *p, const strata_tensor *node);
 
 /* The split of the n elements from `begin` on of a dimension that is divided by `split`: each device keeps what it has of
  * them. */

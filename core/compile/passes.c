@@ -155,80 +155,40 @@ static void rewrite_node(rewriter *r, strata_tensor *node) {
     if (r->output[node->id]) r->computed[node->id] = shared ? strata_copy_value(copy) : copy;
 }
 
-static strata_status rewrite(rewriter *r, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
-                             int n_updates, strata_tensor **new_outputs, strata_tensor **new_updates, strata_error *err) {
-    for (int i = 0; i < n_outputs; i++) r->output[outputs[i]->id] = true;
-    strata_mark_live(r->from, outputs, n_outputs, updates, n_updates, r->live, NULL);
+static strata_status rewrite(rewriter *r, strata_draft *draft, strata_error *err) {
+    for (int i = 0; i < draft->n_outputs; i++) r->output[draft->outputs[i]->id] = true;
+    strata_mark_live(draft, r->live, NULL);
     find_last_uses(r);
     for (int id = 0; id < r->from->n_nodes && !r->to->status; id++)
         if (r->live[id]) rewrite_node(r, r->from->nodes[id]);
-    STRATA_TRY(strata_graph_check(r->to, err));
-    for (int i = 0; i < n_updates; i++) {
-        int id = updates[i]->id;
-        new_updates[i] = r->raw[id] ? r->raw[id] : r->mapped[id];
+    for (int i = 0; i < draft->n_updates; i++) {
+        const int id = draft->updates[i]->id;
+        if (r->raw[id]) r->mapped[id] = r->raw[id];
     }
-    for (int i = 0; i < n_outputs; i++) {
-        new_outputs[i] = r->computed[outputs[i]->id];
+    STRATA_TRY(strata_draft_replace(draft, r->to, r->computed, r->mapped, err));
+    for (int i = 0; i < draft->n_outputs; i++)
         for (int j = 0; j < i; j++)
-            if (new_outputs[j] == new_outputs[i]) new_outputs[i] = strata_copy_value(new_outputs[i]);
-    }
-    return strata_graph_check(r->to, err);
+            if (draft->outputs[j] == draft->outputs[i]) draft->outputs[i] = strata_copy_value(draft->outputs[i]);
+    return strata_graph_check(draft->graph, err);
 }
 
-static strata_status check_roots(strata_tensor *const *roots, int n, const char *kind, strata_graph **graph,
-                                 strata_error *err) {
-    for (int i = 0; i < n; i++) {
-        if (!roots[i]) return strata_fail(err, STRATA_INVALID, "executable: %s %d is NULL", kind, i);
-        STRATA_TRY(strata_graph_check(roots[i]->graph, err));
-        if (*graph && roots[i]->graph != *graph)
-            return strata_fail(err, STRATA_INVALID, "executable: %s %d belongs to another graph", kind, i);
-        *graph = roots[i]->graph;
-    }
-    return STRATA_OK;
-}
-
-strata_status strata_passes_run(strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates, int n_updates,
-                                const strata_device_query *query, bool alone, strata_graph **out_graph,
-                                strata_tensor **new_outputs, strata_tensor **new_updates, strata_error *err) {
-    rewriter r = {.alone = alone};
-    strata_graph *decomposed = NULL, *scratch = NULL;
-    STRATA_TRY(check_roots(outputs, n_outputs, "output", &r.from, err));
-    STRATA_TRY(check_roots(updates, n_updates, "update", &r.from, err));
-    if (!r.from) return strata_fail(err, STRATA_INVALID, "executable: nothing is asked for: give an output or an update");
-    if (query) {
-        STRATA_TRY(strata_decompose(r.from, outputs, n_outputs, updates, n_updates, query, &decomposed, new_outputs,
-                                    new_updates, err));
-        if (decomposed) r.from = decomposed;
-        outputs = new_outputs;
-        updates = new_updates;
-    }
-    size_t n = (size_t)r.from->n_nodes;
+strata_status strata_passes_run(strata_draft *draft, const strata_device_query *query, bool alone, strata_error *err) {
+    STRATA_TRY(strata_decompose(draft, query, err));
+    rewriter r = {.from = draft->graph, .alone = alone};
+    STRATA_TRY(strata_graph_derive(draft->graph, &r.to, err));
+    const size_t n = (size_t)r.from->n_nodes;
     r.table_size = 4 * n + 7;
-    strata_status status = strata_graph_create(&r.to, err);
-    if (!status) strata_graph_retain(r.to, r.from);
-    strata_graph_destroy(decomposed); /* lives on as the parent of the new graph */
-    if (!status) status = strata_graph_create(&scratch, err);
-    if (!status) {
-        r.live = strata_graph_alloc(scratch, n * sizeof *r.live);
-        r.output = strata_graph_alloc(scratch, n * sizeof *r.output);
-        r.changed = strata_graph_alloc(scratch, n * sizeof *r.changed);
-        r.last_use = strata_graph_alloc(scratch, n * sizeof *r.last_use);
-        r.mapped = strata_graph_alloc(scratch, n * sizeof(*r.mapped));
-        r.raw = strata_graph_alloc(scratch, n * sizeof(*r.raw));
-        r.computed = strata_graph_alloc(scratch, n * sizeof(*r.computed));
-        r.table = strata_graph_alloc(scratch, r.table_size * sizeof *r.table);
-        status = strata_graph_check(scratch, err);
-    }
-    if (!status) status = rewrite(&r, outputs, n_outputs, updates, n_updates, new_outputs, new_updates, err);
-    strata_graph_destroy(scratch);
-    if (!status && query && !query->no_fusion) {
-        strata_fuse_epilogues(r.to, new_outputs, n_outputs, new_updates, n_updates, query);
-        if (!r.to->status) strata_fuse_chains(r.to, new_outputs, n_outputs, new_updates, n_updates, query);
-        status = strata_graph_check(r.to, err);
-    }
-    if (status)
-        strata_graph_destroy(r.to);
-    else
-        *out_graph = r.to;
-    return status;
+    r.live = strata_graph_alloc(r.to, n * sizeof *r.live);
+    r.output = strata_graph_alloc(r.to, n * sizeof *r.output);
+    r.changed = strata_graph_alloc(r.to, n * sizeof *r.changed);
+    r.last_use = strata_graph_alloc(r.to, n * sizeof *r.last_use);
+    r.mapped = strata_graph_alloc(r.to, n * sizeof(*r.mapped));
+    r.raw = strata_graph_alloc(r.to, n * sizeof(*r.raw));
+    r.computed = strata_graph_alloc(r.to, n * sizeof(*r.computed));
+    r.table = strata_graph_alloc(r.to, r.table_size * sizeof *r.table);
+    STRATA_TRY(r.to->status ? strata_draft_replace(draft, r.to, NULL, NULL, err) : rewrite(&r, draft, err));
+    if (query->no_fusion) return STRATA_OK;
+    strata_fuse_epilogues(draft, query);
+    strata_fuse_chains(draft, query);
+    return strata_graph_check(draft->graph, err);
 }

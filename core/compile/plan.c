@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/compile/collectives.h"
-#include "core/compile/segments.h"
+#include "core/compile/passes.h"
 #include "core/compile/walk.h"
 #include "core/op/attrs.h"
 #include "core/op/ops.h"
@@ -21,29 +21,15 @@ typedef struct owner {
     int64_t offset;
 } owner;
 
-typedef struct hole {
-    int64_t offset, bytes;
-} hole;
-
-/* Free ranges of one work arena while its storages are laid out, in ascending order, never touching. */
-typedef struct free_list {
-    hole *holes;
-    int n;
-    int64_t end; /* high-water mark: bytes of the arena so far */
-} free_list;
-
 typedef struct planner {
     const strata_graph *graph;
     strata_plan *plan;
-    /* Owns the memory of the arrays below. */
-    strata_graph *scratch;
     int64_t max_arena_bytes;
     bool *live;              /* by id */
     bool *output;            /* by id */
     owner *owners;           /* by id */
     int *storage_of;         /* by id of an owner: its storage; NONE: not in a work arena */
-    free_list *lists;        /* by arena */
-    int *owner_id;           /* by storage */
+    int *alive;              /* the numbers of the storages that are alive, by offset */
     int *segment_of_storage; /* the segment of the newest node that uses it */
 } planner;
 
@@ -228,10 +214,10 @@ static void find_lives(planner *p) {
         if (p->storage_of[owner_id] == NONE && computed(p, owner_id) && strata_tensor_bytes(p->graph->nodes[owner_id]) > 0) {
             bool pinned = p->graph->nodes[owner_id]->op->flags & STRATA_OP_SLICES;
             p->storage_of[owner_id] = plan->n_storages;
-            p->owner_id[plan->n_storages] = owner_id;
             p->segment_of_storage[plan->n_storages] = NONE;
             plan->storages[plan->n_storages++] =
-                (strata_storage){.arena = NONE,
+                (strata_storage){.owner = p->graph->nodes[owner_id],
+                                 .arena = NONE,
                                  .bytes = align_up(strata_tensor_bytes(p->graph->nodes[owner_id])),
                                  .first = pinned ? 0 : s,
                                  .last = pinned ? plan->n_schedule - 1 : s,
@@ -250,49 +236,20 @@ static void find_lives(planner *p) {
 
 /* ---- best fit over lives ---- */
 
-static void free_range(free_list *list, int64_t offset, int64_t bytes) {
-    int at = 0;
-    while (at < list->n && list->holes[at].offset < offset) at++;
-    bool joins_before = at > 0 && list->holes[at - 1].offset + list->holes[at - 1].bytes == offset;
-    bool joins_after = at < list->n && offset + bytes == list->holes[at].offset;
-    if (joins_before && joins_after) {
-        list->holes[at - 1].bytes += bytes + list->holes[at].bytes;
-        memmove(&list->holes[at], &list->holes[at + 1], (size_t)(list->n - at - 1) * sizeof(hole));
-        list->n--;
-    } else if (joins_before) {
-        list->holes[at - 1].bytes += bytes;
-    } else if (joins_after) {
-        list->holes[at] = (hole){offset, bytes + list->holes[at].bytes};
-    } else {
-        memmove(&list->holes[at + 1], &list->holes[at], (size_t)(list->n - at) * sizeof(hole));
-        list->holes[at] = (hole){offset, bytes};
-        list->n++;
+/* The first byte of the smallest gap of the arena that has enough bytes, between the storages that are alive or behind the last
+ * of them; if there is none, the arena grows. NONE: it would become too large. alive: the numbers of n storages, by offset; one
+ * that is in place of another begins where that one does. */
+static int64_t find_range(const planner *p, int arena, const int *alive, int n, int64_t bytes) {
+    int64_t at = 0, best = NONE, least = INT64_MAX;
+    for (int i = 0; i <= n; i++) {
+        const strata_storage *other = i < n ? &p->plan->storages[alive[i]] : NULL;
+        const int64_t gap = (other ? other->offset : p->plan->arenas[arena].bytes) - at;
+        if (other && (other->arena != arena || gap < 0)) continue;
+        if (gap >= bytes && gap < least) best = at, least = gap;
+        if (other) at = other->offset + other->bytes;
     }
-}
-
-/* Allocates `bytes` from the smallest free range that is large enough, else at the end of the arena (enlarging a free range at
- * the end). NONE: the arena would become too large. */
-static int64_t allocate_range(free_list *list, int64_t bytes, int64_t limit) {
-    int best = NONE;
-    for (int i = 0; i < list->n; i++)
-        if (list->holes[i].bytes >= bytes && (best == NONE || list->holes[i].bytes < list->holes[best].bytes)) best = i;
-    if (best == NONE) {
-        int last = list->n - 1;
-        bool touches_end = last >= 0 && list->holes[last].offset + list->holes[last].bytes == list->end;
-        int64_t offset = touches_end ? list->holes[last].offset : list->end;
-        if (bytes > limit - offset) return NONE;
-        if (touches_end) list->n--;
-        list->end = offset + bytes;
-        return offset;
-    }
-    int64_t offset = list->holes[best].offset;
-    list->holes[best].offset += bytes;
-    list->holes[best].bytes -= bytes;
-    if (!list->holes[best].bytes) {
-        memmove(&list->holes[best], &list->holes[best + 1], (size_t)(list->n - best - 1) * sizeof(hole));
-        list->n--;
-    }
-    return offset;
+    if (best != NONE) return best;
+    return bytes <= p->max_arena_bytes - at ? at : NONE;
 }
 
 /* Whether the node uses the storage only through this operand. Another operand at another place of the storage, or one that is
@@ -323,52 +280,46 @@ static int in_place_candidate(const planner *p, const strata_tensor *node, int s
     return NONE;
 }
 
-static strata_status lay_out(planner *p, int storage, strata_error *err) {
+static strata_status lay_out(planner *p, int storage, const int *alive, int n_alive, strata_error *err) {
     strata_storage *own = &p->plan->storages[storage];
-    if (own->bytes > p->max_arena_bytes) return too_large(p, p->graph->nodes[p->owner_id[storage]], own->bytes, err);
+    if (own->bytes > p->max_arena_bytes) return too_large(p, own->owner, own->bytes, err);
     const strata_arena_kind kind = own->carried ? STRATA_ARENA_CARRIED : STRATA_ARENA_WORK;
-    for (int i = 0; i < p->plan->n_arenas; i++) {
-        if (p->plan->arenas[i].kind != kind) continue;
-        int64_t offset = allocate_range(&p->lists[i], own->bytes, p->max_arena_bytes);
+    for (int i = 0; own->arena == NONE; i++) {
+        if (i == p->plan->n_arenas) add_arena(p, kind, 0, NULL);
+        strata_arena *arena = &p->plan->arenas[i];
+        const int64_t offset = arena->kind == kind ? find_range(p, i, alive, n_alive, own->bytes) : NONE;
         if (offset == NONE) continue;
         own->arena = i;
         own->offset = offset;
-        return STRATA_OK;
+        if (arena->bytes < offset + own->bytes) arena->bytes = offset + own->bytes;
     }
-    own->arena = add_arena(p, kind, 0, NULL);
-    free_list *list = &p->lists[own->arena];
-    /* A free range arises only when a storage is freed, so there are never more free ranges than storages. */
-    list->holes = strata_graph_alloc(p->scratch, (size_t)(p->plan->n_storages + 1) * sizeof(hole));
-    if (!list->holes) return strata_graph_check(p->scratch, err);
-    own->offset = allocate_range(list, own->bytes, p->max_arena_bytes);
     return STRATA_OK;
 }
 
 static strata_status place_work(planner *p, strata_error *err) {
     strata_plan *plan = p->plan;
+    int n_alive = 0, *alive = p->alive;
     for (int s = 0; s < plan->n_schedule; s++) {
         for (int i = 0; i < plan->n_storages; i++) {
-            if (plan->storages[i].first != s || plan->storages[i].arena != NONE) continue;
-            int reused = p->owner_id[i] == plan->schedule[s]->id ? in_place_candidate(p, plan->schedule[s], s) : NONE;
+            strata_storage *own = &plan->storages[i];
+            if (own->first != s) continue;
+            const int reused = own->owner == plan->schedule[s] ? in_place_candidate(p, plan->schedule[s], s) : NONE;
             if (reused == NONE) {
-                STRATA_TRY(lay_out(p, i, err));
-                continue;
+                STRATA_TRY(lay_out(p, i, alive, n_alive, err));
+            } else {
+                own->arena = plan->storages[reused].arena;
+                own->offset = plan->storages[reused].offset;
+                own->in_place_of = reused;
             }
-            plan->storages[i].arena = plan->storages[reused].arena;
-            plan->storages[i].offset = plan->storages[reused].offset;
-            plan->storages[i].in_place_of = reused;
+            int k = n_alive++;
+            for (; k > 0 && plan->storages[alive[k - 1]].offset > own->offset; k--) alive[k] = alive[k - 1];
+            alive[k] = i;
         }
-        for (int i = 0; i < plan->n_storages; i++) {
-            const strata_storage *ended = &plan->storages[i];
-            if (ended->last != s || ended->arena == NONE) continue;
-            bool taken_over = false;
-            for (int j = 0; j < plan->n_storages && !taken_over; j++) taken_over = plan->storages[j].in_place_of == i;
-            if (!taken_over) free_range(&p->lists[ended->arena], ended->offset, ended->bytes);
-        }
+        int left = 0;
+        for (int k = 0; k < n_alive; k++)
+            if (plan->storages[alive[k]].last > s) alive[left++] = alive[k];
+        n_alive = left;
     }
-    for (int i = 0; i < plan->n_arenas; i++)
-        if (plan->arenas[i].kind == STRATA_ARENA_WORK || plan->arenas[i].kind == STRATA_ARENA_CARRIED)
-            plan->arenas[i].bytes = p->lists[i].end;
     return STRATA_OK;
 }
 
@@ -391,12 +342,9 @@ static void resolve_places(planner *p) {
     }
 }
 
-static strata_status plan_all(planner *p, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
-                              int n_updates, strata_error *err) {
-    /* All cores must run a collective, also a core that does not need its result. */
-    for (int id = 0; id < p->graph->n_nodes; id++) p->live[id] = strata_is_collective(p->graph->nodes[id]);
-    strata_mark_live(p->graph, outputs, n_outputs, updates, n_updates, p->live, NULL);
-    for (int i = 0; i < n_outputs; i++) p->output[outputs[i]->id] = true;
+static strata_status plan_all(planner *p, const strata_draft *draft, strata_error *err) {
+    strata_mark_live(draft, p->live, NULL);
+    for (int i = 0; i < draft->n_outputs; i++) p->output[draft->outputs[i]->id] = true;
     for (int id = 0; id < p->graph->n_nodes; id++)
         if (p->live[id] && strata_is_communication(p->graph->nodes[id]) && p->graph->nodes[id]->n_inputs)
             p->output[p->graph->nodes[id]->inputs[0]->id] = true;
@@ -414,46 +362,31 @@ static strata_status plan_all(planner *p, strata_tensor *const *outputs, int n_o
     return STRATA_OK;
 }
 
-strata_status strata_plan_create(const strata_graph *graph, strata_tensor *const *outputs, int n_outputs,
-                                 strata_tensor *const *updates, int n_updates, int64_t max_arena_bytes, strata_plan *out_plan,
-                                 strata_error *err) {
+strata_status strata_plan_create(const strata_draft *draft, int64_t max_arena_bytes, strata_plan *plan, strata_error *err) {
+    strata_graph *graph = draft->graph;
     const size_t n = (size_t)graph->n_nodes + 1;
-    *out_plan = (strata_plan){.n_places = graph->n_nodes};
+    *plan = (strata_plan){.n_places = graph->n_nodes};
     planner p = {
-        .graph = graph, .plan = out_plan, .max_arena_bytes = max_arena_bytes / STRATA_PLACE_ALIGNMENT * STRATA_PLACE_ALIGNMENT};
-    strata_status status = strata_graph_create(&out_plan->memory, err);
-    if (!status) status = strata_graph_create(&p.scratch, err);
-    if (!status) {
-        out_plan->places = strata_graph_alloc(out_plan->memory, n * sizeof *out_plan->places);
-        out_plan->schedule = strata_graph_alloc(out_plan->memory, n * sizeof *out_plan->schedule);
-        out_plan->storages = strata_graph_alloc(out_plan->memory, n * sizeof *out_plan->storages);
-        out_plan->inputs = strata_graph_alloc(out_plan->memory, n * sizeof *out_plan->inputs);
-        out_plan->segment_of = strata_graph_alloc(out_plan->memory, n * sizeof *out_plan->segment_of);
-        out_plan->segments = strata_graph_alloc(out_plan->memory, n * sizeof *out_plan->segments);
-        out_plan->communications = strata_graph_alloc(out_plan->memory, n * sizeof *out_plan->communications);
-        /* Each node needs at most one arena. */
-        out_plan->arenas = strata_graph_alloc(out_plan->memory, (n + 2) * sizeof *out_plan->arenas);
-        out_plan->arena_variables = strata_graph_alloc(out_plan->memory, (n + 2) * sizeof(*out_plan->arena_variables));
-        p.lists = strata_graph_alloc(p.scratch, (n + 2) * sizeof *p.lists);
-        p.live = strata_graph_alloc(p.scratch, n * sizeof *p.live);
-        p.output = strata_graph_alloc(p.scratch, n * sizeof *p.output);
-        p.owners = strata_graph_alloc(p.scratch, n * sizeof *p.owners);
-        p.storage_of = strata_graph_alloc(p.scratch, n * sizeof *p.storage_of);
-        p.owner_id = strata_graph_alloc(p.scratch, n * sizeof *p.owner_id);
-        p.segment_of_storage = strata_graph_alloc(p.scratch, n * sizeof *p.segment_of_storage);
-        status = strata_graph_check(out_plan->memory, err);
-        if (!status) status = strata_graph_check(p.scratch, err);
-    }
-    for (int id = 0; id < graph->n_nodes && !status; id++) out_plan->places[id].arena = NONE;
-    if (!status) status = plan_all(&p, outputs, n_outputs, updates, n_updates, err);
-    strata_graph_destroy(p.scratch);
-    if (status) strata_plan_finish(out_plan);
-    return status;
-}
-
-void strata_plan_finish(strata_plan *plan) {
-    strata_graph_destroy(plan->memory);
-    *plan = (strata_plan){0};
+        .graph = graph, .plan = plan, .max_arena_bytes = max_arena_bytes / STRATA_PLACE_ALIGNMENT * STRATA_PLACE_ALIGNMENT};
+    plan->places = strata_graph_alloc(graph, n * sizeof *plan->places);
+    plan->schedule = strata_graph_alloc(graph, n * sizeof(*plan->schedule));
+    plan->storages = strata_graph_alloc(graph, n * sizeof *plan->storages);
+    plan->inputs = strata_graph_alloc(graph, n * sizeof(*plan->inputs));
+    plan->segment_of = strata_graph_alloc(graph, n * sizeof *plan->segment_of);
+    plan->segments = strata_graph_alloc(graph, n * sizeof *plan->segments);
+    plan->communications = strata_graph_alloc(graph, n * sizeof *plan->communications);
+    /* Each node needs at most one arena. */
+    plan->arenas = strata_graph_alloc(graph, (n + 2) * sizeof *plan->arenas);
+    plan->arena_variables = strata_graph_alloc(graph, (n + 2) * sizeof(*plan->arena_variables));
+    p.live = strata_graph_alloc(graph, n * sizeof *p.live);
+    p.output = strata_graph_alloc(graph, n * sizeof *p.output);
+    p.owners = strata_graph_alloc(graph, n * sizeof *p.owners);
+    p.storage_of = strata_graph_alloc(graph, n * sizeof *p.storage_of);
+    p.alive = strata_graph_alloc(graph, n * sizeof *p.alive);
+    p.segment_of_storage = strata_graph_alloc(graph, n * sizeof *p.segment_of_storage);
+    STRATA_TRY(strata_graph_check(graph, err));
+    for (int id = 0; id < graph->n_nodes; id++) plan->places[id].arena = NONE;
+    return plan_all(&p, draft, err);
 }
 
 int64_t strata_plan_bytes(const strata_plan *plan, strata_arena_kind kind) {

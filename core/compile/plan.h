@@ -10,10 +10,13 @@
 #define STRATA_CORE_PLAN_H
 
 #include "core/compile/piece.h"
+#include "core/compile/walk.h"
 
 enum { STRATA_ARENA_INDEX_INPUT = 0, STRATA_ARENA_INDEX_OUTPUT = 1 };
 
 typedef struct strata_storage {
+    /* The tensor whose memory it is, of which the others are parts. */
+    const strata_tensor *owner;
     /* Index in plan->arenas. */
     int arena;
     int64_t offset, bytes;
@@ -25,7 +28,7 @@ typedef struct strata_storage {
     bool carried;
 } strata_storage;
 
-/* One program's part of the schedule (core/compile/segments.h). Without communication nodes there is one. */
+/* One program's part of the schedule (core/compile/segments.c). Without communication nodes there is one. */
 typedef struct strata_segment {
     /* The nodes [first, first + n) of the schedule. */
     int first, n;
@@ -65,17 +68,13 @@ typedef struct strata_plan {
     /* The graph's inputs that are needed, in the order of their creation. */
     strata_tensor **inputs;
     int n_inputs;
-    /* The graph that owns the memory of the arrays. */
-    strata_graph *memory;
 } strata_plan;
 
-/* Plans the nodes that outputs and updates need. Outputs must be different computed nodes, no views or leaves (passes.c ensures
- * this).
+/* Plans the nodes that the draft's outputs and updates need, in memory of its graph. Outputs must be different computed nodes,
+ * no views or leaves (passes.c ensures this).
  *   max_arena_bytes  the largest range that a kernel binding may span; a tensor beyond it is UNSUPPORTED, and named */
-STRATA_MUST_USE strata_status strata_plan_create(const strata_graph *graph, strata_tensor *const *outputs, int n_outputs,
-                                                 strata_tensor *const *updates, int n_updates, int64_t max_arena_bytes,
-                                                 strata_plan *out_plan, strata_error *err);
-void strata_plan_finish(strata_plan *plan);
+STRATA_MUST_USE strata_status strata_plan_create(const strata_draft *draft, int64_t max_arena_bytes, strata_plan *plan,
+                                                 strata_error *err);
 
 /* The total bytes of all arenas of a kind, at most INT64_MAX; WORK includes the CARRIED ones. */
 int64_t strata_plan_bytes(const strata_plan *plan, strata_arena_kind kind);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prepares a graph with communication nodes for its division into segments. The inputs and outputs of a segment are in memory
+ * Prepares a graph with communication nodes for its division into segments: the parts of a replica's graph between these nodes,
+ * each of which becomes one program. Nodes are in program order; a segment ends where a communication node is followed by a
+ * node that computes. The operand of a communication node is an output of the segment that computes it, and its result is an
+ * input of the first segment that uses it. Segments that do not need the result can run during the exchange; a strategy
+ * determines which those are by the position of its communication nodes.
+ *
+ * The inputs and outputs of a segment are in memory
  * that only this segment's program can use, while temporaries are shared by all segments. So a value in such memory that
  * another segment needs is copied to a temporary, in the segment that has it.
  *
  * Nouns. A *port* is a value that the host writes: an input, or the result of a communication node. The *root* of a value is
  * the tensor of which it is a view; for most values it is the value itself. */
-#include "core/compile/segments.h"
-
-#include "core/compile/collectives.h"
-#include "core/compile/walk.h"
+#include "core/compile/passes.h"
 #include "core/op/ops.h"
 
 typedef struct cutter {
@@ -22,10 +25,6 @@ typedef struct cutter {
     strata_tensor **carried;   /* by old id of a port: its copy for later segments */
     strata_tensor **read;      /* by old id of an output: what the host reads */
 } cutter;
-
-bool strata_is_communication(const strata_tensor *node) {
-    return (node->op->flags & STRATA_OP_COMMUNICATION) && !strata_is_collective(node);
-}
 
 int strata_segment_of_next(strata_segment_counter *counter, bool computes) {
     if (computes && counter->ended) {
@@ -105,11 +104,9 @@ static void rewrite_node(cutter *c, const strata_tensor *node) {
     if (c->output[node->id] && strata_is_view(node, NULL)) c->mapped[node->id] = strata_copy_value(c->mapped[node->id]);
 }
 
-static strata_status rewrite(cutter *c, strata_tensor **outputs, int n_outputs, strata_tensor **updates, int n_updates,
-                             strata_error *err) {
-    for (int id = 0; id < c->from->n_nodes; id++) c->live[id] = strata_is_collective(c->from->nodes[id]);
-    for (int i = 0; i < n_outputs; i++) c->output[outputs[i]->id] = true;
-    strata_mark_live(c->from, outputs, n_outputs, updates, n_updates, c->live, c->uses);
+static void rewrite(cutter *c, const strata_draft *draft) {
+    for (int i = 0; i < draft->n_outputs; i++) c->output[draft->outputs[i]->id] = true;
+    strata_mark_live(draft, c->live, c->uses);
     find_segments(c);
     for (int id = 0; id < c->from->n_nodes && !c->to->status; id++) {
         if (!c->live[id]) continue;
@@ -117,22 +114,16 @@ static strata_status rewrite(cutter *c, strata_tensor **outputs, int n_outputs, 
         if (!c->output[id] || strata_tensor_is_poison(c->mapped[id])) continue;
         c->read[id] = c->last_use[id] > c->segment[id] ? strata_copy_value(c->mapped[id]) : c->mapped[id];
     }
-    strata_status status = strata_graph_check(c->to, err);
-    for (int i = 0; i < n_outputs && !status; i++) outputs[i] = c->read[outputs[i]->id];
-    for (int i = 0; i < n_updates && !status; i++) updates[i] = c->mapped[updates[i]->id];
-    return status;
 }
 
-strata_status strata_segments_prepare(strata_graph **graph, strata_tensor **outputs, int n_outputs, strata_tensor **updates,
-                                      int n_updates, strata_error *err) {
+strata_status strata_segments_prepare(strata_draft *draft, strata_error *err) {
+    cutter c = {.from = draft->graph};
     bool communicates = false;
-    for (int id = 0; id < (*graph)->n_nodes && !communicates; id++) communicates = strata_is_communication((*graph)->nodes[id]);
+    for (int id = 0; id < c.from->n_nodes && !communicates; id++) communicates = strata_is_communication(c.from->nodes[id]);
     if (!communicates) return STRATA_OK;
 
-    const size_t n = (size_t)(*graph)->n_nodes + 1;
-    cutter c = {.from = *graph};
-    STRATA_TRY(strata_graph_create(&c.to, err));
-    strata_graph_retain(c.to, c.from);
+    const size_t n = (size_t)c.from->n_nodes + 1;
+    STRATA_TRY(strata_graph_derive(draft->graph, &c.to, err));
     c.live = strata_graph_alloc(c.to, n * sizeof *c.live);
     c.output = strata_graph_alloc(c.to, n * sizeof *c.output);
     c.uses = strata_graph_alloc(c.to, n * sizeof *c.uses);
@@ -142,9 +133,6 @@ strata_status strata_segments_prepare(strata_graph **graph, strata_tensor **outp
     c.mapped = strata_graph_alloc(c.to, n * sizeof(*c.mapped));
     c.carried = strata_graph_alloc(c.to, n * sizeof(*c.carried));
     c.read = strata_graph_alloc(c.to, n * sizeof(*c.read));
-    strata_status status = strata_graph_check(c.to, err);
-    if (!status) status = rewrite(&c, outputs, n_outputs, updates, n_updates, err);
-    strata_graph_destroy(status ? c.to : c.from);
-    if (!status) *graph = c.to;
-    return status;
+    if (!c.to->status) rewrite(&c, draft);
+    return strata_draft_replace(draft, c.to, c.read, c.mapped, err);
 }

@@ -1,10 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/compile/walk.h"
 
+#include "core/compile/collectives.h"
 #include "core/op/attrs.h"
 #include "core/op/compose.h"
 #include "core/op/ops.h"
 #include "core/op/update.h"
+
+/* ---- drafts ---- */
+
+static strata_status take_roots(strata_draft *draft, strata_tensor *const *roots, int n, const char *kind,
+                                strata_tensor ***out_roots, strata_error *err) {
+    STRATA_TRY(STRATA_NEW(*out_roots, n, err, "executable: no host memory for %d %ss", n, kind));
+    for (int i = 0; i < n; i++) {
+        if (!roots[i]) return strata_fail(err, STRATA_INVALID, "executable: %s %d is NULL", kind, i);
+        STRATA_TRY(strata_graph_check(roots[i]->graph, err));
+        if (draft->graph && roots[i]->graph != draft->graph)
+            return strata_fail(err, STRATA_INVALID, "executable: %s %d belongs to another graph", kind, i);
+        if (!draft->graph) atomic_fetch_add(&roots[i]->graph->references, 1);
+        draft->graph = roots[i]->graph;
+        (*out_roots)[i] = roots[i];
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_draft_begin(strata_draft *draft, strata_tensor *const *outputs, int n_outputs,
+                                 strata_tensor *const *updates, int n_updates, strata_error *err) {
+    *draft = (strata_draft){.n_outputs = n_outputs, .n_updates = n_updates};
+    STRATA_TRY(take_roots(draft, outputs, n_outputs, "output", &draft->outputs, err));
+    STRATA_TRY(take_roots(draft, updates, n_updates, "update", &draft->updates, err));
+    if (draft->graph) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "executable: nothing is asked for: give an output or an update");
+}
+
+strata_status strata_draft_replace(strata_draft *draft, strata_graph *to, strata_tensor *const *outputs,
+                                   strata_tensor *const *updates, strata_error *err) {
+    const strata_status status = strata_graph_check(to, err);
+    for (int i = 0; i < draft->n_outputs && !status; i++) draft->outputs[i] = outputs[draft->outputs[i]->id];
+    for (int i = 0; i < draft->n_updates && !status; i++) draft->updates[i] = updates[draft->updates[i]->id];
+    strata_graph_destroy(status ? to : draft->graph);
+    if (!status) draft->graph = to;
+    return status;
+}
+
+void strata_draft_finish(strata_draft *draft) {
+    strata_graph_destroy(draft->graph);
+    free(draft->outputs);
+    free(draft->updates);
+    *draft = (strata_draft){0};
+}
+
+/* ---- nodes ---- */
+
+bool strata_is_communication(const strata_tensor *node) {
+    return (node->op->flags & STRATA_OP_COMMUNICATION) && !strata_is_collective(node);
+}
 
 bool strata_is_view(const strata_tensor *node, int64_t *out_first_byte) {
     int64_t first = 0;
@@ -14,12 +64,12 @@ bool strata_is_view(const strata_tensor *node, int64_t *out_first_byte) {
     return is_view;
 }
 
-void strata_mark_live(const strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
-                      int n_updates, bool *live, int *uses) {
-    for (int i = 0; i < n_outputs; i++) live[outputs[i]->id] = true;
-    for (int i = 0; i < n_updates; i++) live[updates[i]->id] = true;
-    for (int id = graph->n_nodes - 1; id >= 0; id--) {
-        const strata_tensor *node = graph->nodes[id];
+void strata_mark_live(const strata_draft *draft, bool *live, int *uses) {
+    for (int i = 0; i < draft->n_outputs; i++) live[draft->outputs[i]->id] = true;
+    for (int i = 0; i < draft->n_updates; i++) live[draft->updates[i]->id] = true;
+    for (int id = draft->graph->n_nodes - 1; id >= 0; id--) {
+        const strata_tensor *node = draft->graph->nodes[id];
+        live[id] |= strata_is_collective(node);
         for (int i = 0; live[id] && i < node->n_inputs; i++) {
             live[node->inputs[i]->id] = true;
             if (uses) uses[node->inputs[i]->id]++;

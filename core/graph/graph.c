@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Builds graphs: the arena with the memory of nodes, the constructor of nodes, and the first building error, which the
- * graph keeps. Ops are in core/op/, differentiation is in core/compile/gradient.c. */
+ * Builds graphs: the constructor of nodes, and the first building error, which the graph keeps. Ops are in core/op/,
+ * differentiation is in core/compile/gradient.c. */
 #include "core/graph/graph.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* Arena blocks: freed all at once with the graph. */
-typedef struct strata_arena_block {
-    struct strata_arena_block *next;
-    size_t used, capacity;
-    _Alignas(64) unsigned char bytes[];
-} strata_arena_block;
-
-enum { BLOCK_BYTES = 32 * 1024, ALIGNMENT = 64 };
 
 static const strata_op poison_op = {.name = "poison", .flags = STRATA_OP_LEAF};
 
@@ -31,17 +20,16 @@ strata_status strata_graph_create(strata_graph **out_graph, strata_error *err) {
 void strata_graph_destroy(strata_graph *graph) {
     if (!graph || atomic_fetch_sub(&graph->references, 1) > 1) return;
     strata_graph_destroy(graph->parent);
-    for (strata_arena_block *block = graph->blocks, *next; block; block = next) {
-        next = block->next;
-        free(block);
-    }
+    strata_memory_free(&graph->memory);
     free(graph->nodes);
     free(graph);
 }
 
-void strata_graph_retain(strata_graph *graph, strata_graph *parent) {
+strata_status strata_graph_derive(strata_graph *parent, strata_graph **out_graph, strata_error *err) {
+    STRATA_TRY(strata_graph_create(out_graph, err));
     atomic_fetch_add(&parent->references, 1);
-    graph->parent = parent;
+    (*out_graph)->parent = parent;
+    return STRATA_OK;
 }
 
 strata_status strata_graph_check(const strata_graph *graph, strata_error *err) {
@@ -86,45 +74,15 @@ bool strata_tensor_is_poison(const strata_tensor *tensor) {
 }
 
 void *strata_graph_alloc(strata_graph *graph, size_t bytes) {
-    size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    strata_arena_block *block = graph->blocks;
-    if (rounded < bytes) block = NULL;
-    if (!block || block->capacity - block->used < rounded) {
-        size_t capacity = rounded > BLOCK_BYTES ? rounded : BLOCK_BYTES;
-        void *memory = NULL;
-        if (rounded >= bytes && capacity < SIZE_MAX / 2)
-            memory = aligned_alloc(ALIGNMENT, sizeof(strata_arena_block) + capacity);
-        if (!memory) {
-            strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "graph: no memory for %zu bytes", bytes);
-            return NULL;
-        }
-        block = memory;
-        *block = (strata_arena_block){.next = graph->blocks, .capacity = capacity};
-        graph->blocks = block;
-    }
-    void *result = block->bytes + block->used;
-    block->used += rounded;
-    return memset(result, 0, rounded);
+    void *memory = strata_memory_take(&graph->memory, 1, bytes);
+    if (!memory) strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "graph: no memory for %zu bytes", bytes);
+    return memory;
 }
 
 char *strata_graph_strdup(strata_graph *graph, const char *text) {
     size_t bytes = strlen(text) + 1;
     char *copy = strata_graph_alloc(graph, bytes);
     return copy ? memcpy(copy, text, bytes) : NULL;
-}
-
-/* Makes room for one more node. */
-static bool reserve_node(strata_graph *graph) {
-    if (graph->n_nodes < graph->nodes_capacity) return true;
-    int capacity = graph->nodes_capacity ? graph->nodes_capacity * 2 : 64;
-    strata_tensor **nodes = realloc(graph->nodes, (size_t)capacity * sizeof *nodes);
-    if (!nodes) {
-        strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "graph: no memory for %d nodes", capacity);
-        return false;
-    }
-    graph->nodes = nodes;
-    graph->nodes_capacity = capacity;
-    return true;
 }
 
 /* Returns the graph to which all inputs belong. If they belong to several graphs, or if one is NULL, it poisons a
@@ -155,7 +113,6 @@ strata_tensor *strata_node(strata_graph *graph, const strata_op *op, int n_input
     if (n_inputs < op->n_inputs || (op->optional_inputs >= 0 && n_inputs > op->n_inputs + op->optional_inputs))
         return strata_graph_poison(graph, op, STRATA_INVALID, "takes at least %d operand(s), was given %d", op->n_inputs,
                                    n_inputs);
-    if (!reserve_node(graph)) return &graph->poison;
     strata_tensor *node = strata_graph_alloc(graph, sizeof *node);
     strata_tensor **own_inputs = node && n_inputs ? strata_graph_alloc(graph, (size_t)n_inputs * sizeof *own_inputs) : NULL;
     void *own_attrs = node && op->attrs_bytes ? strata_graph_alloc(graph, op->attrs_bytes) : NULL;
@@ -169,6 +126,8 @@ strata_tensor *strata_node(strata_graph *graph, const strata_op *op, int n_input
     strata_status status = strata_infer(node, &err);
     if (!status) status = strata_shape_check(node->shape, &err);
     if (status) return strata_graph_poison(graph, op, status, "%s", err.message);
+    if (!strata_grow(&graph->nodes, graph->n_nodes, sizeof(*graph->nodes)))
+        return strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "graph: no memory for %d nodes", graph->n_nodes + 1);
     graph->nodes[graph->n_nodes++] = node;
     return node;
 }
@@ -184,6 +143,25 @@ void *strata_call_alloc(strata_op_call *call, int64_t n, size_t bytes) {
     void *memory = calloc((size_t)n + 1, bytes);
     if (!memory) call->status = strata_fail(call->err, STRATA_OUT_OF_MEMORY, "no host memory for %lld numbers", (long long)n);
     return memory;
+}
+
+double strata_node_flops(const strata_tensor *node) {
+    if (node->op->flops) return node->op->flops(node);
+    return node->op->flags & STRATA_OP_ELEMENTWISE ? (double)strata_shape_elements(node->shape) : 0;
+}
+
+double strata_node_moved_bytes(const strata_tensor *node) {
+    if (node->op->flags & (STRATA_OP_LEAF | STRATA_OP_VIEW | STRATA_OP_SLICES)) return 0;
+    double bytes = (double)strata_tensor_bytes(node);
+    for (int i = 0; i < node->n_inputs; i++)
+        bytes += (double)strata_tensor_bytes(node->inputs[i]) * (node->op->also_writes >> i & 1 ? 2 : 1);
+    return bytes;
+}
+
+double strata_graph_flops(const strata_graph *graph, int first) {
+    double sum = 0;
+    for (int id = first; id < graph->n_nodes; id++) sum += strata_node_flops(graph->nodes[id]);
+    return sum;
 }
 
 strata_shape strata_tensor_shape(const strata_tensor *tensor) {

@@ -6,6 +6,8 @@
 
 #include <stdatomic.h>
 
+#include "core/base/alloc.h"
+#include "core/base/memory.h"
 #include "core/graph/op.h"
 #include "strata/graph.h"
 
@@ -28,9 +30,9 @@ struct strata_tensor {
 
 struct strata_graph {
     strata_tensor **nodes;
-    int n_nodes, nodes_capacity;
+    int n_nodes;
     /* Memory of nodes, attributes, names, constants. */
-    struct strata_arena_block *blocks;
+    strata_memory memory;
     /* The tensor that is returned after a building error. */
     strata_tensor poison;
     /* The first building error. */
@@ -49,8 +51,8 @@ struct strata_graph {
 void *strata_graph_alloc(strata_graph *graph, size_t bytes);
 char *strata_graph_strdup(strata_graph *graph, const char *text);
 
-/* Retains `parent` until `graph` is destroyed, since attributes of `graph` point into the memory of `parent`. */
-void strata_graph_retain(strata_graph *graph, strata_graph *parent);
+/* An empty graph for copies of nodes of `parent`. It retains `parent`, to whose memory their attributes point. */
+STRATA_MUST_USE strata_status strata_graph_derive(strata_graph *parent, strata_graph **out_graph, strata_error *err);
 
 /* Adds a node. Checks that no input is NULL or poisoned and that all are of one graph, copies `attrs` (op->attrs_bytes), and
  * calls the op's shape rule. On any failure it returns the graph's poison, or NULL if every input is NULL. `graph` may be NULL
@@ -68,6 +70,15 @@ static inline int64_t strata_tensor_bytes(const strata_tensor *tensor) {
     return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
 }
 
+/* The number of additions and multiplications of one run of the node; a multiply-add counts as two. The op's `flops`
+ * computes it. Without `flops` it is one for each element of the output of an element-wise op, and 0 for other ops. */
+double strata_node_flops(const strata_tensor *node);
+/* The bytes that one run reads and writes if each input is read once as a whole, and each output (Adam has three) is
+ * written once. 0 for leaves and views, and for a pack, whose inputs are computed directly at their places in it. */
+double strata_node_moved_bytes(const strata_tensor *node);
+/* The sum of strata_node_flops over the graph's nodes from id `first` on. */
+double strata_graph_flops(const strata_graph *graph, int first);
+
 /* Attributes of the three leaves (core/op/leaf.c). */
 typedef struct strata_input_attrs {
     const char *name;
@@ -79,5 +90,7 @@ typedef struct strata_constant_attrs {
 typedef struct strata_read_attrs {
     strata_variable *variable;
 } strata_read_attrs;
+
+STRATA_OWNER(strata_graph)
 
 #endif

@@ -4,17 +4,10 @@
  * spaces over which they loop. */
 #include "core/graph/launch.h"
 
-#include <stdlib.h>
-
 strata_status strata_lowering_add(strata_lowering *lowering, const strata_launch *launch, strata_error *err) {
     if (!launch->global[0]) return STRATA_OK;
-    if (lowering->n == lowering->capacity) {
-        int capacity = lowering->capacity ? 2 * lowering->capacity : 8;
-        strata_launch *launches = realloc(lowering->launches, (size_t)capacity * sizeof *launches);
-        if (!launches) return strata_fail(err, STRATA_OUT_OF_MEMORY, "compile: no memory for %d launches", capacity);
-        lowering->launches = launches;
-        lowering->capacity = capacity;
-    }
+    if (!strata_grow(&lowering->launches, lowering->n, sizeof *lowering->launches))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "compile: no memory for %d launches", lowering->n + 1);
     lowering->launches[lowering->n++] = *launch;
     return STRATA_OK;
 }
@@ -26,7 +19,7 @@ void strata_lowering_scratch(strata_lowering *lowering, int64_t bytes) {
 void strata_lowering_finish(strata_lowering *lowering) {
     free(lowering->launches);
     lowering->launches = NULL;
-    lowering->n = lowering->capacity = 0;
+    lowering->n = 0;
 }
 
 /* ---- index spaces: loops over several tensors that are broadcast, transposed or sliced, with as few axes as possible.

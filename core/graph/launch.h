@@ -73,7 +73,7 @@ typedef struct strata_launch {
 /* The launches of one node, in the order in which they run. Zero-initialize; strata_lowering_finish frees what was added. */
 struct strata_lowering {
     strata_launch *launches;
-    int n, capacity;
+    int n;
     /* Bytes of scratch memory that the launches share. */
     int64_t scratch_bytes;
 };

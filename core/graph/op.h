@@ -5,6 +5,7 @@
 #ifndef STRATA_CORE_OP_H
 #define STRATA_CORE_OP_H
 
+#include "core/base/alloc.h"
 #include "strata/graph.h"
 
 typedef struct strata_op strata_op;
@@ -150,7 +151,7 @@ struct strata_op {
     strata_tensor *(*part)(const strata_node_part *part);
 
     /* The number of additions and multiplications of one run; a multiply-add counts as two. NULL: 0, or, for an element-wise
-     * op, one for each element of its output (core/compile/cost.c). */
+     * op, one for each element of its output (core/graph/graph.c). */
     double (*flops)(const strata_tensor *node);
 
     /* Adds the launches of the op's portable kernels to the list, with strata_lowering_add (core/graph/launch.h). NULL for

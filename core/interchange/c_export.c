@@ -9,15 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/ascii.h"
-#include "core/base/file.h"
-#include "core/graph/graph.h"
-#include "core/model/build.h"
-#include "core/model/data.h"
+#include "strata/file.h"
 #include "strata/interchange.h"
+#include "strata/preprocessing.h"
 #include "strata/version.h"
-
-extern const strata_op strata_op_input, strata_op_constant;
 
 enum { MOST_NAME = 48, DEFAULT_MOST_BYTES = 64 << 20, BYTES_A_NUMBER = 16, N_TYPES = 4 };
 
@@ -33,60 +28,79 @@ typedef struct walk {
     int *roots, *last;
     int64_t *offsets;
     int64_t sizes[N_TYPES];
+    int n_inputs, n_outputs;
     strata_tensor *inputs[STRATA_MAX_INPUTS], *outputs[STRATA_MAX_OUTPUTS];
+    /* The names of the function's parameters: of the inputs, and then of the outputs. */
     char parameters[STRATA_MAX_INPUTS + STRATA_MAX_OUTPUTS][MOST_NAME + 8];
 } walk;
 
-void strata_c_identifier(const char *name, char *out, size_t bytes) {
+/* Makes an identifier from a name: every other character becomes '_'. */
+static void identifier(const char *name, char *out, size_t bytes) {
+    static const char digits[] = "0123456789", letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     size_t n = 0;
-    if (strata_ascii_is_digit(*name) && n + 1 < bytes) out[n++] = '_';
-    for (; *name && n + 1 < bytes; name++) out[n++] = strata_ascii_is_word(*name) ? *name : '_';
+    if (*name && strchr(digits, *name) && n + 1 < bytes) out[n++] = '_';
+    for (; *name && n + 1 < bytes; name++) out[n++] = strchr(letters, *name) || strchr(digits, *name) ? *name : '_';
     if (!n && bytes > 1) out[n++] = '_';
     out[n] = 0;
 }
 
 /* ---- which nodes are needed, and where their values are stored ---- */
 
-static int type_of(strata_dtype dtype) {
-    const char *type = strata_c_type(dtype);
+static int type_of(const strata_tensor *t) {
+    const char *type = strata_c_type(strata_tensor_dtype(t));
     for (int i = 0; type && i < N_TYPES; i++)
         if (!strcmp(types[i].type, type)) return i;
     return -1;
 }
 
-static bool is_leaf(const strata_tensor *node) {
-    return node->op->flags & STRATA_OP_LEAF;
+static int64_t elements(const strata_tensor *t) {
+    return strata_shape_elements(strata_tensor_shape(t));
+}
+
+static strata_shape_string shape_text(const strata_tensor *t) {
+    return strata_shape_text(strata_tensor_shape(t));
+}
+
+/* Whether the node is an input or a constant. */
+static bool is_leaf(const strata_tensor *t) {
+    return !strata_tensor_node(t).n_inputs;
+}
+
+static int root_of(const walk *w, const strata_tensor *t) {
+    return w->roots[strata_tensor_node(t).index];
 }
 
 static void find_needed(walk *w) {
-    const strata_graph *graph = w->c.graph;
-    for (int i = 0; i < graph->n_nodes; i++) {
-        const strata_tensor *node = graph->nodes[i];
+    for (int i = 0; i < w->c.n_nodes; i++) {
+        const strata_node_info node = strata_tensor_node(strata_graph_tensor(w->c.graph, i));
         w->last[i] = -1;
-        w->roots[i] = node->op->flags & STRATA_OP_VIEW ? w->roots[node->inputs[0]->id] : i;
+        w->roots[i] = node.view ? root_of(w, node.inputs[0]) : i;
     }
-    for (int i = 0; i < w->c.model->n_outputs; i++) w->last[w->outputs[i]->id] = graph->n_nodes;
-    for (int i = graph->n_nodes - 1; i >= 0; i--) {
-        const strata_tensor *node = graph->nodes[i];
+    for (int i = 0; i < w->n_outputs; i++) w->last[strata_tensor_node(w->outputs[i]).index] = w->c.n_nodes;
+    for (int i = w->c.n_nodes - 1; i >= 0; i--) {
+        const strata_node_info node = strata_tensor_node(strata_graph_tensor(w->c.graph, i));
         if (w->last[i] < 0) continue;
-        for (int k = 0; k < node->n_inputs; k++)
-            if (w->last[node->inputs[k]->id] < i) w->last[node->inputs[k]->id] = i;
+        for (int k = 0; k < node.n_inputs; k++) {
+            int *last = &w->last[strata_tensor_node(node.inputs[k]).index];
+            if (*last < i) *last = i;
+        }
         if (w->last[w->roots[i]] < w->last[i]) w->last[w->roots[i]] = w->last[i];
     }
 }
 
 /* Places the value of node `id` in the first gap, between values that are needed at the same time, that is large enough. */
 static void place_value(walk *w, int id) {
-    const strata_graph *graph = w->c.graph;
-    const int type = type_of(graph->nodes[id]->dtype);
-    const int64_t size = strata_shape_elements(graph->nodes[id]->shape);
+    const strata_tensor *t = strata_graph_tensor(w->c.graph, id);
+    const int type = type_of(t);
+    const int64_t size = elements(t);
     int64_t at = 0;
     for (bool moved = true; moved;) {
         moved = false;
         for (int i = 0; i < id; i++) {
-            const strata_tensor *other = graph->nodes[i];
-            if (w->roots[i] != i || is_leaf(other) || w->last[i] < id || type_of(other->dtype) != type) continue;
-            const int64_t end = w->offsets[i] + strata_shape_elements(other->shape);
+            if (w->roots[i] != i || w->last[i] < id) continue;
+            const strata_tensor *other = strata_graph_tensor(w->c.graph, i);
+            if (is_leaf(other) || type_of(other) != type) continue;
+            const int64_t end = w->offsets[i] + elements(other);
             if (at >= end || at + size <= w->offsets[i]) continue;
             at = end;
             moved = true;
@@ -110,63 +124,55 @@ static void add_array(strata_text *text, strata_dtype dtype, const char *name, c
     strata_text_add(text, "};\n");
 }
 
-static const float *values_of(const strata_c_export *c, const char *parameter) {
-    for (int i = 0; i < c->model->parameters.n; i++)
-        if (!strcmp(c->model->parameters.items[i].name, parameter))
-            return c->values + strata_model_place(c->model, &c->model->parameters.items[i]);
-    return NULL;
-}
-
-static strata_status place_leaf(walk *w, const strata_tensor *node, strata_error *err) {
+static strata_status place_leaf(walk *w, const strata_tensor *t, strata_error *err) {
     strata_c_export *c = &w->c;
-    char *place = c->places[node->id];
-    for (int i = 0; i < c->model->n_inputs; i++)
-        if (w->inputs[i] == node) {
+    const strata_node_info node = strata_tensor_node(t);
+    char *place = c->places[node.index];
+    for (int i = 0; i < w->n_inputs; i++)
+        if (w->inputs[i] == t) {
             snprintf(place, STRATA_C_PLACE_BYTES, "%s", w->parameters[i]);
             return STRATA_OK;
         }
-    const bool weight = node->op == &strata_op_input;
-    const char *name = weight ? ((const strata_input_attrs *)node->attrs)->name : NULL;
-    const void *data = weight                            ? (const void *)values_of(c, name)
-                       : node->op == &strata_op_constant ? ((const strata_constant_attrs *)node->attrs)->data
-                                                         : NULL;
-    if (!data) return strata_fail(err, STRATA_INTERNAL, "C: %s has no elements", name ? name : node->op->name);
-    snprintf(place, STRATA_C_PLACE_BYTES, "%s_%s%d", c->name, weight ? "w" : "c", node->id);
-    if (weight) strata_text_add(&c->constants, "/* %s %s */\n", name, strata_shape_text(node->shape).text);
-    add_array(&c->constants, node->dtype, place, data, strata_shape_elements(node->shape));
+    const int parameter = node.name ? strata_parameter_find(c->model, NULL, node.name) : -1;
+    const void *data = parameter < 0 ? node.data : c->weights.arrays[parameter].data;
+    if (!data) return strata_fail(err, STRATA_INTERNAL, "C: %s has no elements", node.name ? node.name : node.op);
+    snprintf(place, STRATA_C_PLACE_BYTES, "%s_%s%d", c->name, node.name ? "w" : "c", node.index);
+    if (node.name) strata_text_add(&c->constants, "/* %s %s */\n", node.name, shape_text(t).text);
+    add_array(&c->constants, strata_tensor_dtype(t), place, data, elements(t));
     return STRATA_OK;
 }
 
 /* ---- the statements ---- */
 
-static void add_block(walk *w, const strata_tensor *node, strata_c_emit emit, strata_text *unsupported) {
+static void add_block(walk *w, const strata_tensor *t, strata_text *unsupported) {
     strata_c_export *c = &w->c;
-    strata_text_add(&c->body, "    { /* %s %s */\n", node->op->name, strata_shape_text(node->shape).text);
-    for (int i = 0; i < node->n_inputs; i++)
-        strata_text_add(&c->body, "        const %s *const in%d = %s;\n", strata_c_type(node->inputs[i]->dtype), i,
-                        c->places[w->roots[node->inputs[i]->id]]);
-    strata_text_add(&c->body, "        %s *const out = %s;\n", strata_c_type(node->dtype), c->places[node->id]);
-    if (!emit(c, node))
-        strata_text_add(unsupported, "%s%s %s", unsupported->n_bytes ? ", " : "", node->op->name,
-                        strata_shape_text(node->shape).text);
+    const strata_node_info node = strata_tensor_node(t);
+    strata_text_add(&c->body, "    { /* %s %s */\n", node.op, shape_text(t).text);
+    for (int i = 0; i < node.n_inputs; i++)
+        strata_text_add(&c->body, "        const %s *const in%d = %s;\n", strata_c_type(strata_tensor_dtype(node.inputs[i])), i,
+                        c->places[root_of(w, node.inputs[i])]);
+    strata_text_add(&c->body, "        %s *const out = %s;\n", strata_c_type(strata_tensor_dtype(t)), c->places[node.index]);
+    if (!strata_c_write(c, t))
+        strata_text_add(unsupported, "%s%s %s", unsupported->n_bytes ? ", " : "", node.op, shape_text(t).text);
     strata_text_add(&c->body, "    }\n");
 }
 
 /* Fails with a list of all ops and types that cannot be written as C, each listed once. */
 static strata_status check_ops(const walk *w, strata_error *err) {
-    const strata_graph *graph = w->c.graph;
     strata_text missing = {0};
-    for (int i = 0; i < graph->n_nodes; i++) {
-        const strata_tensor *node = graph->nodes[i];
+    for (int i = 0; i < w->c.n_nodes; i++) {
+        const strata_tensor *t = strata_graph_tensor(w->c.graph, i);
+        const strata_dtype dtype = strata_tensor_dtype(t);
         bool earlier = false;
-        if (w->last[i] < 0) continue;
-        const bool type = strata_c_type(node->dtype);
-        if (type && (is_leaf(node) || w->roots[i] != i || strata_c_find(node->op))) continue;
-        for (int k = 0; k < i; k++)
-            earlier |= w->last[k] >= 0 && graph->nodes[k]->op == node->op && graph->nodes[k]->dtype == node->dtype;
+        if (w->last[i] < 0 || (strata_c_type(dtype) && (is_leaf(t) || w->roots[i] != i || strata_c_has(t)))) continue;
+        for (int k = 0; k < i; k++) {
+            const strata_tensor *before = strata_graph_tensor(w->c.graph, k);
+            earlier |= w->last[k] >= 0 && !strcmp(strata_tensor_node(before).op, strata_tensor_node(t).op) &&
+                       strata_tensor_dtype(before) == dtype;
+        }
         if (earlier) continue;
-        strata_text_add(&missing, "%s%s", missing.n_bytes ? ", " : "", node->op->name);
-        if (!type) strata_text_add(&missing, " of %s", strata_dtype_name(node->dtype));
+        strata_text_add(&missing, "%s%s", missing.n_bytes ? ", " : "", strata_tensor_node(t).op);
+        if (!strata_c_type(dtype)) strata_text_add(&missing, " of %s", strata_dtype_name(dtype));
     }
     const strata_status status =
         missing.n_bytes ? strata_fail(err, STRATA_UNSUPPORTED, "there is no C for: %.900s", missing.bytes) : STRATA_OK;
@@ -177,14 +183,13 @@ static strata_status check_ops(const walk *w, strata_error *err) {
 /* Checks the size of the file, which consists almost only of the digits of its numbers. */
 static strata_status check_size(const walk *w, int64_t most, strata_error *err) {
     int64_t numbers = 0;
-    for (int i = 0; i < w->c.graph->n_nodes; i++) {
-        const strata_tensor *node = w->c.graph->nodes[i];
-        const int64_t n = strata_shape_elements(node->shape);
+    for (int i = 0; i < w->c.n_nodes; i++) {
+        const strata_tensor *t = strata_graph_tensor(w->c.graph, i);
         if (w->last[i] < 0) continue;
-        if (n > INT32_MAX / 8)
-            return strata_fail(err, STRATA_UNSUPPORTED, "%s %s is too large for a program in C", node->op->name,
-                               strata_shape_text(node->shape).text);
-        if (is_leaf(node)) numbers += n;
+        if (elements(t) > INT32_MAX / 8)
+            return strata_fail(err, STRATA_UNSUPPORTED, "%s %s is too large for a program in C", strata_tensor_node(t).op,
+                               shape_text(t).text);
+        if (is_leaf(t)) numbers += elements(t);
     }
     if (numbers <= most / BYTES_A_NUMBER) return STRATA_OK;
     return strata_fail(err, STRATA_UNSUPPORTED,
@@ -198,24 +203,23 @@ static strata_status write_body(walk *w, int64_t most, strata_error *err) {
     strata_text unsupported = {0};
     STRATA_TRY(check_ops(w, err));
     STRATA_TRY(check_size(w, most, err));
-    for (int i = 0; i < c->graph->n_nodes; i++) {
-        const strata_tensor *node = c->graph->nodes[i];
+    for (int i = 0; i < c->n_nodes; i++) {
+        const strata_tensor *t = strata_graph_tensor(c->graph, i);
         if (w->last[i] < 0 || w->roots[i] != i) continue;
-        if (is_leaf(node)) {
-            STRATA_TRY(place_leaf(w, node, err));
+        if (is_leaf(t)) {
+            STRATA_TRY(place_leaf(w, t, err));
             continue;
         }
         place_value(w, i);
-        snprintf(c->places[i], sizeof c->places[i], "memory->%s + %lld", types[type_of(node->dtype)].field,
-                 (long long)w->offsets[i]);
-        add_block(w, node, strata_c_find(node->op), &unsupported);
+        snprintf(c->places[i], sizeof c->places[i], "memory->%s + %lld", types[type_of(t)].field, (long long)w->offsets[i]);
+        add_block(w, t, &unsupported);
     }
-    for (int i = 0; i < c->model->n_outputs; i++) {
+    for (int i = 0; i < w->n_outputs; i++) {
         const strata_tensor *y = w->outputs[i];
-        strata_text_add(&c->body, "    {\n        const %s *const from = %s;\n", strata_c_type(y->dtype),
-                        c->places[w->roots[y->id]]);
+        strata_text_add(&c->body, "    {\n        const %s *const from = %s;\n", strata_c_type(strata_tensor_dtype(y)),
+                        c->places[root_of(w, y)]);
         strata_text_add(&c->body, "        for (int i = 0; i < %lld; i++) %s[i] = (float)from[i];\n    }\n",
-                        (long long)strata_shape_elements(y->shape), w->parameters[c->model->n_inputs + i]);
+                        (long long)elements(y), w->parameters[w->n_inputs + i]);
     }
     const strata_status status =
         unsupported.n_bytes
@@ -225,15 +229,230 @@ static strata_status write_body(walk *w, int64_t most, strata_error *err) {
     return status;
 }
 
+/* ---- what the model knows about the columns of a table ----
+ * The type of a row, the computation of its features, the names of classes, and the conversion of standardised labels back to
+ * the numbers of the table. The C code does not divide texts into words: a model of texts gets tokens. */
+
+enum { MOST_FIELD = 48 };
+
+/* Writes a string literal. Other characters than plain ASCII become octal escapes of three digits, so that a digit that
+ * follows cannot become a part of one. */
+static void add_string(strata_text *out, const char *text) {
+    strata_text_add(out, "\"");
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        if (*at < ' ' || *at > 126 || *at == '?')
+            strata_text_add(out, "\\%03o", *at);
+        else
+            strata_text_add(out, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
+    }
+    strata_text_add(out, "\"");
+}
+
+typedef struct field {
+    char text[MOST_FIELD + 16];
+} field;
+
+/* The name of a column's field. It begins with "c_", so that it cannot be a keyword of C. If several columns have the
+ * same name, the column's index is appended. */
+static field field_of(const strata_preprocessing *p, int column) {
+    field out;
+    char own[MOST_FIELD], other[MOST_FIELD];
+    const char *name = strata_preprocessing_column(p, column).name;
+    identifier(name ? name : "", own, sizeof own);
+    snprintf(out.text, sizeof out.text, "c_%s", own);
+    for (int i = 0; i < strata_preprocessing_n_columns(p); i++) {
+        name = strata_preprocessing_column(p, i).name;
+        identifier(name ? name : "", other, sizeof other);
+        if (i != column && !strcmp(own, other)) snprintf(out.text, sizeof out.text, "c_%s_%d", own, column);
+    }
+    return out;
+}
+
+static void add_row_type(const strata_preprocessing *p, const char *name, strata_text *out) {
+    strata_text_add(
+        out, "\n/* A row of the table. A number that is missing is NAN, a word NULL or \"\". */\ntypedef struct %s_row {\n",
+        name);
+    for (int i = 0; i < strata_preprocessing_n_columns(p); i++) {
+        const strata_column_info column = strata_preprocessing_column(p, i);
+        if (column.kind == STRATA_COLUMN_DATE)
+            strata_text_add(out, "    /* Days since 1970-01-01, with a fraction for the time of day. */\n");
+        if (column.kind != STRATA_COLUMN_TEXT)
+            strata_text_add(out, "    %s%s;\n",
+                            column.kind == STRATA_COLUMN_WORDS && !column.numeric ? "const char *" : "double ",
+                            field_of(p, i).text);
+    }
+    strata_text_add(out, "} %s_row;\n", name);
+}
+
+static void add_cycle(const char *value, double days, strata_text *out) {
+    strata_text_add(out, "    turn = 2 * 3.14159265358979323846 * (%s / ", value);
+    strata_c_add_double(out, days);
+    strata_text_add(out, " - floor(%s / ", value);
+    strata_c_add_double(out, days);
+    strata_text_add(out, "));\n    *x++ = isnan(%s) ? 0 : (float)sin(turn);\n    *x++ = isnan(%s) ? 0 : (float)cos(turn);\n",
+                    value, value);
+}
+
+static void add_number(const strata_column_info *column, const char *name, strata_text *out) {
+    char value[MOST_FIELD + 32];
+    snprintf(value, sizeof value, "row->%s", name);
+    strata_text_add(out, "    *x++ = isnan(%s) ? 0 : (float)((%s - ", value, value);
+    strata_c_add_double(out, column->mean);
+    strata_text_add(out, ") / ");
+    strata_c_add_double(out, column->deviation);
+    strata_text_add(out, ");\n");
+    if (column->has_missing) strata_text_add(out, "    *x++ = isnan(%s) ? 1 : 0;\n", value);
+    if (column->kind != STRATA_COLUMN_DATE) return;
+    add_cycle(value, 365.2425, out);
+    add_cycle(value, 7, out);
+    if (column->has_time) add_cycle(value, 1, out);
+}
+
+/* Writes the condition that the row has this word. */
+static void add_condition(const strata_column_info *column, const char *name, const char *word, strata_text *out) {
+    double number = 0;
+    if (column->numeric && strata_cell_number(word, column->format, &number)) {
+        strata_text_add(out, "row->%s == ", name);
+        strata_c_add_double(out, number);
+    } else if (column->numeric) { /* "", a missing number */
+        strata_text_add(out, "isnan(row->%s)", name);
+    } else {
+        strata_text_add(out, "!strcmp(row->%s ? row->%s : \"\", ", name, name);
+        add_string(out, word);
+        strata_text_add(out, ")");
+    }
+}
+
+/* Writes one feature for each word, and one for all rare words. */
+static void add_words(const strata_column_info *column, const char *name, strata_text *out) {
+    for (int k = 0; k < column->n_words; k++) {
+        strata_text_add(out, "    *x++ = ");
+        add_condition(column, name, column->words[k], out);
+        strata_text_add(out, " ? 1 : 0;\n");
+    }
+    for (int k = 0; k < column->n_rare; k++) {
+        strata_text_add(out, k ? " ||\n           " : "    *x++ = ");
+        add_condition(column, name, column->rare[k], out);
+    }
+    if (column->n_rare) strata_text_add(out, " ? 1 : 0;\n");
+}
+
+/* Writes the function that computes the features, in the order of the columns. */
+static void add_encoding(const strata_preprocessing *p, const char *name, strata_text *out) {
+    bool dates = false;
+    for (int i = 0; i < strata_preprocessing_n_columns(p); i++)
+        dates |= strata_preprocessing_column(p, i).kind == STRATA_COLUMN_DATE;
+    strata_text_add(out, "\nvoid %s_features(const %s_row *row, float *x);\nvoid %s_features(const %s_row *row, float *x) {\n",
+                    name, name, name, name);
+    if (dates) strata_text_add(out, "    double turn;\n");
+    for (int i = 0; i < strata_preprocessing_n_columns(p); i++) {
+        const strata_column_info column = strata_preprocessing_column(p, i);
+        if (column.kind == STRATA_COLUMN_WORDS)
+            add_words(&column, field_of(p, i).text, out);
+        else if (column.kind != STRATA_COLUMN_TEXT)
+            add_number(&column, field_of(p, i).text, out);
+    }
+    strata_text_add(out, "}\n");
+}
+
+static void add_classes(const strata_column_info *label, const char *name, strata_text *out) {
+    strata_text_add(
+        out,
+        "\nconst char *%s_class(int index);\nconst char *%s_class(int index) {\n    static const char *const names[%d] = {",
+        name, name, label->n_words);
+    for (int i = 0; i < label->n_words; i++) {
+        strata_text_add(out, i ? ", " : "");
+        add_string(out, label->words[i]);
+    }
+    strata_text_add(out, "};\n    return index >= 0 && index < %d ? names[index] : NULL;\n}\n", label->n_words);
+}
+
+/* Writes the function that converts the labels back: y = y deviation + mean. */
+static void add_restoring(const strata_preprocessing *p, const char *name, strata_text *out) {
+    strata_text_add(out, "\nvoid %s_restore(float *y);\nvoid %s_restore(float *y) {\n", name, name);
+    for (int i = 0; i < strata_preprocessing_n_labels(p); i++) {
+        const strata_column_info label = strata_preprocessing_label_column(p, i);
+        strata_text_add(out, "    y[%d] = (float)(y[%d] * ", i, i);
+        strata_c_add_double(out, label.deviation);
+        strata_text_add(out, " + ");
+        strata_c_add_double(out, label.mean);
+        strata_text_add(out, ");\n");
+    }
+    strata_text_add(out, "}\n");
+}
+
+static void add_array_scaling(const strata_column_info *column, const char *name, int64_t n, strata_text *out) {
+    strata_text_add(out,
+                    "\nvoid %s_standardize(float *x);\nvoid %s_standardize(float *x) {\n    for (int i = 0; i < %lld; i++) "
+                    "x[i] = isnan(x[i]) ? 0 : (float)((x[i] - ",
+                    name, name, (long long)n);
+    strata_c_add_double(out, column->mean);
+    strata_text_add(out, ") / ");
+    strata_c_add_double(out, column->deviation);
+    strata_text_add(out, ");\n}\n");
+}
+
+/* If the model has a preprocessing, adds the type of a row, the computation of the features and the names of the classes.
+ * `usage` receives their description for the comment at the top of the file. */
+static strata_status add_columns(const strata_model *model, const char *name, strata_text *out, strata_text *usage,
+                                 strata_error *err) {
+    strata_preprocessing *p = NULL;
+    if (!strata_model_note(model, "preprocessing")) {
+        if (strata_model_note(model, "tokenizer"))
+            strata_text_add(usage, " *\n * x has tokens: indices in the vocabulary, which is in the .strata file.\n");
+        return STRATA_OK;
+    }
+    STRATA_TRY(strata_model_preprocessing(model, &p, err));
+    const strata_preprocessing_kind kind = strata_preprocessing_get_kind(p);
+    const strata_shape element = strata_preprocessing_element(p);
+    const int n_columns = strata_preprocessing_n_columns(p), n_labels = strata_preprocessing_n_labels(p);
+    const strata_column_info label = n_labels ? strata_preprocessing_label_column(p, 0) : (strata_column_info){0};
+    const bool arrays = kind == STRATA_PREPROCESSING_ARRAYS && element.rank > 1, words = label.kind == STRATA_COLUMN_WORDS;
+    const bool rows = !arrays && n_columns && kind != STRATA_PREPROCESSING_TEXTS && kind != STRATA_PREPROCESSING_PICTURES;
+    strata_text_add(usage, " *\n");
+    if (rows) {
+        add_row_type(p, name, out);
+        add_encoding(p, name, out);
+        strata_text_add(
+            usage, " *     void %s_features(const %s_row *row, float *x);    x of a row of the table; %s_row is near the end\n",
+            name, name, name);
+    }
+    if (arrays) {
+        const strata_column_info column = strata_preprocessing_column(p, 0);
+        add_array_scaling(&column, name, strata_shape_elements(element), out);
+        strata_text_add(usage, " *     void %s_standardize(float *x);    converts the numbers of an array to x, in place\n",
+                        name);
+    }
+    if (kind == STRATA_PREPROCESSING_PICTURES) strata_text_add(usage, " * x has pixels from 0 to 1.\n");
+    if (strata_preprocessing_vocabulary(p))
+        strata_text_add(usage, " * Texts are given as tokens: indices in the vocabulary, which is in the .strata file.\n");
+    if (n_labels == 1 && words) {
+        add_classes(&label, name, out);
+        strata_text_add(usage, " *     const char *%s_class(int index);    the name of a class; NULL: there is no such class\n",
+                        name);
+    }
+    if (n_labels && !words) {
+        add_restoring(p, name, out);
+        strata_text_add(usage, " *     void %s_restore(float *y);    the label in the table's own numbers\n", name);
+    }
+    strata_preprocessing_destroy(p);
+    return STRATA_OK;
+}
+
 /* ---- the file ---- */
 
+/* Input i of the model, or output i - n_inputs. */
+static strata_model_port port_of(const walk *w, int i) {
+    return i < w->n_inputs ? strata_model_input_port(w->c.model, i) : strata_model_output_port(w->c.model, i - w->n_inputs);
+}
+
 static void add_signature(const walk *w, strata_text *out, bool names_only) {
-    const strata_model *model = w->c.model;
-    for (int i = 0; i < model->n_inputs + model->n_outputs; i++) {
-        const bool input = i < model->n_inputs;
+    for (int i = 0; i < w->n_inputs + w->n_outputs; i++) {
+        const bool input = i < w->n_inputs;
         if (!names_only)
-            strata_text_add(out, "%s%s *", input ? "const " : "", input ? strata_c_type(w->inputs[i]->dtype) : "float");
-        strata_text_add(out, "%s%s", w->parameters[i], i + 1 < model->n_inputs + model->n_outputs ? ", " : "");
+            strata_text_add(out, "%s%s *", input ? "const " : "",
+                            input ? strata_c_type(strata_tensor_dtype(w->inputs[i])) : "float");
+        strata_text_add(out, "%s%s", w->parameters[i], i + 1 < w->n_inputs + w->n_outputs ? ", " : "");
     }
 }
 
@@ -244,19 +463,17 @@ static void add_comment_text(strata_text *out, const char *text) {
 }
 
 static void add_head(const walk *w, const strata_text *usage, strata_text *out) {
-    const strata_model *model = w->c.model;
     const char *name = w->c.name;
     strata_text_add(out, "/* A model of Strata %s as C, for one example at a time. It needs libm and nothing else.\n *\n",
                     STRATA_VERSION);
     strata_text_add(out, " *     void %s_predict(", name);
     add_signature(w, out, false);
     strata_text_add(out, ");\n *\n");
-    for (int i = 0; i < model->n_inputs + model->n_outputs; i++) {
-        const bool input = i < model->n_inputs;
-        const strata_shape shape = input ? model->inputs[i].shape : model->outputs[i - model->n_inputs].shape;
-        strata_text_add(out, " *   %s  %s, %lld elements, %s \"", w->parameters[i], strata_shape_text(shape).text,
-                        (long long)strata_shape_elements(shape), input ? "input" : "output");
-        add_comment_text(out, input ? strata_model_input_port(model, i).name : strata_output_name(model, i - model->n_inputs));
+    for (int i = 0; i < w->n_inputs + w->n_outputs; i++) {
+        const strata_model_port port = port_of(w, i);
+        strata_text_add(out, " *   %s  %s, %lld elements, %s \"", w->parameters[i], strata_shape_text(port.shape).text,
+                        (long long)strata_shape_elements(port.shape), i < w->n_inputs ? "input" : "output");
+        add_comment_text(out, port.name);
         strata_text_add(out, "\"\n");
     }
     if (usage->bytes) strata_text_add(out, "%s", usage->bytes);
@@ -300,7 +517,7 @@ static strata_status write_file(walk *w, const char *path, strata_error *err) {
     strata_text columns = {0}, usage = {0}, out = {0};
     char *bytes = NULL;
     size_t n_bytes = 0;
-    strata_status status = strata_c_add_columns(w->c.model, w->c.name, &columns, &usage, err);
+    strata_status status = add_columns(w->c.model, w->c.name, &columns, &usage, err);
     if (!status) {
         add_head(w, &usage, &out);
         if (w->c.constants.bytes) strata_text_add_bytes(&out, w->c.constants.bytes, w->c.constants.n_bytes);
@@ -321,43 +538,24 @@ static strata_status write_file(walk *w, const char *path, strata_error *err) {
 /* ---- the graph ---- */
 
 static void name_parameters(walk *w) {
-    const strata_model *model = w->c.model;
-    for (int i = 0; i < model->n_inputs + model->n_outputs; i++) {
-        const bool input = i < model->n_inputs;
-        const int n = input ? model->n_inputs : model->n_outputs;
+    for (int i = 0; i < w->n_inputs + w->n_outputs; i++) {
+        const bool input = i < w->n_inputs;
+        const char *kind = input ? "x" : "y";
         char own[MOST_NAME];
-        strata_c_identifier(input ? strata_model_input_port(model, i).name : strata_output_name(model, i - model->n_inputs),
-                            own, sizeof own);
-        if (n == 1)
-            snprintf(w->parameters[i], sizeof w->parameters[i], "%s", input ? "x" : "y");
+        identifier(port_of(w, i).name, own, sizeof own);
+        if ((input ? w->n_inputs : w->n_outputs) == 1)
+            snprintf(w->parameters[i], sizeof w->parameters[i], "%s", kind);
         else
-            snprintf(w->parameters[i], sizeof w->parameters[i], "%s_%s", input ? "x" : "y", own);
+            snprintf(w->parameters[i], sizeof w->parameters[i], "%s_%s", kind, own);
         for (int k = 0; k < i; k++)
             if (!strcmp(w->parameters[k], w->parameters[i]))
-                snprintf(w->parameters[i], sizeof w->parameters[i], "%s_%d", input ? "x" : "y", i);
+                snprintf(w->parameters[i], sizeof w->parameters[i], "%s_%d", kind, i);
     }
-}
-
-/* Builds the graph that computes what predict computes, for one example. The parameters are inputs of the graph, with
- * their names. */
-static strata_status build(walk *w, strata_layer_context *context, strata_error *err) {
-    strata_model *model = w->c.model;
-    strata_graph *graph = w->c.graph;
-    graph->activations = model->registry ? model->registry->activations : NULL;
-    for (int i = 0; i < model->n_inputs; i++) {
-        w->inputs[i] = strata_model_make_input(model, graph, i, model->inputs[i].dtype, 1);
-        context->inputs[context->n_inputs++] = w->inputs[i];
-    }
-    strata_model_build_calls(model, context, w->inputs, w->outputs);
-    for (int i = 0; i < model->n_outputs; i++) {
-        const strata_output_spec *output = &model->outputs[i];
-        w->outputs[i] = strata_loss_predict(output->loss, &output->loss_options, w->outputs[i]);
-    }
-    return strata_graph_check(graph, err);
 }
 
 static strata_status export_graph(walk *w, const char *path, int64_t most, strata_error *err) {
-    const size_t n = (size_t)w->c.graph->n_nodes + 1;
+    w->c.n_nodes = strata_graph_n_nodes(w->c.graph);
+    const size_t n = (size_t)w->c.n_nodes + 1;
     w->roots = calloc(n, sizeof *w->roots);
     w->last = calloc(n, sizeof *w->last);
     w->offsets = calloc(n, sizeof *w->offsets);
@@ -372,35 +570,27 @@ static strata_status export_graph(walk *w, const char *path, int64_t most, strat
 strata_status strata_model_save_c(strata_model *model, const char *path, strata_c_options opts, strata_error *err) {
     char name[MOST_NAME];
     const char *file = strrchr(path, '/');
-    STRATA_TRY(strata_model_declare(model, err));
-    STRATA_TRY(strata_model_check_readable(model, "save_c", err));
     if (opts.most_bytes < 0) return strata_fail(err, STRATA_INVALID, "save_c: most_bytes is below 0");
-    strata_c_identifier(opts.name ? opts.name : file ? file + 1 : path, name, sizeof name);
+    identifier(opts.name ? opts.name : file ? file + 1 : path, name, sizeof name);
     const size_t n_name = strlen(name);
     if (!opts.name && n_name > 2 && !strcmp(name + n_name - 2, "_c")) name[n_name - 2] = 0; /* "model.c" gives "model" */
     if (opts.name && strcmp(name, opts.name))
         return strata_fail(err, STRATA_INVALID, "save_c: the name \"%.60s\" is no identifier of C of at most %d letters",
                            opts.name, MOST_NAME - 1);
     walk w = {.c = {.model = model, .name = name}};
-    strata_parameter_set parameters = {0};
-    strata_layer_context context = {.declaring = true, .parameters = &parameters};
-    w.c.values = malloc((size_t)strata_model_all_size(model) * sizeof *w.c.values + 1);
-    strata_status status = w.c.values ? strata_model_read_all(model, w.c.values, err)
-                                      : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
-    if (!status) status = strata_graph_create(&w.c.graph, err);
-    if (!status) {
-        name_parameters(&w);
-        status = build(&w, &context, err);
-    }
+    strata_status status = strata_weights_read(model, "save_c", &w.c.weights, err);
+    if (!status) status = strata_model_graph(model, &w.c.graph, w.inputs, w.outputs, err);
+    w.n_inputs = strata_model_n_inputs(model);
+    w.n_outputs = strata_model_n_outputs(model);
+    if (!status) name_parameters(&w);
     if (!status) status = export_graph(&w, path, opts.most_bytes ? opts.most_bytes : DEFAULT_MOST_BYTES, err);
     strata_text_finish(&w.c.constants);
     strata_text_finish(&w.c.body);
     strata_graph_destroy(w.c.graph);
-    strata_parameters_finish(&parameters);
     free(w.roots);
     free(w.last);
     free(w.offsets);
     free(w.c.places);
-    free(w.c.values);
+    strata_weights_finish(&w.c.weights);
     return status;
 }

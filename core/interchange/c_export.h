@@ -1,35 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Internals of the export to C. c_export.c visits the nodes of the graph of a prediction, assigns memory to each value
- * and writes the file. c_ops.c writes the loops for each op. c_columns.c writes the functions that convert a row of a
- * table to features. */
+ * and writes the file. c_ops.c writes the loops for each op. */
 #ifndef STRATA_CORE_INTERCHANGE_C_EXPORT_H
 #define STRATA_CORE_INTERCHANGE_C_EXPORT_H
 
-#include "core/base/text.h"
-#include "core/graph/graph.h"
-#include "core/model/model.h"
+#include "core/interchange/weights.h"
+#include "strata/text.h"
 
 enum { STRATA_C_PLACE_BYTES = 96 };
 
 typedef struct strata_c_export {
     strata_model *model;
     strata_graph *graph;
+    int n_nodes;
     /* The prefix of the names of the file's functions, types and constants. */
     const char *name;
-    /* (all_size) The parameters and states. */
-    float *values;
+    strata_weights weights;
     /* [n_nodes] A C expression for the address of each node's first element; "" if no output needs the node. */
     char (*places)[STRATA_C_PLACE_BYTES];
     /* constants: the definitions of constants and weights. body: the statements of the function. */
     strata_text constants, body;
 } strata_c_export;
 
-/* Writes the statements of an op. They read in0, in1, ... and write out, which are declared before them. Returns false if
- * they cannot be written for the node's attributes or types. */
-typedef bool (*strata_c_emit)(strata_c_export *c, const strata_tensor *node);
-/* The function for an op; NULL: there is none. */
-strata_c_emit strata_c_find(const strata_op *op);
+/* Whether the node's op can be written. */
+bool strata_c_has(const strata_tensor *node);
+/* Writes the statements of a node. They read in0, in1, ... and write out, which are declared before them. Returns false if they
+ * cannot be written for the node's attributes or types. */
+bool strata_c_write(strata_c_export *c, const strata_tensor *node);
 /* Adds definitions of the functions that the statements use. They come after the includes. */
 void strata_c_add_words(const strata_text *body, strata_text *out);
 /* The C type for a dtype: "float", "int32_t", ...; NULL: there is none. */
@@ -37,12 +35,5 @@ const char *strata_c_type(strata_dtype dtype);
 /* Adds a number as a literal of the type float, or double. */
 void strata_c_add_float(strata_text *text, double value);
 void strata_c_add_double(strata_text *text, double value);
-
-/* Makes an identifier from a name: every other character becomes '_'. */
-void strata_c_identifier(const char *name, char *out, size_t bytes);
-/* If the model has a preprocessing, adds the type of a row, the computation of the features and the names of the classes.
- * `usage` receives their description for the comment at the top of the file. */
-STRATA_MUST_USE strata_status strata_c_add_columns(const strata_model *model, const char *name, strata_text *out,
-                                                   strata_text *usage, strata_error *err);
 
 #endif

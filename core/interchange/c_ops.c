@@ -1,65 +1,94 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Writes the loops of C for each op: a function for each kind of op, and a table at the end. The formulas of element-wise
- * ops are those of core/op/elementwise.def. Sums are computed in float, in the same order as on the host. */
+ * ops are those of strata_node_info. Sums are computed in float, in the same order as on the host. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/locale.h"
-#include "core/graph/launch.h"
 #include "core/interchange/c_export.h"
-#include "core/op/attrs.h"
-#include "core/op/axes.h"
-#include "core/op/conv2d.h"
-#include "core/op/copy.h"
-#include "core/op/epilogue.h"
-#include "core/op/matmul.h"
-#include "core/op/pool2d.h"
-#include "core/op/recurrent.h"
-#include "core/op/reduce.h"
-#include "core/op/softmax.h"
 
-typedef long long wide;
+/* ---- templates ---- */
 
-static void line(strata_c_export *c, const char *format, ...) STRATA_PRINTF(2, 3);
-static void line(strata_c_export *c, const char *format, ...) {
-    char text[1024];
-    va_list arguments;
-    va_start(arguments, format);
-    strata_format_v(text, sizeof text, format, arguments);
-    va_end(arguments);
-    strata_text_add(&c->body, "        %s\n", text);
+/* What stands for "$name" in a template: a template or, if that is NULL, a number. */
+typedef struct value {
+    const char *name;
+    int64_t number;
+    const char *text;
+} value;
+
+/* Adds a template with its values, which end at a NULL name. */
+static void expand(strata_text *out, const value *values, const char *template, bool nested) {
+    for (const char *at = template; *at; at++) {
+        const value *v = values;
+        if (*at != '$') {
+            strata_text_add_bytes(out, at, 1);
+            if (*at == '\n' && (at[1] || nested)) strata_text_add(out, "        ");
+            continue;
+        }
+        while (v->name && strncmp(v->name, at + 1, strlen(v->name))) v++;
+        if (v->text)
+            expand(out, values, v->text, true);
+        else
+            strata_text_add(out, "%lld", (long long)v->number);
+        at += strlen(v->name);
+    }
 }
 
-/* ---- numbers and types ---- */
+/* Adds the lines of a template to the body. */
+static void put(strata_c_export *c, const value *values, const char *template) {
+    strata_text_add(&c->body, "        ");
+    expand(&c->body, values, template, false);
+}
+#define PUT(c, template, ...) put(c, (const value[]){__VA_ARGS__, {0}}, template)
+
+/* ---- nodes ---- */
+
+static strata_shape shape_in(const strata_tensor *node, int input) {
+    return strata_tensor_shape(strata_tensor_node(node).inputs[input]);
+}
+
+static strata_dtype dtype_in(const strata_tensor *node, int input) {
+    return strata_tensor_dtype(strata_tensor_node(node).inputs[input]);
+}
+
+static int64_t number(const strata_tensor *node, const char *attribute) {
+    return (int64_t)strata_tensor_attribute(node, attribute, 0);
+}
+
+static bool is_float(const strata_tensor *node) {
+    return dtype_in(node, 0) == STRATA_DTYPE_F32;
+}
+
+/* The product of sizes [begin, end) of a shape. */
+static int64_t product(strata_shape shape, int64_t begin, int64_t end) {
+    int64_t n = 1;
+    for (int64_t d = begin; d < end; d++) n *= shape.dims[d];
+    return n;
+}
 
 const char *strata_c_type(strata_dtype dtype) {
-    switch (dtype) {
-        case STRATA_DTYPE_F32:
-            return "float";
-        case STRATA_DTYPE_I32:
-            return "int32_t";
-        case STRATA_DTYPE_I64:
-            return "int64_t";
-        case STRATA_DTYPE_U8:
-        case STRATA_DTYPE_BOOL:
-            return "uint8_t";
-        default:
-            return NULL;
-    }
+    static const char *const types[STRATA_DTYPE_COUNT] = {[STRATA_DTYPE_F32] = "float",
+                                                          [STRATA_DTYPE_I32] = "int32_t",
+                                                          [STRATA_DTYPE_I64] = "int64_t",
+                                                          [STRATA_DTYPE_U8] = "uint8_t",
+                                                          [STRATA_DTYPE_BOOL] = "uint8_t"};
+    return types[dtype];
 }
 
 /* Writes a number with as many digits as are needed to read the same number back. A point or an exponent makes it a
  * floating-point literal. */
 static void add_number(strata_text *text, double value, int digits, const char *suffix) {
-    char number[40];
+    strata_text digits_of = {0};
     if (!isfinite(value)) {
         strata_text_add(text, "%s", isnan(value) ? "NAN" : value > 0 ? "INFINITY" : "-INFINITY");
         return;
     }
-    strata_format(number, sizeof number, "%.*g", digits, value);
-    strata_text_add(text, "%s%s%s", number, strpbrk(number, ".e") ? "" : ".0", suffix);
+    strata_text_add(&digits_of, "%.*g", digits, value);
+    const char *shown = digits_of.bytes ? digits_of.bytes : "";
+    strata_text_add(text, "%s%s%s", shown, strpbrk(shown, ".e") ? "" : ".0", suffix);
+    text->failed |= digits_of.failed;
+    strata_text_finish(&digits_of);
 }
 
 void strata_c_add_float(strata_text *text, double value) {
@@ -70,13 +99,13 @@ void strata_c_add_double(strata_text *text, double value) {
     add_number(text, value, 17, "");
 }
 
-typedef struct number_text {
+typedef struct literal {
     char text[48];
-} number_text;
+} literal;
 
-/* A literal of the node's type. */
-static number_text number_of(strata_dtype dtype, double value) {
-    number_text out = {""};
+/* A literal of the type. */
+static literal literal_of(strata_dtype dtype, double value) {
+    literal out = {""};
     strata_text text = {0};
     if (dtype == STRATA_DTYPE_F32)
         strata_c_add_float(&text, value);
@@ -87,70 +116,81 @@ static number_text number_of(strata_dtype dtype, double value) {
     return out;
 }
 
-/* ---- attributes by name ---- */
-
-static const void *attribute(const strata_tensor *node, const char *name) {
-    for (const strata_attr_field *f = node->op->attrs; f->name; f++)
-        if (!strcmp(f->name, name)) return (const char *)node->attrs + f->offset;
-    return NULL;
-}
-
-static int64_t int_of(const strata_tensor *node, const char *name) {
-    const int64_t *value = attribute(node, name);
-    return value ? *value : 0;
-}
-
-static double float_of(const strata_tensor *node, const char *name) {
-    const double *value = attribute(node, name);
-    return value ? *value : 0;
-}
-
-/* The attribute `axis`, counted from the first axis of a shape. */
-static int64_t axis_of(const strata_tensor *node, strata_shape shape) {
-    const int64_t axis = int_of(node, "axis");
-    return axis < 0 ? axis + shape.rank : axis;
-}
-
 /* ---- loops over index spaces ---- */
+
+enum { MOST_TENSORS = 4 };
+/* Loops over indices i0, i1, ..., with the strides of each tensor. Tensor 0 is the node. */
+typedef struct space {
+    int rank, n_tensors;
+    int64_t sizes[STRATA_MAX_RANK], strides[MOST_TENSORS][STRATA_MAX_RANK];
+} space;
+
+/* Sets the strides of a tensor in the loops over `to`, to which it is broadcast. */
+static void set_strides(strata_shape from, strata_shape to, int64_t *out) {
+    int64_t stride = 1;
+    for (int d = to.rank - 1, k = from.rank - 1; d >= 0; d--, k--) {
+        const int64_t size = k >= 0 ? from.dims[k] : 1;
+        out[d] = size == 1 ? 0 : stride;
+        stride *= size;
+    }
+}
+
+/* Joins axes that are one axis in every tensor, and begins the loops. */
+static void open_loops(strata_c_export *c, space *s) {
+    int rank = 0;
+    for (int d = 0; d < s->rank; d++) {
+        bool joins = rank > 0;
+        if (s->sizes[d] == 1) continue;
+        for (int t = 0; t < s->n_tensors; t++) joins &= rank > 0 && s->strides[t][rank - 1] == s->strides[t][d] * s->sizes[d];
+        rank += !joins;
+        s->sizes[rank - 1] = joins ? s->sizes[rank - 1] * s->sizes[d] : s->sizes[d];
+        for (int t = 0; t < s->n_tensors; t++) s->strides[t][rank - 1] = s->strides[t][d];
+    }
+    if (!rank) s->sizes[rank++] = 1;
+    s->rank = rank;
+    strata_text_add(&c->body, "       ");
+    for (int d = 0; d < rank; d++)
+        strata_text_add(&c->body, " for (int i%d = 0; i%d < %lld; i%d++)", d, d, (long long)s->sizes[d], d);
+    strata_text_add(&c->body, " {\n");
+}
 
 typedef struct index_text {
     char text[256];
 } index_text;
 
-static void open_loops(strata_c_export *c, strata_strided *space) {
-    strata_text loops = {0};
-    strata_strided_merge(space);
-    for (int d = 0; d < space->rank; d++)
-        strata_text_add(&loops, "%sfor (int i%d = 0; i%d < %lld; i%d++)", d ? " " : "", d, d, (wide)space->sizes[d], d);
-    line(c, "%s {", loops.bytes ? loops.bytes : "");
-    c->body.failed |= loops.failed;
-    strata_text_finish(&loops);
-}
-
 /* The index of the current element in tensor t of the space, as a C expression. */
-static index_text index_of(const strata_strided *space, int t, int64_t offset) {
+static index_text index_of(const space *s, int t, int64_t offset) {
     index_text out = {""};
     size_t n = 0;
-    for (int d = 0; d < space->rank; d++) {
-        const int64_t stride = space->strides[t][d];
-        if (!stride || space->sizes[d] == 1) continue;
+    for (int d = 0; d < s->rank; d++) {
+        const int64_t stride = s->strides[t][d];
+        if (!stride || s->sizes[d] == 1) continue;
         const char *plus = n ? " + " : "";
         n += (size_t)(stride == 1 ? snprintf(out.text + n, sizeof out.text - n, "%si%d", plus, d)
-                                  : snprintf(out.text + n, sizeof out.text - n, "%si%d * %lld", plus, d, (wide)stride));
+                                  : snprintf(out.text + n, sizeof out.text - n, "%si%d * %lld", plus, d, (long long)stride));
     }
-    if (offset || !n) snprintf(out.text + n, sizeof out.text - n, "%s%lld", n ? " + " : "", (wide)offset);
+    if (offset || !n) snprintf(out.text + n, sizeof out.text - n, "%s%lld", n ? " + " : "", (long long)offset);
     return out;
 }
 
-/* The index space of the node and its inputs, which are broadcast to its shape. Tensor 0 is the node. */
-static strata_strided space_of(const strata_tensor *node) {
-    strata_strided space = {.rank = node->shape.rank, .n_tensors = 1 + node->n_inputs};
-    memcpy(space.sizes, node->shape.dims, sizeof space.sizes);
-    strata_broadcast_strides(node->shape, node->shape, space.strides[0]);
-    for (int i = 0; i < node->n_inputs; i++)
-        strata_broadcast_strides(node->inputs[i]->shape, node->shape, space.strides[1 + i]);
-    return space;
+/* Begins the loops over a node, to whose shape its inputs are broadcast, and writes the template, in which $o, $p, $q and $r
+ * are the indices in the node and its inputs. */
+static void over_elements(strata_c_export *c, const strata_tensor *node, const value *values, const char *template) {
+    const strata_shape shape = strata_tensor_shape(node);
+    space s = {.rank = shape.rank, .n_tensors = 1 + strata_tensor_node(node).n_inputs};
+    memcpy(s.sizes, shape.dims, sizeof s.sizes);
+    for (int t = 0; t < s.n_tensors; t++) set_strides(t ? shape_in(node, t - 1) : shape, shape, s.strides[t]);
+    open_loops(c, &s);
+    index_text indices[MOST_TENSORS] = {{""}};
+    value all[MOST_TENSORS + 8] = {{"o", 0, NULL}, {"p", 0, NULL}, {"q", 0, NULL}, {"r", 0, NULL}};
+    for (int t = 0; t < MOST_TENSORS; t++) {
+        if (t < s.n_tensors) indices[t] = index_of(&s, t, 0);
+        all[t].text = indices[t].text;
+    }
+    for (int i = 0; values[i].name; i++) all[MOST_TENSORS + i] = values[i];
+    put(c, all, template);
 }
+#define OVER(c, node, template, ...) over_elements(c, node, (const value[]){__VA_ARGS__, {0}}, template)
 
 /* ---- element-wise ---- */
 
@@ -192,59 +232,29 @@ void strata_c_add_words(const strata_text *body, strata_text *out) {
         if (is_used(body->bytes, words[i].word)) strata_text_add(out, "#define %s%s\n", words[i].word, words[i].definition);
 }
 
-typedef struct formula {
-    const char *name, *text;
-    int n_operands;
-} formula;
-
-/* The formulas. Those that are only for integers, and differ from those for floats, have other names. */
-static const formula formulas[] = {
-#define UNARY_NUMBER(code, name, expression)  {#name, #expression, 1},
-#define UNARY_FLOAT(code, name, expression)   {#name, #expression, 1},
-#define BINARY_NUMBER(code, name, expression) {#name, #expression, 2},
-#define BINARY_FLOAT(code, name, expression)  {#name, #expression, 2},
-#define COMPARE(code, name, expression)       {#name, #expression, 2},
-#include "core/op/elementwise.def"
-    {"div of integers", "(b == 0 ? 0 : a / b)", 2},
-    {"min of integers", "(a < b ? a : b)", 2},
-    {"max of integers", "(a > b ? a : b)", 2},
-};
-
-static const formula *find_formula(const char *name) {
-    for (size_t i = 0; i < sizeof formulas / sizeof *formulas; i++)
-        if (!strcmp(formulas[i].name, name)) return &formulas[i];
-    return NULL;
-}
-
 static bool elementwise(strata_c_export *c, const strata_tensor *node) {
-    char whole[64];
-    snprintf(whole, sizeof whole, "%s of integers", node->op->name);
-    const strata_dtype dtype = node->inputs[0]->dtype;
-    const formula *f = dtype == STRATA_DTYPE_F32 ? NULL : find_formula(whole);
-    if (!f) f = find_formula(node->op->name);
-    const char *in = strata_c_type(dtype), *out = strata_c_type(node->dtype);
-    strata_strided space = space_of(node);
-    open_loops(c, &space);
-    if (f->n_operands == 1)
-        line(c, "    const %s x = in0[%s];", in, index_of(&space, 1, 0).text);
-    else
-        line(c, "    const %s a = in0[%s], b = in1[%s];", in, index_of(&space, 1, 0).text, index_of(&space, 2, 0).text);
-    line(c, "    out[%s] = (%s)(%s);", index_of(&space, 0, 0).text, out, f->text);
-    line(c, "}");
+    /* What differs from the formula for floats. */
+    static const char *const of_integers[][2] = {
+        {"div", "(b == 0 ? 0 : a / b)"}, {"min", "(a < b ? a : b)"}, {"max", "(a > b ? a : b)"}};
+    const strata_node_info of = strata_tensor_node(node);
+    const char *formula = of.formula;
+    for (int i = 0; i < 3 && !is_float(node); i++)
+        if (!strcmp(of_integers[i][0], of.op)) formula = of_integers[i][1];
+    OVER(c, node,
+         of.n_inputs == 1 ? "    const $in x = in0[$p];\n    out[$o] = ($type)($formula);\n}\n"
+                          : "    const $in a = in0[$p], b = in1[$q];\n    out[$o] = ($type)($formula);\n}\n",
+         {"in", 0, strata_c_type(dtype_in(node, 0))}, {"type", 0, strata_c_type(strata_tensor_dtype(node))},
+         {"formula", 0, formula});
     return true;
 }
 
 static bool clip(strata_c_export *c, const strata_tensor *node) {
-    const double bounds[2] = {float_of(node, "low"), float_of(node, "high")};
-    strata_strided space = space_of(node);
-    open_loops(c, &space);
-    line(c, "    %s x = in0[%s];", strata_c_type(node->dtype), index_of(&space, 1, 0).text);
-    for (int i = 0; i < 2; i++) {
-        const number_text bound = number_of(node->dtype, bounds[i]);
-        if (isfinite(bounds[i])) line(c, "    if (x %c %s) x = %s;", i ? '>' : '<', bound.text, bound.text);
-    }
-    line(c, "    out[%s] = x;", index_of(&space, 0, 0).text);
-    line(c, "}");
+    const strata_dtype dtype = strata_tensor_dtype(node);
+    const double low = strata_tensor_attribute(node, "low", 0), high = strata_tensor_attribute(node, "high", 0);
+    OVER(c, node, "    $type x = in0[$p];\n$not_below$not_above    out[$o] = x;\n}\n", {"type", 0, strata_c_type(dtype)},
+         {"not_below", 0, isfinite(low) ? "    if (x < $least) x = $least;\n" : ""},
+         {"not_above", 0, isfinite(high) ? "    if (x > $most) x = $most;\n" : ""}, {"least", 0, literal_of(dtype, low).text},
+         {"most", 0, literal_of(dtype, high).text});
     return true;
 }
 
@@ -256,389 +266,361 @@ static bool cast(strata_c_export *c, const strata_tensor *node) {
         [STRATA_DTYPE_I32] = {"INT32_MIN", "INT32_MAX", "-2147483648.0f", "2147483648.0f"},
         [STRATA_DTYPE_I64] = {"INT64_MIN", "INT64_MAX", "-9223372036854775808.0f", "9223372036854775808.0f"},
         [STRATA_DTYPE_U8] = {"0", "255", "0.0f", "255.0f"}};
-    const strata_dtype from = node->inputs[0]->dtype, to = node->dtype;
-    const char *type = strata_c_type(to), *least = limits[to].least, *most = limits[to].most;
-    strata_strided space = space_of(node);
-    open_loops(c, &space);
-    line(c, "    const %s x = in0[%s];", strata_c_type(from), index_of(&space, 1, 0).text);
+    const strata_dtype from = dtype_in(node, 0), to = strata_tensor_dtype(node);
+    const bool limited = limits[to].least;
+    const char *template = "    const $from x = in0[$p];\n    out[$o] = ($type)x;\n}\n";
     if (to == STRATA_DTYPE_BOOL)
-        line(c, "    out[%s] = x != 0;", index_of(&space, 0, 0).text);
-    else if (least && strata_dtype_is_float(from))
-        line(c, "    out[%s] = x != x ? 0 : x <= %s ? %s : x >= %s ? %s : (%s)x;", index_of(&space, 0, 0).text,
-             limits[to].below, least, limits[to].above, most, type);
-    else if (least && strata_dtype_bytes(to) < strata_dtype_bytes(from))
-        line(c, "    out[%s] = x < %s ? %s : x > %s ? %s : (%s)x;", index_of(&space, 0, 0).text, least, least, most, most,
-             type);
-    else
-        line(c, "    out[%s] = (%s)x;", index_of(&space, 0, 0).text, type);
-    line(c, "}");
-    return true;
-}
-
-static bool where(strata_c_export *c, const strata_tensor *node) {
-    strata_strided space = space_of(node);
-    open_loops(c, &space);
-    line(c, "    out[%s] = in0[%s] ? in1[%s] : in2[%s];", index_of(&space, 0, 0).text, index_of(&space, 1, 0).text,
-         index_of(&space, 2, 0).text, index_of(&space, 3, 0).text);
-    line(c, "}");
+        template = "    const $from x = in0[$p];\n    out[$o] = x != 0;\n}\n";
+    else if (limited && strata_dtype_is_float(from))
+        template =
+            "    const $from x = in0[$p];\n"
+            "    out[$o] = x != x ? 0 : x <= $below ? $least : x >= $above ? $most : ($type)x;\n}\n";
+    else if (limited && strata_dtype_bytes(to) < strata_dtype_bytes(from))
+        template = "    const $from x = in0[$p];\n    out[$o] = x < $least ? $least : x > $most ? $most : ($type)x;\n}\n";
+    OVER(c, node, template, {"from", 0, strata_c_type(from)}, {"type", 0, strata_c_type(to)}, {"below", 0, limits[to].below},
+         {"above", 0, limits[to].above}, {"least", 0, limits[to].least}, {"most", 0, limits[to].most});
     return true;
 }
 
 /* ---- ops that copy elements ---- */
 
-/* Writes the loops for out[target_offset + ...] = in[source_offset + ...]; `in` is the name of the source. */
-static void copy(strata_c_export *c, const char *in, strata_shape sizes, const int64_t *target, int64_t target_offset,
+/* Writes the loops for out[target_offset + ...] = in[source_offset + ...]. */
+static void copy(strata_c_export *c, int in, strata_shape sizes, const int64_t *target, int64_t target_offset,
                  const int64_t *source, int64_t source_offset) {
-    strata_strided space = {.rank = sizes.rank, .n_tensors = 2};
-    memcpy(space.sizes, sizes.dims, sizeof space.sizes);
-    memcpy(space.strides[0], target, sizeof space.strides[0]);
-    memcpy(space.strides[1], source, sizeof space.strides[1]);
-    open_loops(c, &space);
-    line(c, "    out[%s] = %s[%s];", index_of(&space, 0, target_offset).text, in, index_of(&space, 1, source_offset).text);
-    line(c, "}");
+    space s = {.rank = sizes.rank, .n_tensors = 2};
+    memcpy(s.sizes, sizes.dims, sizeof s.sizes);
+    memcpy(s.strides[0], target, sizeof s.strides[0]);
+    memcpy(s.strides[1], source, sizeof s.strides[1]);
+    open_loops(c, &s);
+    PUT(c, "    out[$to] = in$in[$from];\n}\n", {"to", 0, index_of(&s, 0, target_offset).text}, {"in", in, NULL},
+        {"from", 0, index_of(&s, 1, source_offset).text});
 }
 
-static bool broadcast(strata_c_export *c, const strata_tensor *node) {
-    int64_t target[STRATA_MAX_RANK] = {0}, source[STRATA_MAX_RANK] = {0};
-    strata_row_major_strides(node->shape, target);
-    strata_broadcast_strides(node->inputs[0]->shape, node->shape, source);
-    copy(c, "in0", node->shape, target, 0, source, 0);
-    return true;
-}
-
-static bool transpose(strata_c_export *c, const strata_tensor *node) {
-    const int64_t *axes = attribute(node, "axes");
-    int64_t target[STRATA_MAX_RANK] = {0}, strides[STRATA_MAX_RANK] = {0}, source[STRATA_MAX_RANK] = {0};
-    strata_row_major_strides(node->shape, target);
-    strata_row_major_strides(node->inputs[0]->shape, strides);
-    for (int d = 0; d < node->shape.rank; d++) source[d] = strides[axes[d] < 0 ? axes[d] + node->shape.rank : axes[d]];
-    copy(c, "in0", node->shape, target, 0, source, 0);
-    return true;
-}
-
-static bool slice(strata_c_export *c, const strata_tensor *node) {
-    const int64_t *begin = attribute(node, "begin");
-    int64_t target[STRATA_MAX_RANK] = {0}, source[STRATA_MAX_RANK] = {0}, offset = 0;
-    strata_row_major_strides(node->shape, target);
-    strata_row_major_strides(node->inputs[0]->shape, source);
-    for (int d = 0; d < node->shape.rank; d++) offset += begin[d] * source[d];
-    copy(c, "in0", node->shape, target, 0, source, offset);
-    return true;
-}
-
-static bool pad(strata_c_export *c, const strata_tensor *node) {
-    const int64_t *before = attribute(node, "before");
-    int64_t target[STRATA_MAX_RANK] = {0}, source[STRATA_MAX_RANK] = {0}, offset = 0;
-    strata_row_major_strides(node->shape, target);
-    strata_row_major_strides(node->inputs[0]->shape, source);
-    for (int d = 0; d < node->shape.rank; d++) offset += before[d] * target[d];
-    line(c, "for (int i = 0; i < %lld; i++) out[i] = %s;", (wide)strata_shape_elements(node->shape),
-         number_of(node->dtype, float_of(node, "value")).text);
-    copy(c, "in0", node->inputs[0]->shape, target, offset, source, 0);
+/* The ops that copy all elements of their input, or a part of it, to places of their output. */
+static bool move(strata_c_export *c, const strata_tensor *node) {
+    const strata_shape x = shape_in(node, 0), y = strata_tensor_shape(node);
+    const char *op = strata_tensor_node(node).op;
+    int64_t target[STRATA_MAX_RANK] = {0}, strides[STRATA_MAX_RANK] = {0}, source[STRATA_MAX_RANK] = {0}, from = 0, to = 0;
+    const bool pads = !strcmp(op, "pad");
+    set_strides(y, y, target);
+    set_strides(x, x, strides);
+    for (int d = 0; d < y.rank; d++) {
+        source[d] = strides[!strcmp(op, "transpose") ? (int)strata_tensor_attribute(node, "axes", d) : d];
+        from += (int64_t)strata_tensor_attribute(node, "begin", d) * strides[d];
+        to += pads ? (int64_t)strata_tensor_attribute(node, "before", d) * product(y, d + 1, y.rank) : 0;
+    }
+    if (pads)
+        PUT(c, "for (int i = 0; i < $n; i++) out[i] = $value;\n", {"n", strata_shape_elements(y), NULL},
+            {"value", 0, literal_of(strata_tensor_dtype(node), strata_tensor_attribute(node, "value", 0)).text});
+    copy(c, 0, pads ? x : y, target, to, source, from);
     return true;
 }
 
 static bool concat(strata_c_export *c, const strata_tensor *node) {
-    const int64_t axis = axis_of(node, node->shape);
+    const strata_shape y = strata_tensor_shape(node);
+    const int64_t axis = number(node, "axis");
     int64_t target[STRATA_MAX_RANK] = {0}, source[STRATA_MAX_RANK] = {0}, at = 0;
-    strata_row_major_strides(node->shape, target);
-    for (int i = 0; i < node->n_inputs; i++) {
-        char in[24];
-        const strata_shape shape = node->inputs[i]->shape;
-        snprintf(in, sizeof in, "in%d", i);
-        strata_row_major_strides(shape, source);
-        copy(c, in, shape, target, at * target[axis], source, 0);
-        at += shape.dims[axis];
+    set_strides(y, y, target);
+    for (int i = 0; i < strata_tensor_node(node).n_inputs; i++) {
+        const strata_shape x = shape_in(node, i);
+        set_strides(x, x, source);
+        copy(c, i, x, target, at * product(y, axis + 1, y.rank), source, 0);
+        at += x.dims[axis];
     }
-    return true;
-}
-
-/* An index out of range gives zeros. */
-static bool gather(strata_c_export *c, const strata_tensor *node) {
-    const strata_shape x = node->inputs[0]->shape;
-    const strata_axes a = strata_axes_of(x, axis_of(node, x), 1);
-    const wide n = (wide)strata_shape_elements(node->inputs[1]->shape), rows = (wide)a.n, inner = (wide)a.inner;
-    line(c, "for (int o = 0; o < %lld; o++) for (int j = 0; j < %lld; j++) {", (wide)a.outer, n);
-    line(c, "    const int64_t row = in1[j];");
-    line(c, "    for (int i = 0; i < %lld; i++)", inner);
-    line(c, "        out[(o * %lld + j) * %lld + i] = row >= 0 && row < %lld ? in0[(o * %lld + row) * %lld + i] : 0;", n, inner,
-         rows, rows, inner);
-    line(c, "}");
-    return true;
-}
-
-static bool one_hot(strata_c_export *c, const strata_tensor *node) {
-    const wide depth = (wide)int_of(node, "depth");
-    line(c, "for (int i = 0; i < %lld; i++) for (int k = 0; k < %lld; k++)",
-         (wide)strata_shape_elements(node->inputs[0]->shape), depth);
-    line(c, "    out[i * %lld + k] = in0[i] == k;", depth);
     return true;
 }
 
 /* ---- products ---- */
 
 static bool matmul(strata_c_export *c, const strata_tensor *node) {
-    const strata_matmul_sizes s = strata_matmul_sizes_of(node);
-    const strata_matmul_attrs *attrs = node->attrs;
-    const wide m = (wide)s.m, n = (wide)s.n, k = (wide)s.k;
-    char a[64];
-    if (!strata_epilogue_is_plain(&attrs->epilogue)) return false;
-    snprintf(a, sizeof a, attrs->transpose_a ? "a[k * %lld + m]" : "a[m * %lld + k]", (wide)s.a_row);
-    line(c, "for (int batch = 0; batch < %lld; batch++) for (int m = 0; m < %lld; m++) {", (wide)s.n_batch, m);
-    line(c, "    const float *a = in0 + batch * %lld, *b = in1 + batch * %lld;", (wide)s.a_batch, (wide)s.b_batch);
-    line(c, "    float *row = out + (batch * %lld + m) * %lld;", m, n);
-    if (attrs->transpose_b) {
-        line(c, "    for (int n = 0; n < %lld; n++) {", n);
-        line(c, "        float sum = 0;");
-        line(c, "        for (int k = 0; k < %lld; k++) sum += %s * b[n * %lld + k];", k, a, (wide)s.b_row);
-        line(c, "        row[n] = sum;");
-    } else {
-        line(c, "    for (int n = 0; n < %lld; n++) row[n] = 0;", n);
-        line(c, "    for (int k = 0; k < %lld; k++) {", k);
-        line(c, "        const float factor = %s;", a);
-        line(c, "        for (int n = 0; n < %lld; n++) row[n] += factor * b[k * %lld + n];", n, (wide)s.b_row);
-    }
-    line(c, "    }");
-    line(c, "}");
-    return true;
-}
-
-/* Writes the loops over the taps of a window that are inside of the image, and over the channels of each group. */
-static void open_taps(strata_c_export *c, const strata_conv2d_sizes *s) {
-    line(c, "for (int oh = 0; oh < %lld; oh++) for (int ow = 0; ow < %lld; ow++)", (wide)s->out_h, (wide)s->out_w);
-    line(c, "    for (int kh = 0; kh < %lld; kh++) for (int kw = 0; kw < %lld; kw++) {", (wide)s->kernel_h, (wide)s->kernel_w);
-    line(c, "        const int h = oh * %lld + kh * %lld - %lld, w = ow * %lld + kw * %lld - %lld;", (wide)s->stride[0],
-         (wide)s->dilation[0], (wide)s->top, (wide)s->stride[1], (wide)s->dilation[1], (wide)s->left);
-    line(c, "        if (h < 0 || h >= %lld || w < 0 || w >= %lld) continue;", (wide)s->in_h, (wide)s->in_w);
-    line(c, "        for (int g = 0; g < %lld; g++) for (int k = 0; k < %lld; k++) {", (wide)s->groups, (wide)s->group_in);
-    line(c, "            const float *filter = in1 + ((kh * %lld + kw) * %lld + k) * %lld + g * %lld;", (wide)s->kernel_w,
-         (wide)s->group_in, (wide)s->out_c, (wide)s->group_out);
-}
-
-static bool conv2d(strata_c_export *c, const strata_tensor *node) {
-    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
-    const bool back = strcmp(node->op->name, "conv2d") != 0;
-    if (!strata_epilogue_is_plain(strata_epilogue_of(node)) || s.n != 1) return false;
-    line(c, "for (int i = 0; i < %lld; i++) out[i] = 0;", (wide)strata_shape_elements(node->shape));
-    open_taps(c, &s);
-    line(c, "            const int small = (oh * %lld + ow) * %lld + g * %lld, large = (h * %lld + w) * %lld + g * %lld + k;",
-         (wide)s.out_w, (wide)s.out_c, (wide)s.group_out, (wide)s.in_w, (wide)s.in_c, (wide)s.group_in);
-    if (back) {
-        line(c, "            float sum = 0;");
-        line(c, "            for (int f = 0; f < %lld; f++) sum += in0[small + f] * filter[f];", (wide)s.group_out);
-        line(c, "            out[large] += sum;");
-    } else {
-        line(c, "            for (int f = 0; f < %lld; f++) out[small + f] += in0[large] * filter[f];", (wide)s.group_out);
-    }
-    line(c, "        }");
-    line(c, "    }");
-    return true;
-}
-
-static bool pool(strata_c_export *c, const strata_tensor *node) {
-    const strata_window *w = &((const strata_pool2d_attrs *)node->attrs)->window;
-    const strata_shape x = node->inputs[0]->shape, y = node->shape;
-    const bool max = node->op->name[0] == 'm';
-    line(c, "for (int oh = 0; oh < %lld; oh++) for (int ow = 0; ow < %lld; ow++) for (int k = 0; k < %lld; k++) {",
-         (wide)y.dims[1], (wide)y.dims[2], (wide)y.dims[3]);
-    line(c, "    float value = 0;");
-    line(c, "    int n = 0;");
-    line(c, "    for (int kh = 0; kh < %lld; kh++) for (int kw = 0; kw < %lld; kw++) {", (wide)w->size[0], (wide)w->size[1]);
-    line(c, "        const int h = oh * %lld + kh - %lld, w = ow * %lld + kw - %lld;", (wide)w->stride[0],
-         (wide)w->padding[STRATA_PAD_TOP], (wide)w->stride[1], (wide)w->padding[STRATA_PAD_LEFT]);
-    line(c, "        if (h < 0 || h >= %lld || w < 0 || w >= %lld) continue;", (wide)x.dims[1], (wide)x.dims[2]);
-    line(c, "        const float v = in0[(h * %lld + w) * %lld + k];", (wide)x.dims[2], (wide)x.dims[3]);
-    line(c, max ? "        if (!n++ || v > value || v != v) value = v;" : "        value += v, n++;");
-    line(c, "    }");
-    line(c, "    out[(oh * %lld + ow) * %lld + k] = value%s;", (wide)y.dims[2], (wide)y.dims[3], max ? "" : " / (float)n");
-    line(c, "}");
-    return x.dims[0] == 1;
-}
-
-/* ---- reductions along axes ---- */
-
-static bool reduce(strata_c_export *c, const strata_tensor *node) {
-    const strata_reduce_attrs *attrs = node->attrs;
-    const strata_axes a = strata_axes_of(node->inputs[0]->shape, attrs->axis, attrs->n_axes);
-    const char *kind = node->op->name + strlen("reduce_"), *type = strata_c_type(node->dtype);
-    const bool sums = !strcmp(kind, "sum") || !strcmp(kind, "mean"), is_float = node->dtype == STRATA_DTYPE_F32;
-    if (!a.n) return false;
-    line(c, "for (int o = 0; o < %lld; o++) for (int i = 0; i < %lld; i++) {", (wide)a.outer, (wide)a.inner);
-    line(c, "    %s value = %s;", type, sums ? "0" : "in0[0]");
-    line(c, "    for (int k = 0; k < %lld; k++) {", (wide)a.n);
-    line(c, "        const %s v = in0[(o * %lld + k) * %lld + i];", type, (wide)a.n, (wide)a.inner);
-    if (sums)
-        line(c, "        value += v;");
+    const strata_shape a = shape_in(node, 0), b = shape_in(node, 1), y = strata_tensor_shape(node);
+    const bool of_a = number(node, "transpose_a"), of_b = number(node, "transpose_b");
+    const int64_t m = y.dims[y.rank - 2], n = y.dims[y.rank - 1], k = a.dims[a.rank - (of_a ? 2 : 1)];
+    const value sizes[] = {{"batches", product(y, 0, y.rank - 2), NULL},
+                           {"matrix_a", a.rank > 2 ? m * k : 0, NULL},
+                           {"matrix_b", b.rank > 2 ? k * n : 0, NULL},
+                           {"M", m, NULL},
+                           {"N", n, NULL},
+                           {"K", k, NULL},
+                           {"a", 0, of_a ? "a[k * $row_a + m]" : "a[m * $row_a + k]"},
+                           {"row_a", a.dims[a.rank - 1], NULL},
+                           {"row_b", b.dims[b.rank - 1], NULL},
+                           {0}};
+    put(c, sizes,
+        "for (int batch = 0; batch < $batches; batch++) for (int m = 0; m < $M; m++) {\n"
+        "    const float *a = in0 + batch * $matrix_a, *b = in1 + batch * $matrix_b;\n"
+        "    float *row = out + (batch * $M + m) * $N;\n");
+    if (of_b)
+        put(c, sizes,
+            "    for (int n = 0; n < $N; n++) {\n"
+            "        float sum = 0;\n"
+            "        for (int k = 0; k < $K; k++) sum += $a * b[n * $row_b + k];\n"
+            "        row[n] = sum;\n"
+            "    }\n"
+            "}\n");
     else
-        line(c, "        if (!k || v %c value%s) value = v;", !strcmp(kind, "max") ? '>' : '<', is_float ? " || v != v" : "");
-    line(c, "    }");
-    if (!strcmp(kind, "mean"))
-        line(c, "    out[o * %lld + i] = value / %lld;", (wide)a.inner, (wide)a.n);
-    else
-        line(c, "    out[o * %lld + i] = value;", (wide)a.inner);
-    line(c, "}");
-    return true;
-}
-
-static bool argmax(strata_c_export *c, const strata_tensor *node) {
-    const strata_shape x = node->inputs[0]->shape;
-    const strata_axes a = strata_axes_of(x, axis_of(node, x), 1);
-    const bool is_float = node->inputs[0]->dtype == STRATA_DTYPE_F32;
-    line(c, "for (int o = 0; o < %lld; o++) for (int i = 0; i < %lld; i++) {", (wide)a.outer, (wide)a.inner);
-    line(c, "    int best = 0;");
-    line(c, "    for (int k = 1; k < %lld; k++) {", (wide)a.n);
-    line(c, "        const %s most = in0[(o * %lld + best) * %lld + i], v = in0[(o * %lld + k) * %lld + i];",
-         strata_c_type(node->inputs[0]->dtype), (wide)a.n, (wide)a.inner, (wide)a.n, (wide)a.inner);
-    line(c, is_float ? "        if (most == most && (v > most || v != v)) best = k;" : "        if (v > most) best = k;");
-    line(c, "    }");
-    line(c, "    out[o * %lld + i] = best;", (wide)a.inner);
-    line(c, "}");
-    return true;
-}
-
-static bool softmax(strata_c_export *c, const strata_tensor *node) {
-    const strata_channels sizes = strata_channels_of(node->shape);
-    const wide n = (wide)sizes.channels;
-    const bool logs = !strcmp(node->op->name, "log_softmax");
-    line(c, "for (int r = 0; r < %lld; r++) {", (wide)sizes.rows);
-    line(c, "    const float *x = in0 + r * %lld;", n);
-    line(c, "    float *y = out + r * %lld, most = x[0], sum = 0;", n);
-    line(c, "    for (int k = 1; k < %lld; k++) if (x[k] > most) most = x[k];", n);
-    line(c, "    for (int k = 0; k < %lld; k++) {", n);
-    line(c, "        const float e = expf(x[k] - most);");
-    line(c, "        sum += e;");
-    line(c, "        y[k] = %s;", logs ? "x[k] - most" : "e");
-    line(c, "    }");
-    if (logs) line(c, "    sum = logf(sum);");
-    line(c, "    for (int k = 0; k < %lld; k++) y[k] %s= sum;", n, logs ? "-" : "/");
-    line(c, "}");
-    return true;
-}
-
-/* ---- normalisation ---- */
-
-static bool batch_norm(strata_c_export *c, const strata_tensor *node) {
-    const strata_shape shape = node->shape;
-    const wide channels = (wide)shape.dims[shape.rank - 1];
-    line(c, "for (int k = 0; k < %lld; k++) {", channels);
-    line(c, "    const float factor = in3[k] / sqrtf(in2[k] + %s);",
-         number_of(STRATA_DTYPE_F32, float_of(node, "epsilon")).text);
-    line(c, "    for (int r = 0; r < %lld; r++)", (wide)strata_shape_elements(shape) / channels);
-    line(c, "        out[r * %lld + k] = (in0[r * %lld + k] - in1[k]) * factor + in4[k];", channels, channels);
-    line(c, "}");
-    return true;
-}
-
-static bool layer_norm(strata_c_export *c, const strata_tensor *node) {
-    const strata_channels sizes = strata_channels_of(node->shape);
-    const wide n = (wide)sizes.channels;
-    line(c, "for (int r = 0; r < %lld; r++) {", (wide)sizes.rows);
-    line(c, "    const float *x = in0 + r * %lld;", n);
-    line(c, "    float mean = 0, squares = 0;");
-    line(c, "    for (int k = 0; k < %lld; k++) mean += x[k] / %lld;", n, n);
-    line(c, "    for (int k = 0; k < %lld; k++) squares += (x[k] - mean) * (x[k] - mean);", n);
-    line(c, "    const float factor = 1 / sqrtf(squares / %lld + %s);", n,
-         number_of(STRATA_DTYPE_F32, float_of(node, "epsilon")).text);
-    line(c, "    for (int k = 0; k < %lld; k++) out[r * %lld + k] = (x[k] - mean) * factor * in1[k] + in2[k];", n, n);
-    line(c, "}");
+        put(c, sizes,
+            "    for (int n = 0; n < $N; n++) row[n] = 0;\n"
+            "    for (int k = 0; k < $K; k++) {\n"
+            "        const float factor = $a;\n"
+            "        for (int n = 0; n < $N; n++) row[n] += factor * b[k * $row_b + n];\n"
+            "    }\n"
+            "}\n");
     return true;
 }
 
 /* ---- sequences ---- */
 
-static const char *function_of(int64_t code) {
-    static const char *const names[] = {
-        [STRATA_EPILOGUE_LINEAR] = "", [STRATA_EPILOGUE_RELU] = "RELU", [STRATA_EPILOGUE_TANH] = "TANH", "SIGMOID"};
-    return names[code];
+static const char *function_of(const strata_tensor *node, const char *attribute) {
+    const char *word = strata_tensor_word(node, attribute);
+    return !strcmp(word, "relu") ? "RELU" : !strcmp(word, "tanh") ? "TANH" : !strcmp(word, "sigmoid") ? "SIGMOID" : "";
 }
 
-/* The sums of the gates are stored in the planes of the gates, where the gates replace them. recurrent.h has the
- * formulas. */
+/* The sums of the gates are stored in the planes of the gates, where the gates replace them: h c i f g o for an LSTM, and h u r
+ * g s2, or q in place of s2, for a GRU. `strata help ops` has the formulas of the op recurrent. */
 static bool recurrent(strata_c_export *c, const strata_tensor *node) {
-    const strata_recurrent_attrs *attrs = node->attrs;
-    const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
-    const wide u = (wide)s.units, width = (wide)(s.gates * s.units), row = (wide)(s.planes * s.units);
-    const bool lstm = attrs->cell == STRATA_CELL_LSTM, reset_first = attrs->cell == STRATA_CELL_GRU_RESET_FIRST;
-    const char *a = function_of(attrs->activation), *r = function_of(attrs->recurrent_activation);
-    const wide first = lstm ? 2 * u : u;
-    if (s.n != 1) return false;
-    line(c, "for (int step = 0; step < %lld; step++) {", (wide)s.t);
-    if (attrs->reverse)
-        line(c, "    const int t = %lld - step, past = t + 1;", (wide)s.t - 1);
+    const char *cell = strata_tensor_word(node, "cell");
+    const bool lstm = !strcmp(cell, "lstm"), reset_first = !strcmp(cell, "gru_reset_first");
+    const bool mask = strata_tensor_node(node).n_inputs > 3, reverse = number(node, "reverse");
+    const strata_shape z = shape_in(node, 0);
+    const int64_t u = shape_in(node, 1).dims[0], t = z.dims[1], planes = lstm ? 6 : 5;
+    const value v[] = {{"steps", t, NULL},
+                       {"last", t - 1, NULL},
+                       {"width", z.dims[2], NULL},
+                       {"row", planes * u, NULL},
+                       {"sums", lstm ? 2 * u : u, NULL},
+                       {"early", reset_first ? 2 * u : z.dims[2], NULL},
+                       {"2U", 2 * u, NULL},
+                       {"3U", 3 * u, NULL},
+                       {"4U", 4 * u, NULL},
+                       {"5U", 5 * u, NULL},
+                       {"U", u, NULL},
+                       {"A", 0, function_of(node, "activation")},
+                       {"R", 0, function_of(node, "recurrent_activation")},
+                       {"reset", 0, reset_first ? "" : "g1 * "},
+                       {0}};
+    put(c, v, "for (int step = 0; step < $steps; step++) {\n");
+    put(c, v, reverse ? "    const int t = $last - step, past = t + 1;\n" : "    const int t = step, past = t - 1;\n");
+    put(c, v,
+        "    const float *z = in0 + t * $width;\n"
+        "    float *now = out + t * $row;\n"
+        "    for (int j = 0; j < $width; j++) now[$sums + j] = in2[j];\n"
+        "    for (int k = 0; step && k < $U; k++)\n"
+        "        for (int j = 0; j < $early; j++) now[$sums + j] += out[past * $row + k] * in1[k * $width + j];\n");
+    if (reset_first) /* q is stored in its plane before the last gate's product of it */
+        put(c, v,
+            "    for (int u = 0; step && u < $U; u++) {\n"
+            "        const float a1 = z[$U + u] + now[$2U + u], g1 = $R(a1);\n"
+            "        now[$4U + u] = g1 * out[past * $row + u];\n"
+            "    }\n"
+            "    for (int k = 0; step && k < $U; k++)\n"
+            "        for (int j = 0; j < $U; j++) now[$3U + j] += now[$4U + k] * in1[k * $width + $2U + j];\n");
+    put(c, v, "    for (int u = 0; u < $U; u++) {\n");
+    if (!lstm || mask) put(c, v, "        const float h = step ? out[past * $row + u] : 0;\n");
+    if (lstm)
+        put(c, v,
+            "        const float kept = step ? out[past * $row + $U + u] : 0;\n"
+            "        const float a0 = z[0 + u] + now[$2U + u], g0 = $R(a0);\n"
+            "        const float a1 = z[$U + u] + now[$3U + u], g1 = $R(a1);\n"
+            "        const float a2 = z[$2U + u] + now[$4U + u], g2 = $A(a2);\n"
+            "        const float a3 = z[$3U + u] + now[$5U + u], g3 = $R(a3);\n"
+            "        const float cell = g1 * kept + g0 * g2;\n"
+            "        float state = cell, y = g3 * $A(cell);\n");
     else
-        line(c, "    const int t = step, past = t - 1;");
-    line(c, "    const float *z = in0 + t * %lld;", width);
-    line(c, "    float *now = out + t * %lld;", row);
-    line(c, "    for (int j = 0; j < %lld; j++) now[%lld + j] = in2[j];", width, first);
-    line(c, "    for (int k = 0; step && k < %lld; k++)", u);
-    line(c, "        for (int j = 0; j < %lld; j++) now[%lld + j] += out[past * %lld + k] * in1[k * %lld + j];",
-         reset_first ? 2 * u : width, first, row, width);
-    if (reset_first) { /* q is stored in its plane before the last gate's product of it */
-        line(c, "    for (int u = 0; step && u < %lld; u++) {", u);
-        line(c, "        const float a1 = z[%lld + u] + now[%lld + u], g1 = %s(a1);", u, 2 * u, r);
-        line(c, "        now[%lld + u] = g1 * out[past * %lld + u];", 4 * u, row);
-        line(c, "    }");
-        line(c, "    for (int k = 0; step && k < %lld; k++)", u);
-        line(c, "        for (int j = 0; j < %lld; j++) now[%lld + j] += now[%lld + k] * in1[k * %lld + %lld + j];", u, 3 * u,
-             4 * u, width, 2 * u);
-    }
-    line(c, "    for (int u = 0; u < %lld; u++) {", u);
-    if (!lstm || s.mask) line(c, "        const float h = step ? out[past * %lld + u] : 0;", row);
-    if (lstm) {
-        line(c, "        const float kept = step ? out[past * %lld + %lld + u] : 0;", row, u);
-        for (int g = 0; g < 4; g++)
-            line(c, "        const float a%d = z[%lld + u] + now[%lld + u], g%d = %s(a%d);", g, g * u, (2 + g) * u, g,
-                 g == 2 ? a : r, g);
-        line(c, "        const float cell = g1 * kept + g0 * g2;");
-        line(c, "        float state = cell, y = g3 * %s(cell);", a);
-    } else {
-        for (int g = 0; g < (reset_first ? 1 : 2); g++)
-            line(c, "        const float a%d = z[%lld + u] + now[%lld + u], g%d = %s(a%d);", g, g * u, (1 + g) * u, g, r, g);
-        line(c, "        const float a2 = z[%lld + u] + %snow[%lld + u], g2 = %s(a2);", 2 * u, reset_first ? "" : "g1 * ",
-             3 * u, a);
-        line(c, "        float y = g0 * h + (1 - g0) * g2;");
-    }
-    if (s.mask) line(c, lstm ? "        if (in3[t] == 0) y = h, state = kept;" : "        if (in3[t] == 0) y = h;");
-    line(c, "        now[u] = y;");
-    if (lstm) line(c, "        now[%lld + u] = state;", u);
-    line(c, "    }");
-    line(c, "}");
-    return true;
+        put(c, v, "        const float a0 = z[0 + u] + now[$U + u], g0 = $R(a0);\n");
+    if (!lstm && !reset_first) put(c, v, "        const float a1 = z[$U + u] + now[$2U + u], g1 = $R(a1);\n");
+    if (!lstm)
+        put(c, v,
+            "        const float a2 = z[$2U + u] + $resetnow[$3U + u], g2 = $A(a2);\n"
+            "        float y = g0 * h + (1 - g0) * g2;\n");
+    if (mask) put(c, v, lstm ? "        if (in3[t] == 0) y = h, state = kept;\n" : "        if (in3[t] == 0) y = h;\n");
+    put(c, v, lstm ? "        now[u] = y;\n        now[$U + u] = state;\n    }\n}\n" : "        now[u] = y;\n    }\n}\n");
+    return z.dims[0] == 1;
 }
 
 /* ---- the table ---- */
 
-static const struct {
-    const char *op;
-    strata_c_emit emit;
-} rows[] = {{"clip", clip},
-            {"cast", cast},
-            {"where", where},
-            {"broadcast_to", broadcast},
-            {"transpose", transpose},
-            {"slice", slice},
-            {"pad", pad},
-            {"concat", concat},
-            {"gather", gather},
-            {"one_hot", one_hot},
-            {"matmul", matmul},
-            {"conv2d", conv2d},
-            {"conv2d_input_grad", conv2d},
-            {"max_pool2d", pool},
-            {"avg_pool2d", pool},
-            {"reduce_sum", reduce},
-            {"reduce_mean", reduce},
-            {"reduce_max", reduce},
-            {"reduce_min", reduce},
-            {"argmax", argmax},
-            {"softmax", softmax},
-            {"log_softmax", softmax},
-            {"batch_norm", batch_norm},
-            {"layer_norm", layer_norm},
-            {"recurrent", recurrent}};
+/* How an op is written: by a function, or by its template, which is written once, or for each element, or once if there is one
+ * example. */
+typedef enum way { BY_FUNCTION, ONCE, EACH, ONE_EXAMPLE } way;
 
-strata_c_emit strata_c_find(const strata_op *op) {
+#define WINDOW(kh, kw)                                                           \
+    "        const int h = oh * $step_h + " kh " - $top, w = ow * $step_w + " kw \
+    " - $left;\n"                                                                \
+    "        if (h < 0 || h >= $in_h || w < 0 || w >= $in_w) continue;\n"
+#define CONVOLUTION \
+    "for (int i = 0; i < $elements; i++) out[i] = 0;\n"                                                               \
+    "for (int oh = 0; oh < $out_h; oh++) for (int ow = 0; ow < $out_w; ow++)\n"                                       \
+    "    for (int kh = 0; kh < $kernel_h; kh++) for (int kw = 0; kw < $kernel_w; kw++) {\n" \
+    WINDOW("kh * $spread_h", "kw * $spread_w") \
+    "        for (int g = 0; g < $groups; g++) for (int k = 0; k < $group_in; k++) {\n"                               \
+    "            const float *filter = in1 + ((kh * $kernel_w + kw) * $group_in + k) * $out_c + g * $group_out;\n"    \
+    "            const int small = (oh * $out_w + ow) * $out_c + g * $group_out, large = (h * $in_w + w) * $in_c + g" \
+    " * $group_in + k;\n"
+#define POOL(take, value) \
+    "for (int oh = 0; oh < $out_h; oh++) for (int ow = 0; ow < $out_w; ow++) for (int k = 0; k < $out_c; k++) {\n" \
+    "    float value = 0;\n"                                                                                       \
+    "    int n = 0;\n"                                                                                             \
+    "    for (int kh = 0; kh < $kernel_h; kh++) for (int kw = 0; kw < $kernel_w; kw++) {\n" \
+    WINDOW("kh", "kw") \
+    "        const float v = in0[(h * $in_w + w) * $in_c + k];\n"                                                  \
+    "        " take                                                                                                \
+    "\n"                                                                                                           \
+    "    }\n"                                                                                                      \
+    "    out[(oh * $out_w + ow) * $out_c + k] = " value                                                            \
+    ";\n"                                                                                                          \
+    "}\n"
+#define REDUCE(first, take, value)                                          \
+    "for (int o = 0; o < $outer; o++) for (int i = 0; i < $inner; i++) {\n" \
+    "    $type value = " first                                              \
+    ";\n"                                                                   \
+    "    for (int k = 0; k < $n; k++) {\n"                                  \
+    "        const $type v = in0[(o * $n + k) * $inner + i];\n"             \
+    "        " take                                                         \
+    "\n"                                                                    \
+    "    }\n"                                                               \
+    "    out[o * $inner + i] = " value                                      \
+    ";\n"                                                                   \
+    "}\n"
+#define SOFTMAX(kept, sum, result)                                            \
+    "for (int r = 0; r < $rows; r++) {\n"                                     \
+    "    const float *x = in0 + r * $channels;\n"                             \
+    "    float *y = out + r * $channels, most = x[0], sum = 0;\n"             \
+    "    for (int k = 1; k < $channels; k++) if (x[k] > most) most = x[k];\n" \
+    "    for (int k = 0; k < $channels; k++) {\n"                             \
+    "        const float e = expf(x[k] - most);\n"                            \
+    "        sum += e;\n"                                                     \
+    "        y[k] = " kept                                                    \
+    ";\n"                                                                     \
+    "    }\n" sum "    for (int k = 0; k < $channels; k++) y[k] " result      \
+    ";\n"                                                                     \
+    "}\n"
+
+static const struct row {
+    const char *op;
+    bool (*write)(strata_c_export *c, const strata_tensor *node);
+    way way;
+    const char *template;
+} rows[] = {{"clip", clip, BY_FUNCTION, NULL},
+            {"cast", cast, BY_FUNCTION, NULL},
+            {"where", NULL, EACH, "    out[$o] = in0[$p] ? in1[$q] : in2[$r];\n}\n"},
+            {"broadcast_to", NULL, EACH, "    out[$o] = in0[$p];\n}\n"},
+            {"transpose", move, BY_FUNCTION, NULL},
+            {"slice", move, BY_FUNCTION, NULL},
+            {"pad", move, BY_FUNCTION, NULL},
+            {"concat", concat, BY_FUNCTION, NULL},
+            /* An index out of range gives zeros. */
+            {"gather", NULL, ONCE,
+             "for (int o = 0; o < $outer; o++) for (int j = 0; j < $indices; j++) {\n"
+             "    const int64_t row = in1[j];\n"
+             "    for (int i = 0; i < $inner; i++)\n"
+             "        out[(o * $indices + j) * $inner + i] = row >= 0 && row < $n ? in0[(o * $n + row) * $inner + i] : 0;\n"
+             "}\n"},
+            {"one_hot", NULL, ONCE,
+             "for (int i = 0; i < $items; i++) for (int k = 0; k < $depth; k++)\n"
+             "    out[i * $depth + k] = in0[i] == k;\n"},
+            {"matmul", matmul, BY_FUNCTION, NULL},
+            {"conv2d", NULL, ONE_EXAMPLE,
+             CONVOLUTION "            for (int f = 0; f < $group_out; f++) out[small + f] += in0[large] * filter[f];\n"
+                         "        }\n"
+                         "    }\n"},
+            {"conv2d_input_grad", NULL, ONE_EXAMPLE,
+             CONVOLUTION "            float sum = 0;\n"
+                         "            for (int f = 0; f < $group_out; f++) sum += in0[small + f] * filter[f];\n"
+                         "            out[large] += sum;\n"
+                         "        }\n"
+                         "    }\n"},
+            {"max_pool2d", NULL, ONE_EXAMPLE, POOL("if (!n++ || v > value || v != v) value = v;", "value")},
+            {"avg_pool2d", NULL, ONE_EXAMPLE, POOL("value += v, n++;", "value / (float)n")},
+            {"reduce_sum", NULL, ONCE, REDUCE("0", "value += v;", "value")},
+            {"reduce_mean", NULL, ONCE, REDUCE("0", "value += v;", "value / $n")},
+            {"reduce_max", NULL, ONCE, REDUCE("in0[0]", "if (!k || v > value$or_nan) value = v;", "value")},
+            {"reduce_min", NULL, ONCE, REDUCE("in0[0]", "if (!k || v < value$or_nan) value = v;", "value")},
+            {"argmax", NULL, ONCE,
+             "for (int o = 0; o < $outer; o++) for (int i = 0; i < $inner; i++) {\n"
+             "    int best = 0;\n"
+             "    for (int k = 1; k < $n; k++) {\n"
+             "        const $of most = in0[(o * $n + best) * $inner + i], v = in0[(o * $n + k) * $inner + i];\n"
+             "        if ($better) best = k;\n"
+             "    }\n"
+             "    out[o * $inner + i] = best;\n"
+             "}\n"},
+            {"softmax", NULL, ONCE, SOFTMAX("e", "", "/= sum")},
+            {"log_softmax", NULL, ONCE, SOFTMAX("x[k] - most", "    sum = logf(sum);\n", "-= sum")},
+            {"batch_norm", NULL, ONCE,
+             "for (int k = 0; k < $channels; k++) {\n"
+             "    const float factor = in3[k] / sqrtf(in2[k] + $epsilon);\n"
+             "    for (int r = 0; r < $rows; r++)\n"
+             "        out[r * $channels + k] = (in0[r * $channels + k] - in1[k]) * factor + in4[k];\n"
+             "}\n"},
+            {"layer_norm", NULL, ONCE,
+             "for (int r = 0; r < $rows; r++) {\n"
+             "    const float *x = in0 + r * $channels;\n"
+             "    float mean = 0, squares = 0;\n"
+             "    for (int k = 0; k < $channels; k++) mean += x[k] / $channels;\n"
+             "    for (int k = 0; k < $channels; k++) squares += (x[k] - mean) * (x[k] - mean);\n"
+             "    const float factor = 1 / sqrtf(squares / $channels + $epsilon);\n"
+             "    for (int k = 0; k < $channels; k++) out[r * $channels + k] = (x[k] - mean) * factor * in1[k] + in2[k];\n"
+             "}\n"},
+            {"recurrent", recurrent, BY_FUNCTION, NULL}};
+
+static const struct row *find_row(const char *op) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!strcmp(rows[i].op, op->name)) return rows[i].emit;
-    return find_formula(op->name) ? elementwise : NULL;
+        if (!strcmp(rows[i].op, op)) return &rows[i];
+    return NULL;
+}
+
+bool strata_c_has(const strata_tensor *node) {
+    const strata_node_info of = strata_tensor_node(node);
+    return find_row(of.op) || of.formula;
+}
+
+bool strata_c_write(strata_c_export *c, const strata_tensor *node) {
+    const strata_node_info of = strata_tensor_node(node);
+    const struct row *row = find_row(of.op);
+    if (!row) return elementwise(c, node);
+    if (row->write) return row->write(c, node);
+    const strata_shape in = shape_in(node, 0), y = strata_tensor_shape(node);
+    const int64_t axis = number(node, "axis"), n_axes = number(node, "n_axes"), end = axis + (n_axes ? n_axes : 1);
+    const bool back = strstr(of.op, "_grad"); /* the output is the larger image */
+    const strata_shape large = back ? y : in, small = back ? in : y;
+    const int64_t groups = number(node, "groups") ? number(node, "groups") : 1;
+    const literal epsilon = literal_of(STRATA_DTYPE_F32, strata_tensor_attribute(node, "epsilon", 0));
+    const value v[] = {{"rows", product(y, 0, y.rank - 1), NULL},
+                       {"channels", y.rank ? y.dims[y.rank - 1] : 1, NULL},
+                       {"outer", product(in, 0, axis), NULL},
+                       {"inner", product(in, end, in.rank), NULL},
+                       {"in_h", large.dims[1], NULL},
+                       {"in_w", large.dims[2], NULL},
+                       {"in_c", large.dims[3], NULL},
+                       {"indices", of.n_inputs > 1 ? strata_shape_elements(shape_in(node, 1)) : 0, NULL},
+                       {"items", strata_shape_elements(in), NULL},
+                       {"out_h", small.dims[1], NULL},
+                       {"out_w", small.dims[2], NULL},
+                       {"out_c", small.dims[3], NULL},
+                       {"kernel_h", number(node, "size"), NULL},
+                       {"kernel_w", (int64_t)strata_tensor_attribute(node, "size", 1), NULL},
+                       {"step_h", number(node, "stride"), NULL},
+                       {"step_w", (int64_t)strata_tensor_attribute(node, "stride", 1), NULL},
+                       {"spread_h", number(node, "dilation"), NULL},
+                       {"spread_w", (int64_t)strata_tensor_attribute(node, "dilation", 1), NULL},
+                       {"top", number(node, "padding"), NULL},
+                       {"left", (int64_t)strata_tensor_attribute(node, "padding", 2), NULL},
+                       {"groups", groups, NULL},
+                       {"group_in", large.dims[3] / groups, NULL},
+                       {"group_out", small.dims[3] / groups, NULL},
+                       {"elements", strata_shape_elements(y), NULL},
+                       {"depth", number(node, "depth"), NULL},
+                       {"or_nan", 0, is_float(node) ? " || v != v" : ""},
+                       {"of", 0, strata_c_type(dtype_in(node, 0))},
+                       {"type", 0, strata_c_type(strata_tensor_dtype(node))},
+                       {"better", 0, is_float(node) ? "most == most && (v > most || v != v)" : "v > most"},
+                       {"epsilon", 0, epsilon.text},
+                       {"n", product(in, axis, end), NULL},
+                       {0}};
+    if (row->way == EACH)
+        over_elements(c, node, &v[sizeof v / sizeof *v - 1], row->template);
+    else
+        put(c, v, row->template);
+    return row->way == ONE_EXAMPLE ? in.dims[0] == 1 : strncmp(of.op, "reduce_", 7) || product(in, axis, end);
 }

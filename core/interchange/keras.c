@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/locale.h"
 #include "core/interchange/keras_read.h"
 
 enum { MOST_LAYERS = 2000, NAME_BYTES = STRATA_KERAS_NAME_BYTES, WORD_BYTES = STRATA_KERAS_WORD_BYTES };
@@ -113,7 +112,7 @@ static bool is_as(const strata_json *value, const char *text, strata_error *err)
         case STRATA_JSON_STRING:
             return !strata_json_to_string(value, &string, err) && !strcmp(string, text);
         case STRATA_JSON_NUMBER:
-            return !strata_json_to_number(value, -1e9, 1e9, &number, err) && number == strata_scan_number(text, NULL);
+            return !strata_json_to_number(value, -1e9, 1e9, &number, err) && number == (double)strtol(text, NULL, 10);
         case STRATA_JSON_BOOL:
             return !strata_json_to_bool(value, &flag, err) && flag == !strcmp(text, "true");
         case STRATA_JSON_ARRAY:

@@ -6,9 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/ascii.h"
-#include "core/layer/layer.h"
-
 #define BIASED        " !use_bias=no_bias "
 #define PENALIZED     " *kernel_regularizer=kernel_l "
 #define CHANNELS_LAST " ?data_format=channels_last "
@@ -112,10 +109,18 @@ static void divide(const char *word, char *key, char *to) {
     snprintf(to, STRATA_KERAS_WORD_BYTES, "%s", word[n] ? word + n + 1 : word);
 }
 
+static bool is_small(char c) {
+    return c >= 'a' && c <= 'z';
+}
+
+static bool is_capital(char c) {
+    return c >= 'A' && c <= 'Z';
+}
+
 bool strata_keras_next_field(const char **at, strata_keras_field *out) {
     char word[2 * STRATA_KERAS_WORD_BYTES];
     if (!next_word(at, word, sizeof word) || *word == '|') return false;
-    const bool sign = !strata_ascii_is_letter(*word);
+    const bool sign = !is_small(*word) && !is_capital(*word);
     out->way = sign ? (strata_keras_way)*word : STRATA_KERAS_COPY;
     divide(word + sign, out->key, out->to);
     return true;
@@ -126,9 +131,8 @@ bool strata_keras_next_field(const char **at, strata_keras_field *out) {
 void strata_keras_group(const char *class_name, char *out, size_t bytes) {
     size_t n = 0;
     for (const char *at = class_name; *at && n + 2 < bytes; at++) {
-        if (at > class_name && strata_ascii_is_capital(*at) && (strata_ascii_is_small(at[1]) || strata_ascii_is_small(at[-1])))
-            out[n++] = '_';
-        out[n++] = strata_ascii_lower(*at);
+        if (at > class_name && is_capital(*at) && (is_small(at[1]) || is_small(at[-1]))) out[n++] = '_';
+        out[n++] = is_capital(*at) ? (char)(*at - 'A' + 'a') : *at;
     }
     out[n] = 0;
 }
@@ -185,7 +189,8 @@ int strata_keras_common_mask(int a, int b) {
 }
 
 bool strata_keras_has_activation(const char *function) {
-    return !strcmp(function, "linear") || (!strata_activation_check(function, NULL) && strcmp(function, "gelu_tanh"));
+    return !*function ||
+           has_word(" linear relu tanh sigmoid softmax gelu silu swish leaky_relu elu softplus softsign ", function);
 }
 
 strata_status strata_keras_copy_value(const strata_json *value, strata_json_writer *w, strata_error *err) {

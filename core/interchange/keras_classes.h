@@ -5,7 +5,7 @@
 #ifndef STRATA_CORE_INTERCHANGE_KERAS_CLASSES_H
 #define STRATA_CORE_INTERCHANGE_KERAS_CLASSES_H
 
-#include "core/base/json.h"
+#include "strata/json.h"
 
 enum { STRATA_KERAS_NAME_BYTES = 128, STRATA_KERAS_WORD_BYTES = 40 };
 
@@ -56,9 +56,9 @@ void strata_keras_group(const char *class_name, char *out, size_t bytes);
  * inside of a Bidirectional, and the names of its second direction's parameters begin with "backward_". Returns false if
  * there is no such parameter. */
 bool strata_keras_weight_path(const strata_keras_class *row, bool both, const char *parameter, char *out, size_t bytes);
-/* Whether the class is LSTM or GRU. "linear" is not their default activation, and a Bidirectional may contain them. */
 /* Copies the name of the class's weight number `index`, in the order of the row; false: there are at most `index`. */
 bool strata_keras_weight_name(const strata_keras_class *row, int index, char *out, size_t bytes);
+/* Whether the class is LSTM or GRU. "linear" is not their default activation, and a Bidirectional may contain them. */
 bool strata_keras_is_recurrent(const strata_keras_class *row);
 /* What a layer does with the mask of an embedding with mask_zero, which marks the positions that are padding. */
 typedef enum strata_keras_mask {

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Writes a model as a .keras file of Keras 3: finds the layers of Keras, and the calls of them, that compute what predict
- * computes. It also builds a graph, as in the build that declares parameters, so that the shapes are known. */
+ * computes. */
 #include "core/interchange/keras_export.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/data/format/zip.h"
-#include "core/data/prepare/preprocessing.h"
-#include "core/graph/graph.h"
-#include "core/model/build.h"
-#include "core/model/data.h"
+#include "strata/formats.h"
 #include "strata/interchange.h"
+#include "strata/preprocessing.h"
 
 /* The most Keras layers for one Strata layer: the layer itself and its activation. */
 enum { MOST_EACH = 2 };
@@ -40,7 +37,7 @@ static void choose_name(const strata_keras_export *ex, const char *base, char *o
 
 /* Adds a layer of a class of Keras, and returns its index. layer NULL: it belongs to the input or the output of the
  * model. */
-static int add_layer(strata_keras_export *ex, const char *class_name, const strata_layer *layer, bool part, const char *base) {
+static int add_layer(strata_keras_export *ex, const char *class_name, const strata_call *layer, bool part, const char *base) {
     strata_keras_layer *own = &ex->layers[ex->n_layers];
     *own = (strata_keras_layer){.layer = layer, .part = part};
     if (!strata_keras_find_class(class_name, &own->row)) {
@@ -51,31 +48,32 @@ static int add_layer(strata_keras_export *ex, const char *class_name, const stra
     return ex->n_layers++;
 }
 
-static int add_call(strata_keras_export *ex, int layer, const int *inputs, int n, strata_tensor *y, int mask) {
+/* y: the call that has its value. */
+static int add_call(strata_keras_export *ex, int layer, const int *inputs, int n, const strata_call *y, int mask) {
     strata_keras_call *call = &ex->calls[ex->n_calls];
-    *call = (strata_keras_call){.layer = layer, .n_inputs = n, .y = y, .mask = mask};
+    *call = (strata_keras_call){.layer = layer, .n_inputs = n, .shape = y->shape, .dtype = y->dtype, .mask = mask};
     call->inputs = ex->links + ex->n_links;
     ex->n_links += n;
     for (int i = 0; i < n; i++) {
         call->inputs[i] = inputs[i];
         ex->calls[inputs[i]].n_uses++;
     }
-    const strata_tensor *of = n ? ex->calls[inputs[0]].y : y;
-    ex->layers[layer].shape = strata_tensor_shape(of);
-    ex->layers[layer].dtype = strata_tensor_dtype(of);
+    const strata_keras_call *of = n ? &ex->calls[inputs[0]] : call;
+    ex->layers[layer].shape = of->shape;
+    ex->layers[layer].dtype = of->dtype;
     return ex->n_calls++;
 }
 
 /* The index of the Keras layer that an earlier call of this layer has made; -1: there is none. */
-static int find_made(const strata_keras_export *ex, const strata_layer *layer, bool part, const char *class_name) {
+static int find_made(const strata_keras_export *ex, const strata_call *layer, bool part, const char *class_name) {
     for (int i = 0; i < ex->n_layers; i++)
         if (ex->layers[i].layer == layer && ex->layers[i].part == part && !strcmp(ex->layers[i].row.name, class_name)) return i;
     return -1;
 }
 
 /* Adds a call of a Keras layer that does a part of the work of `layer`: its activation, or its sum. */
-static int call_part(strata_keras_export *ex, const char *class_name, const strata_layer *layer, const char *function,
-                     const int *inputs, int n, strata_tensor *y, int mask) {
+static int call_part(strata_keras_export *ex, const char *class_name, const strata_call *layer, const char *function,
+                     const int *inputs, int n, const strata_call *y, int mask) {
     int made = layer ? find_made(ex, layer, true, class_name) : -1;
     if (made < 0) {
         char base[STRATA_KERAS_NAME_BYTES];
@@ -91,8 +89,8 @@ static int call_part(strata_keras_export *ex, const char *class_name, const stra
 
 /* The mask of the layer's output, if its inputs have the mask `mask`. Refuses the layer if Keras would compute something
  * else. */
-static int output_mask(strata_keras_export *ex, const strata_layer *layer, int mask) {
-    const char *kind = layer->kind->name;
+static int output_mask(strata_keras_export *ex, const strata_call *layer, int mask) {
+    const char *kind = layer->kind;
     const bool recurrent = !strcmp(kind, "lstm") || !strcmp(kind, "gru");
     const strata_recurrent_layer_options *o = recurrent ? layer->options : NULL;
     const strata_keras_mask behind = strata_keras_mask_behind(kind, o && o->return_sequences, o && o->go_backwards);
@@ -103,48 +101,89 @@ static int output_mask(strata_keras_export *ex, const strata_layer *layer, int m
 
 /* ---- the layers ---- */
 
-static int export_layer(strata_keras_export *ex, const strata_layer *layer, int number, const int *inputs, int n);
-
-static int export_residual(strata_keras_export *ex, const strata_layer *layer, int input, strata_tensor *y, int mask) {
-    const char *function = ((const strata_residual_options *)layer->options)->activation;
-    int ends[2] = {input, input};
-    for (int b = 0; b < 2; b++)
-        for (int i = 0; i < layer->branches[b].n; i++)
-            ends[b] = export_layer(ex, &layer->branches[b].layers[i], 1, &ends[b], 1);
-    int sum = call_part(ex, "Add", layer, NULL, ends, 2, y, mask);
-    return function ? call_part(ex, "Activation", layer, function, &sum, 1, y, mask) : sum;
-}
-
-/* Exports a call of the layer for n inputs. Returns the Keras call that has the same value. */
-static int export_layer(strata_keras_export *ex, const strata_layer *layer, int number, const int *inputs, int n) {
-    strata_tensor *tensors[STRATA_MAX_LAYER_INPUTS];
+/* Exports a call of a layer. Returns the Keras call that has the same value. */
+static int export_call(strata_keras_export *ex, const strata_call *call, const int *values) {
+    const strata_call *layer = &ex->structure.calls[call->first];
     strata_keras_class row;
-    const char *kind = layer->kind->name;
-    int mask = ex->calls[inputs[0]].mask;
-    for (int i = 0; i < n; i++) {
-        tensors[i] = ex->calls[inputs[i]].y;
+    const char *function = NULL;
+    int inputs[STRATA_MAX_LAYER_INPUTS], mask = ex->calls[values[call->inputs[0]]].mask, y;
+    for (int i = 0; i < call->n_inputs; i++) {
+        inputs[i] = values[call->inputs[i]];
         mask = strata_keras_common_mask(mask, ex->calls[inputs[i]].mask);
     }
-    strata_tensor *y = strata_layer_build(&ex->context, layer, number, layer->name, tensors, n, NULL);
-    if (strata_tensor_is_poison(y)) return inputs[0];
-    const int rank = strata_tensor_shape(tensors[0]).rank;
     mask = output_mask(ex, layer, mask);
-    if (!layer->kind->own && !strcmp(kind, "residual")) return export_residual(ex, layer, inputs[0], y, mask);
-    if (layer->kind->own || !strata_keras_find_kind(kind, rank, &row)) {
-        if (number == 1) strata_keras_refuse(ex, kind, layer->name, "");
+    if (!call->own && !strcmp(call->kind, "residual")) {
+        function = ((const strata_residual_options *)call->options)->activation;
+        y = call_part(ex, "Add", layer, NULL, inputs, 2, call, mask);
+        return function ? call_part(ex, "Activation", layer, function, &y, 1, call, mask) : y;
+    }
+    if (call->own || !strata_keras_find_kind(call->kind, ex->calls[inputs[0]].shape.rank, &row)) {
+        if (call == layer) strata_keras_refuse(ex, call->kind, call->name, "");
         row = (strata_keras_class){.fields = "", .weights = ""};
     }
     int made = find_made(ex, layer, false, row.name);
     if (made < 0) {
         made = add_layer(ex, row.name, layer, false, layer->name);
         ex->layers[made].both =
-            strata_keras_is_recurrent(&row) && ((const strata_recurrent_layer_options *)layer->options)->bidirectional;
+            strata_keras_is_recurrent(&row) && ((const strata_recurrent_layer_options *)call->options)->bidirectional;
     }
-    if (!strcmp(row.kind, "embedding") && ((const strata_embedding_options *)layer->options)->mask_zero) mask = ex->n_calls + 1;
-    const int call = add_call(ex, made, inputs, n, y, mask);
-    if (strcmp(row.kind, "batch_norm")) return call;
-    const char *function = ((const strata_batch_norm_options *)layer->options)->activation;
-    return function ? call_part(ex, "Activation", layer, function, &call, 1, y, mask) : call;
+    if (!strcmp(row.kind, "embedding") && ((const strata_embedding_options *)call->options)->mask_zero) mask = ex->n_calls + 1;
+    y = add_call(ex, made, inputs, call->n_inputs, call, mask);
+    if (!strcmp(row.kind, "batch_norm")) function = ((const strata_batch_norm_options *)call->options)->activation;
+    return function ? call_part(ex, "Activation", layer, function, &y, 1, call, mask) : y;
+}
+
+/* ---- the order of Keras ---- */
+
+/* Visits a call and, recursively, the calls that compute its inputs. after: the visited calls, each after those of its
+ * inputs. */
+static void reach(strata_keras_export *ex, int index, int *n_reached, int *after, int *n_after) {
+    strata_keras_call *call = &ex->calls[index];
+    strata_keras_layer *layer = &ex->layers[call->layer];
+    if (call->reached) return;
+    call->reached = true;
+    if (layer->reached < 0) layer->reached = (*n_reached)++;
+    for (int i = 0; i < call->n_inputs; i++) reach(ex, call->inputs[i], n_reached, after, n_after);
+    after[(*n_after)++] = index;
+}
+
+/* Computes the depths. In `after` each call comes after its inputs, so the calls at the end are nearest to the outputs. */
+static void measure_depths(strata_keras_export *ex, const int *after, int n_after) {
+    for (int i = n_after - 1; i >= 0; i--) {
+        strata_keras_call *call = &ex->calls[after[i]];
+        strata_keras_layer *layer = &ex->layers[call->layer];
+        call->depth = layer->depth = call->depth > layer->depth ? call->depth : layer->depth;
+        for (int k = 0; k < call->n_inputs; k++) {
+            int *before = &ex->calls[call->inputs[k]].depth;
+            if (*before <= call->depth) *before = call->depth + 1;
+        }
+    }
+}
+
+/* Whether layer a comes before layer b. */
+static bool in_front(const strata_keras_export *ex, int a, int b) {
+    const strata_keras_layer *x = &ex->layers[a], *y = &ex->layers[b];
+    return x->depth > y->depth || (x->depth == y->depth && x->reached < y->reached);
+}
+
+/* Sorts the layers and calls that the outputs need into the order in which Keras lists them after reading the file: by
+ * decreasing depth, and layers of equal depth in the order in which a walk from the outputs reaches them. The names of the
+ * groups of weights follow this order ("layers/dense_1" is the second layer of its class). */
+static void put_in_order(strata_keras_export *ex) {
+    int n_reached = 0, n_after = 0, *after = ex->order; /* this array has room for all calls */
+    for (int i = 0; i < ex->n_layers; i++) ex->layers[i].reached = -1;
+    for (int i = 0; i < strata_model_n_outputs(ex->model); i++) reach(ex, ex->outputs[i], &n_reached, after, &n_after);
+    measure_depths(ex, after, n_after);
+    for (int i = 0; i < ex->n_calls; i++)
+        if (ex->calls[i].reached) ex->calls[i].number = ex->layers[ex->calls[i].layer].n_calls++;
+    ex->n_order = 0;
+    for (int i = 0; i < ex->n_layers; i++) {
+        int place = ex->n_order;
+        if (ex->layers[i].layer && ex->layers[i].reached < 0) continue; /* inputs that no output needs are kept */
+        for (; place > 0 && in_front(ex, i, ex->order[place - 1]); place--) ex->order[place] = ex->order[place - 1];
+        ex->order[place] = i;
+        ex->n_order++;
+    }
 }
 
 /* ---- the input and the output ---- */
@@ -157,61 +196,66 @@ typedef struct ends {
 } ends;
 
 static void find_ends(strata_keras_export *ex, ends *e) {
-    const strata_preprocessing *p = e->p;
-    const bool numbers = p->kind == STRATA_PREPROCESSING_TABLE || p->kind == STRATA_PREPROCESSING_ARRAYS;
-    for (int i = 0; i < p->n_columns && numbers; i++) {
+    const strata_preprocessing_kind kind = strata_preprocessing_get_kind(e->p);
+    const int n = strata_preprocessing_n_columns(e->p);
+    const bool numbers = kind == STRATA_PREPROCESSING_TABLE || kind == STRATA_PREPROCESSING_ARRAYS;
+    for (int i = 0; i < n && numbers; i++) {
         static const char *const kinds[] = {"numbers, some of which are missing", "words", "dates", "text"};
-        const strata_column *column = &p->columns[i];
-        if (column->kind != STRATA_COLUMN_NUMBER || column->has_missing)
-            strata_keras_refuse(ex, "the column", column->name ? column->name : "x", ": ");
-        if (column->kind != STRATA_COLUMN_NUMBER || column->has_missing)
-            strata_text_add(&ex->unsupported, "%s", kinds[column->kind]);
+        const strata_column_info column = strata_preprocessing_column(e->p, i);
+        if (column.kind == STRATA_COLUMN_NUMBER && !column.has_missing) continue;
+        strata_keras_refuse(ex, "the column", column.name ? column.name : "x", ": ");
+        strata_text_add(&ex->unsupported, "%s", kinds[column.kind]);
     }
-    e->standardizes = numbers && p->n_columns;
-    e->restores = p->n_labels && p->labels[0].kind != STRATA_COLUMN_WORDS;
+    e->standardizes = numbers && n;
+    e->restores = strata_preprocessing_n_labels(e->p) && strata_preprocessing_label_column(e->p, 0).kind != STRATA_COLUMN_WORDS;
 }
 
-static void add_numbers(strata_json_writer *w, const char *key, const strata_column *columns, int n, bool deviations,
-                        bool squared) {
+/* Adds the means or deviations of n columns, of features or labels, to the config of a layer. */
+static void add_numbers(strata_json_writer *w, const char *key, const strata_preprocessing *p,
+                        strata_column_info of(const strata_preprocessing *p, int index), int n, bool deviations) {
     strata_json_key(w, key);
     if (n > 1) strata_json_begin_array(w);
     for (int i = 0; i < n; i++) {
-        const double d = columns[i].deviation;
-        strata_json_write_double(w, !deviations ? columns[i].mean : squared ? d * d : d);
+        const double d = of(p, i).deviation;
+        strata_json_write_double(w, !deviations ? of(p, i).mean : !strcmp(key, "variance") ? d * d : d);
     }
     if (n > 1) strata_json_end_array(w);
+}
+
+/* Adds the layer with this config, and its call with the value of an earlier call. */
+static int add_scale(strata_keras_export *ex, const char *class_name, const char *name, strata_json_writer *w, int input) {
+    const strata_call y = {.shape = ex->calls[input].shape, .dtype = ex->calls[input].dtype};
+    const int made = add_layer(ex, class_name, NULL, true, name);
+    if (strata_json_take(w, &ex->layers[made].config, NULL, NULL)) ex->unsupported.failed = true;
+    return add_call(ex, made, &input, 1, &y, 0);
 }
 
 /* Adds the Normalization of the input: (x - mean) / sqrt(variance). */
 static int standardize(strata_keras_export *ex, const strata_preprocessing *p, int input) {
     strata_json_writer w = {0};
-    const int made = add_layer(ex, "Normalization", NULL, true, STRATA_KERAS_STANDARDIZE);
-    const bool each = p->n_columns > 1;
+    const int n = strata_preprocessing_n_columns(p);
     strata_json_key(&w, "axis");
-    if (each)
+    if (n > 1)
         strata_json_write_int(&w, -1);
     else
         strata_json_write_null(&w);
-    add_numbers(&w, "mean", p->columns, p->n_columns, false, false);
-    add_numbers(&w, "variance", p->columns, p->n_columns, true, true);
-    if (strata_json_take(&w, &ex->layers[made].config, NULL, NULL)) ex->unsupported.failed = true;
-    return add_call(ex, made, &input, 1, ex->calls[input].y, 0);
+    add_numbers(&w, "mean", p, strata_preprocessing_column, n, false);
+    add_numbers(&w, "variance", p, strata_preprocessing_column, n, true);
+    return add_scale(ex, "Normalization", STRATA_KERAS_STANDARDIZE, &w, input);
 }
 
 /* Adds the Rescaling of the output: y deviation + mean. */
 static int restore(strata_keras_export *ex, const strata_preprocessing *p, int output) {
     strata_json_writer w = {0};
-    const int made = add_layer(ex, "Rescaling", NULL, true, STRATA_KERAS_RESTORE);
-    add_numbers(&w, "scale", p->labels, p->n_labels, true, false);
-    add_numbers(&w, "offset", p->labels, p->n_labels, false, false);
-    if (strata_json_take(&w, &ex->layers[made].config, NULL, NULL)) ex->unsupported.failed = true;
-    return add_call(ex, made, &output, 1, ex->calls[output].y, 0);
+    const int n = strata_preprocessing_n_labels(p);
+    add_numbers(&w, "scale", p, strata_preprocessing_label_column, n, true);
+    add_numbers(&w, "offset", p, strata_preprocessing_label_column, n, false);
+    return add_scale(ex, "Rescaling", STRATA_KERAS_RESTORE, &w, output);
 }
 
 /* Adds what predict applies to an output, which follows from its loss. It becomes the activation of the dense layer that
  * computes the output, or a layer of its own. */
-static int predicted(strata_keras_export *ex, const strata_output_spec *output, int call) {
-    const char *function = strata_output_activation(output);
+static int predicted(strata_keras_export *ex, const char *function, int call) {
     strata_keras_layer *own = &ex->layers[ex->calls[call].layer];
     if (!function) return call;
     int n_calls = 0;
@@ -221,38 +265,28 @@ static int predicted(strata_keras_export *ex, const strata_output_spec *output, 
         own->function = function;
         return call;
     }
-    return call_part(ex, "Activation", NULL, function, &call, 1, ex->calls[call].y, 0);
+    const strata_call y = {.shape = ex->calls[call].shape, .dtype = ex->calls[call].dtype};
+    return call_part(ex, "Activation", NULL, function, &call, 1, &y, 0);
 }
 
-static strata_status walk(strata_keras_export *ex, int *values, const ends *e) {
-    strata_model *model = ex->model;
-    for (int i = 0; i < model->n_inputs; i++) {
-        const strata_input_spec *input = &model->inputs[i];
-        const int made = add_layer(ex, "InputLayer", NULL, false, strata_model_input_port(model, i).name);
-        strata_tensor *x = strata_model_make_input(model, ex->graph, i, input->dtype, 1);
-        ex->context.inputs[ex->context.n_inputs++] = x;
-        values[input->value] = add_call(ex, made, NULL, 0, x, 0);
-        if (input->dtype != STRATA_DTYPE_F32 && input->dtype != STRATA_DTYPE_I32)
+static void walk(strata_keras_export *ex, int *values, const ends *e) {
+    const strata_model_structure *s = &ex->structure;
+    const int n_inputs = strata_model_n_inputs(ex->model), n_outputs = strata_model_n_outputs(ex->model);
+    for (int i = 0; i < n_inputs; i++) {
+        const int made = add_layer(ex, "InputLayer", NULL, false, s->calls[i].name);
+        values[i] = add_call(ex, made, NULL, 0, &s->calls[i], 0);
+        if (s->calls[i].dtype != STRATA_DTYPE_F32 && s->calls[i].dtype != STRATA_DTYPE_I32)
             strata_keras_refuse(ex, "input", ex->layers[made].name, ": its type");
     }
-    if (e->standardizes) values[model->inputs[0].value] = standardize(ex, e->p, values[model->inputs[0].value]);
-    for (int v = 0; v < model->n_values; v++) {
-        const strata_value *value = model->values[v];
-        int taken[STRATA_MAX_LAYER_INPUTS];
-        if (value->layer < 0) continue;
-        for (int i = 0; i < value->n_inputs; i++) taken[i] = values[value->inputs[i]];
-        values[v] = export_layer(ex, &model->list.layers[value->layer], value->number, taken, value->n_inputs);
-    }
-    STRATA_TRY(strata_graph_check(ex->graph, ex->err));
-    for (int i = 0; i < model->n_outputs; i++) ex->calls[values[model->outputs[i].value]].n_uses++;
-    for (int i = 0; i < model->n_outputs; i++)
-        ex->outputs[i] = predicted(ex, &model->outputs[i], values[model->outputs[i].value]);
+    if (e->standardizes) values[0] = standardize(ex, e->p, values[0]);
+    for (int i = n_inputs; i < s->n_calls; i++) values[i] = export_call(ex, &s->calls[i], values);
+    for (int i = 0; i < n_outputs; i++) ex->calls[values[s->outputs[i]]].n_uses++;
+    for (int i = 0; i < n_outputs; i++) ex->outputs[i] = predicted(ex, s->activations[i], values[s->outputs[i]]);
     if (e->restores) ex->outputs[0] = restore(ex, e->p, ex->outputs[0]);
-    strata_keras_put_in_order(ex);
-    ex->chain = !model->functional;
+    put_in_order(ex);
+    ex->chain = s->sequential;
     for (int i = 0; i < ex->n_calls; i++)
         ex->chain &= ex->calls[i].n_inputs < 2 && strcmp(ex->layers[ex->calls[i].layer].row.kind, "multi_head_attention");
-    return STRATA_OK;
 }
 
 /* ---- the file ---- */
@@ -266,15 +300,13 @@ static strata_status write_metadata(const strata_keras_export *ex, char **out_te
     strata_json_begin_object(&w);
     strata_json_write_string(strata_json_key(&w, "keras_version"), "3.0.0");
     strata_json_begin_object(strata_json_key(&w, STRATA_KERAS_METADATA));
-    strata_json_write_string(strata_json_key(&w, "label"), model->label);
-    if (losses) {
-        strata_json_write_string(strata_json_key(&w, "loss"), losses);
-    }
+    strata_json_write_string(strata_json_key(&w, "label"), strata_model_label(model));
+    if (losses) strata_json_write_string(strata_json_key(&w, "loss"), losses);
     free(losses);
     strata_json_begin_object(strata_json_key(&w, "notes"));
-    for (int i = 0; i < model->notes.n; i++) {
-        const char *key = model->notes.items[i].key;
-        strata_json_write_string(strata_json_key(&w, !strncmp(key, "strata.", 7) ? key + 7 : key), model->notes.items[i].text);
+    for (int i = 0; strata_model_note_key(model, i); i++) {
+        const char *key = strata_model_note_key(model, i);
+        strata_json_write_string(strata_json_key(&w, key), strata_model_note(model, key));
     }
     strata_json_end_object(&w);
     strata_json_end_object(&w);
@@ -316,60 +348,43 @@ static strata_status write_file(strata_keras_export *ex) {
     return status;
 }
 
-/* The number of layers, including those inside of other layers. */
-static size_t count_layers(const strata_layer_list *list) {
-    size_t n = (size_t)list->n;
-    for (int i = 0; i < list->n; i++)
-        for (int b = 0; b < STRATA_MAX_BRANCHES; b++) n += count_layers(&list->layers[i].branches[b]);
-    return n;
-}
-
 /* Allocates memory for each call of each layer with its parts, and for the input and the output. */
 static bool make_room(strata_keras_export *ex) {
-    const strata_model *model = ex->model;
-    size_t most = 2 * (STRATA_MAX_INPUTS + STRATA_MAX_OUTPUTS), links = 0;
-    for (int v = 0; v < model->n_values; v++) {
-        const strata_value *value = model->values[v];
-        if (value->layer < 0) continue;
-        const strata_layer_list one = {&model->list.layers[value->layer], 1};
-        most += MOST_EACH * count_layers(&one);
-        links += (size_t)value->n_inputs;
-    }
+    const size_t most = 2 * (STRATA_MAX_INPUTS + STRATA_MAX_OUTPUTS) + MOST_EACH * (size_t)ex->structure.n_calls;
+    size_t links = 2 * most;
+    for (int i = 0; i < ex->structure.n_calls; i++) links += (size_t)ex->structure.calls[i].n_inputs;
     ex->layers = calloc(most, sizeof *ex->layers);
     ex->calls = calloc(most, sizeof *ex->calls);
     ex->order = calloc(most, sizeof *ex->order);
-    ex->links = calloc(links + 2 * most, sizeof *ex->links);
-    ex->values = calloc((size_t)strata_model_all_size(model) + 1, sizeof *ex->values);
-    return ex->layers && ex->calls && ex->order && ex->links && ex->values;
+    ex->links = calloc(links, sizeof *ex->links);
+    return ex->layers && ex->calls && ex->order && ex->links;
 }
 
 strata_status strata_model_save_keras(strata_model *model, const char *path, strata_error *err) {
-    STRATA_TRY(strata_model_declare(model, err));
-    STRATA_TRY(strata_model_check_readable(model, "save_keras", err));
     strata_keras_export ex = {.model = model, .path = path, .err = err};
     ends e = {0};
-    int *values = calloc((size_t)model->n_values, sizeof *values);
-    ex.context = (strata_layer_context){.declaring = true, .parameters = &ex.parameters};
-    strata_status status = values && make_room(&ex) ? strata_model_read_all(model, ex.values, err)
-                                                    : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
+    int *values = NULL;
+    strata_status status = strata_weights_read(model, "save_keras", &ex.weights, err);
+    if (!status) status = strata_model_describe(model, &ex.structure, err);
+    if (!status) values = calloc((size_t)ex.structure.n_calls, sizeof *values);
+    if (!status && !(values && make_room(&ex))) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
     if (!status && strata_model_note(model, "preprocessing")) {
         status = strata_model_preprocessing(model, &e.p, err);
         if (!status) find_ends(&ex, &e);
     }
-    if (!status) status = strata_graph_create(&ex.graph, err);
-    if (!status) ex.graph->activations = model->registry ? model->registry->activations : NULL;
-    if (!status) status = walk(&ex, values, &e);
-    if (!status) status = write_file(&ex);
+    if (!status) {
+        walk(&ex, values, &e);
+        status = write_file(&ex);
+    }
     strata_preprocessing_destroy(e.p);
-    strata_graph_destroy(ex.graph);
-    strata_parameters_finish(&ex.parameters);
+    strata_weights_finish(&ex.weights);
     strata_text_finish(&ex.unsupported);
     for (int i = 0; i < ex.n_layers; i++) free(ex.layers[i].config);
+    free(ex.structure.calls);
     free(ex.layers);
     free(ex.calls);
     free(ex.order);
     free(ex.links);
-    free(ex.values);
     free(values);
     return status;
 }

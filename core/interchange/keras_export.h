@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Internals of the export to Keras. keras_export.c finds the Keras layers of a model and their calls; keras_order.c sorts
- * them into Keras' order; keras_writer.c writes config.json and the weights. */
+ * Internals of the export to Keras. keras_export.c finds the Keras layers of a model and their calls, and sorts them into
+ * Keras' order; keras_writer.c writes config.json and the weights. */
 #ifndef STRATA_CORE_INTERCHANGE_KERAS_EXPORT_H
 #define STRATA_CORE_INTERCHANGE_KERAS_EXPORT_H
 
-#include "core/base/json.h"
 #include "core/interchange/keras_classes.h"
-#include "core/model/model.h"
+#include "core/interchange/weights.h"
 
 /* A layer of the Keras model. */
 typedef struct strata_keras_layer {
@@ -15,8 +14,9 @@ typedef struct strata_keras_layer {
     strata_keras_class row;
     bool both;
     char name[STRATA_KERAS_NAME_BYTES];
-    /* The layer from which it is made; NULL: it is an input. */
-    const strata_layer *layer;
+    /* The first call of the layer from which it is made; NULL: it is an input, or belongs to the input or output of the
+     * model. */
+    const strata_call *layer;
     /* It computes only the activation of `layer` or the sum of its two branches, or it belongs to the input or output of
      * the model. */
     bool part;
@@ -27,7 +27,7 @@ typedef struct strata_keras_layer {
     /* The shape (N, ...) and the type of one input. */
     strata_shape shape;
     strata_dtype dtype;
-    /* For sorting (keras_order.c). reached: the number of the layer in the order in which the walk reached it; -1: it was
+    /* For sorting. reached: the number of the layer in the order in which the walk reached it; -1: it was
      * not reached. depth: the length of the longest path of calls from it to an output. */
     int reached, depth;
     int n_calls;
@@ -37,7 +37,9 @@ typedef struct strata_keras_layer {
 typedef struct strata_keras_call {
     /* The index of the layer, and those of the calls that compute its inputs. */
     int layer, *inputs, n_inputs;
-    strata_tensor *y;
+    /* The shape (1, ...) and the type of its value. */
+    strata_shape shape;
+    strata_dtype dtype;
     /* The number of the call among the calls of its layer that the outputs need, counted from 0. */
     int number;
     /* n_uses: how many calls and outputs use its value. depth: the length of the longest path of calls from it to an
@@ -51,11 +53,8 @@ typedef struct strata_keras_call {
 typedef struct strata_keras_export {
     strata_model *model;
     const char *path;
-    strata_graph *graph;
-    strata_layer_context context;
-    strata_parameter_set parameters;
-    /* (all_size) The parameters and states. */
-    float *values;
+    strata_model_structure structure;
+    strata_weights weights;
     strata_keras_layer *layers;
     strata_keras_call *calls;
     /* [n_layers] The layers in Keras' order. */
@@ -74,9 +73,6 @@ typedef struct strata_keras_export {
 
 /* Adds an entry to this list. */
 void strata_keras_refuse(strata_keras_export *ex, const char *kind, const char *name, const char *why);
-/* Sorts the layers and calls that the outputs need into Keras' order: by decreasing depth, and layers of equal depth in
- * the order in which a walk from the outputs reaches them. Keras numbers the groups of weights in this order. */
-void strata_keras_put_in_order(strata_keras_export *ex);
 /* Writes the text of config.json. Adds options without a counterpart to the list. */
 STRATA_MUST_USE strata_status strata_keras_write_config(strata_keras_export *ex, char **out_text, size_t *out_bytes);
 /* Writes the bytes of model.weights.h5. */

@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
-#include "core/data/format/kind.h"
-#include "core/data/format/zip.h"
 #include "core/interchange/keras_read.h"
 #include "strata/interchange.h"
 
@@ -51,45 +48,53 @@ static int place_of(const strata_model *model, const keras_layer *layer, const c
         for (int i = 0; strata_keras_weight_name(&layer->row, i, name, sizeof name); i++) {
             snprintf(full, sizeof full, "%s%s", direction ? "backward_" : "", name);
             if (!strcmp(full, parameter)) return place;
-            place += strata_parameters_find(&model->parameters, layer->name, full) != NULL;
+            place += strata_parameter_find(model, layer->name, full) >= 0;
         }
     return place;
 }
 
 /* Reads the weights of a layer. Keras' shapes are those of Strata, except that attention heads are a separate axis; the
  * elements have the same order. */
-static strata_status read_layer_weights(const reader *r, strata_model *model, const keras_layer *layer, const source *from) {
-    for (int i = 0; i < model->parameters.n; i++) {
-        const strata_parameter_spec *p = &model->parameters.items[i];
-        const char *name = strata_parameter_name_in(p, layer->name);
+static strata_status read_layer_weights(const reader *r, const keras_layer *layer, const source *from) {
+    strata_model *model = from->weights.model;
+    for (int i = 0; i < from->weights.n; i++) {
+        const char *full = strata_model_parameter(model, i).name, *name = strata_name_in(full, layer->name);
         char path[2 * NAME_BYTES], below[NAME_BYTES];
         if (!name) continue;
         if (!strata_keras_weight_path(&layer->row, layer->both, name, below, sizeof below))
-            return strata_fail(r->err, STRATA_INTERNAL, "%s: no weights are known for %s", r->path, p->name);
+            return strata_fail(r->err, STRATA_INTERNAL, "%s: no weights are known for %s", r->path, full);
         if (r->legacy)
             snprintf(path, sizeof path, "%s/vars/%d", layer->group, place_of(model, layer, name));
         else
             snprintf(path, sizeof path, "%s%s", layer->group, below);
-        STRATA_TRY(strata_keras_read_weight(from, path, p->shape, model->loaded + strata_model_place(model, p), r->err));
+        const strata_array *array = &from->weights.arrays[i];
+        STRATA_TRY(strata_keras_read_weight(from, path, array->shape, array->data, r->err));
     }
     return STRATA_OK;
 }
 
-static strata_status read_weights(const reader *r, strata_model *model, const source *from) {
+static strata_status read_layers(const reader *r, const source *from) {
     strata_json config, layers, item;
     int i = 0;
-    model->loaded = calloc((size_t)strata_model_all_size(model) + 1, sizeof *model->loaded);
-    if (!model->loaded) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory for its weights", r->path);
     STRATA_TRY(strata_json_get(&r->root, "config", &config, r->err));
     STRATA_TRY(strata_json_get(&config, "layers", &layers, r->err));
     for (bool more = strata_json_first(&layers, &item); more; more = strata_json_next(&item), i++) {
         const keras_layer *own = &r->layers[i];
         if (!*own->row.kind || own->dropped) continue;
-        STRATA_TRY(strata_keras_fail_in_layer(r, own, read_layer_weights(r, model, own, from)));
+        STRATA_TRY(strata_keras_fail_in_layer(r, own, read_layer_weights(r, own, from)));
         if (strata_keras_scales(own))
-            STRATA_TRY(strata_keras_fail_in_layer(r, own, strata_keras_fill_scale(r, model, &item, own, from)));
+            STRATA_TRY(strata_keras_fail_in_layer(r, own, strata_keras_fill_scale(r, &item, own, from)));
     }
     return STRATA_OK;
+}
+
+static strata_status read_weights(const reader *r, strata_model *model, source *from) {
+    strata_status status = strata_weights_create(model, &from->weights, r->err);
+    if (!status) status = read_layers(r, from);
+    for (int i = 0; i < from->weights.n && !status; i++)
+        status = strata_model_set_parameter(model, i, &from->weights.arrays[i], r->err);
+    strata_weights_finish(&from->weights);
+    return status;
 }
 
 /* Opens "model.safetensors", next to "model.keras", if it exists. */

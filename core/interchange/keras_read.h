@@ -7,7 +7,8 @@
 
 #include "core/interchange/hdf5.h"
 #include "core/interchange/keras_classes.h"
-#include "core/model/model.h"
+#include "core/interchange/weights.h"
+#include "strata/formats.h"
 
 /* A layer of the file. */
 typedef struct strata_keras_read_layer {
@@ -46,6 +47,8 @@ typedef struct strata_keras_reader {
 typedef struct strata_keras_source {
     strata_hdf5 *hdf5;
     strata_safetensors *tensors;
+    /* The values that are read. */
+    strata_weights weights;
     /* The file is a .h5 file, in which the attribute "weight_names" of a layer's group lists its weights in their order. */
     bool legacy;
 } strata_keras_source;
@@ -67,9 +70,8 @@ STRATA_MUST_USE strata_status strata_keras_write_scale(strata_keras_reader *r, c
                                                        const strata_keras_read_layer *own, const char *input, char *first,
                                                        char *second);
 /* Sets the numbers of the layer's constants: from its config, or, if the layer has learned them, from the weights. */
-STRATA_MUST_USE strata_status strata_keras_fill_scale(const strata_keras_reader *r, strata_model *model,
-                                                      const strata_json *layer, const strata_keras_read_layer *own,
-                                                      const strata_keras_source *from);
+STRATA_MUST_USE strata_status strata_keras_fill_scale(const strata_keras_reader *r, const strata_json *layer,
+                                                      const strata_keras_read_layer *own, const strata_keras_source *from);
 
 /* Writes the "numbers" of other layers that are one op: paddings and slopes. */
 STRATA_MUST_USE strata_status strata_keras_write_numbers(strata_keras_reader *r, const strata_keras_read_layer *own,

@@ -102,7 +102,7 @@ static strata_status take_numbers(const strata_json *value, int64_t n, float *ou
     return STRATA_OK;
 }
 
-strata_status strata_keras_fill_scale(const strata_keras_reader *r, strata_model *model, const strata_json *layer,
+strata_status strata_keras_fill_scale(const strata_keras_reader *r, const strata_json *layer,
                                       const strata_keras_read_layer *own, const strata_keras_source *from) {
     const struct scale *scale = find_scale(own);
     strata_json config, value;
@@ -111,19 +111,18 @@ strata_status strata_keras_fill_scale(const strata_keras_reader *r, strata_model
         char name[STRATA_KERAS_NAME_BYTES + 8], path[STRATA_KERAS_NAME_BYTES + 16];
         snprintf(name, sizeof name, "%.90s_%s/value", own->name, scale->keys[i]);
         snprintf(path, sizeof path, "%s/vars/%d", own->group, i);
-        for (int k = 0; k < model->parameters.n; k++) {
-            const strata_parameter_spec *p = &model->parameters.items[k];
-            float *out = model->loaded + strata_model_place(model, p);
-            const int64_t n = p->shape.dims[0];
-            if (strcmp(p->name, name)) continue;
-            if (strata_json_find(&config, scale->keys[i], &value) && strata_json_kind_of(&value) != STRATA_JSON_NULL)
-                STRATA_TRY(take_numbers(&value, n, out, r->err));
-            else
-                STRATA_TRY(strata_keras_read_weight(from, path, p->shape, out, r->err));
-            const bool variance = *scale->keys[i] == 'v';
-            /* Keras also limits the deviation to at least 1e-7. */
-            for (int64_t e = 0; e < n && variance; e++) out[e] = fmaxf(sqrtf(out[e]), 1e-7f);
-        }
+        const int place = strata_parameter_find(from->weights.model, NULL, name);
+        if (place < 0) continue;
+        strata_array *array = &from->weights.arrays[place];
+        float *out = array->data;
+        const int64_t n = array->shape.dims[0];
+        if (strata_json_find(&config, scale->keys[i], &value) && strata_json_kind_of(&value) != STRATA_JSON_NULL)
+            STRATA_TRY(take_numbers(&value, n, out, r->err));
+        else
+            STRATA_TRY(strata_keras_read_weight(from, path, array->shape, out, r->err));
+        const bool variance = *scale->keys[i] == 'v';
+        /* Keras also limits the deviation to at least 1e-7. */
+        for (int64_t e = 0; e < n && variance; e++) out[e] = fmaxf(sqrtf(out[e]), 1e-7f);
     }
     return STRATA_OK;
 }

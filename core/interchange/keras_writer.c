@@ -65,7 +65,7 @@ static bool has_field(const strata_keras_layer *own, const char *key) {
 static void refuse_option(strata_keras_export *ex, const strata_keras_layer *own, const char *what, const char *value) {
     char why[STRATA_KERAS_NAME_BYTES];
     snprintf(why, sizeof why, ": %.40s%s%.60s", what, *value ? " " : "", value);
-    strata_keras_refuse(ex, own->layer->kind->name, own->layer->name, why);
+    strata_keras_refuse(ex, own->layer->kind, own->layer->name, why);
 }
 
 static strata_status write_penalty(const strata_json *options, const strata_keras_field *f, strata_json_writer *w,
@@ -117,16 +117,11 @@ static strata_status write_fields(strata_keras_export *ex, const strata_keras_la
     if (own->part || !*own->row.kind) return STRATA_OK; /* a layer without a kind was refused before */
     for (bool more = strata_json_first(options, &item); more; more = strata_json_next(&item))
         if (!has_field(own, item.name)) refuse_option(ex, own, item.name, "");
-    if (!strcmp(own->row.kind, "multi_head_attention") && !strata_json_find(options, "key_dim", &found)) {
+    if (!strcmp(own->row.kind, "multi_head_attention") && !strata_json_find(options, "key_dim", &found))
         strata_json_write_int(strata_json_key(w, "key_dim"),
                               own->shape.dims[2] / ((const strata_multi_head_attention_options *)own->layer->options)->heads);
-    }
-    if (strata_json_find(options, "no_average", &found)) {
-        strata_json_write_int(strata_json_key(w, "momentum"), 0);
-    }
-    if (own->layer->frozen) {
-        strata_json_write_bool(strata_json_key(w, "trainable"), false);
-    }
+    if (strata_json_find(options, "no_average", &found)) strata_json_write_int(strata_json_key(w, "momentum"), 0);
+    if (own->layer->frozen) strata_json_write_bool(strata_json_key(w, "trainable"), false);
     return STRATA_OK;
 }
 
@@ -136,7 +131,7 @@ static strata_status write_options(strata_keras_export *ex, const strata_keras_l
     char *bytes = NULL;
     size_t n = 0;
     strata_json_begin_object(&text);
-    if (!own->part) strata_options_write(&text, own->layer->kind->options, own->layer->options);
+    if (!own->part) strata_options_write(&text, own->layer->fields, own->layer->options);
     strata_json_end_object(&text);
     STRATA_TRY(strata_json_take(&text, &bytes, &n, ex->err));
     strata_status status = strata_json_parse(ex->path, bytes, n, n, &options, ex->err);
@@ -209,8 +204,8 @@ static void write_tensor(const strata_keras_export *ex, const strata_keras_call 
     strata_json_begin_object(w);
     strata_json_write_string(strata_json_key(w, "class_name"), "__keras_tensor__");
     strata_json_begin_object(strata_json_key(w, "config"));
-    write_shape(w, "shape", strata_tensor_shape(call->y));
-    strata_json_write_string(strata_json_key(w, "dtype"), dtype_name(strata_tensor_dtype(call->y)));
+    write_shape(w, "shape", call->shape);
+    strata_json_write_string(strata_json_key(w, "dtype"), dtype_name(call->dtype));
     strata_json_key(w, "keras_history");
     write_history(ex, call, w);
     strata_json_end_object(w);
@@ -230,9 +225,8 @@ static void write_call(const strata_keras_export *ex, const strata_keras_call *c
     if (list) strata_json_end_array(w);
     strata_json_end_array(w);
     strata_json_begin_object(strata_json_key(w, "kwargs"));
-    if (attention && ((const strata_multi_head_attention_options *)own->layer->options)->causal) {
+    if (attention && ((const strata_multi_head_attention_options *)own->layer->options)->causal)
         strata_json_write_bool(strata_json_key(w, "use_causal_mask"), true);
-    }
     strata_json_end_object(w);
     strata_json_end_object(w);
 }
@@ -262,16 +256,17 @@ static void write_ends(const strata_keras_export *ex, const char *key, const int
 strata_status strata_keras_write_config(strata_keras_export *ex, char **out_text, size_t *out_bytes) {
     strata_json_writer w = {0};
     strata_status status = STRATA_OK;
-    const char *name = *ex->model->label ? ex->model->label : "model";
+    const char *name = *strata_model_label(ex->model) ? strata_model_label(ex->model) : "model";
+    const int n_inputs = strata_model_n_inputs(ex->model);
     int inputs[STRATA_MAX_INPUTS];
     begin_object(&w, ex->chain ? "keras" : "keras.src.models.functional", ex->chain ? "Sequential" : "Functional", name);
     strata_json_begin_array(strata_json_key(&w, "layers"));
     for (int i = 0; i < ex->n_order && !status; i++) status = write_layer(ex, ex->order[i], &w);
     strata_json_end_array(&w);
-    for (int i = 0; i < ex->model->n_inputs; i++) inputs[i] = i;
+    for (int i = 0; i < n_inputs; i++) inputs[i] = i;
     if (!ex->chain) {
-        write_ends(ex, "input_layers", inputs, ex->model->n_inputs, &w);
-        write_ends(ex, "output_layers", ex->outputs, ex->model->n_outputs, &w);
+        write_ends(ex, "input_layers", inputs, n_inputs, &w);
+        write_ends(ex, "output_layers", ex->outputs, strata_model_n_outputs(ex->model), &w);
     }
     strata_json_end_object(&w);
     strata_json_write_string(strata_json_key(&w, "registered_name"), ex->chain ? "Sequential" : "Functional");
@@ -312,13 +307,12 @@ static strata_status write_layer_weights(const strata_keras_export *ex, int plac
     if (!own->layer || own->part) return STRATA_OK;
     char group[STRATA_KERAS_NAME_BYTES], below[STRATA_KERAS_NAME_BYTES], path[2 * STRATA_KERAS_NAME_BYTES];
     group_of(ex, place, group, sizeof group);
-    for (int i = 0; i < ex->model->parameters.n; i++) {
-        const strata_parameter_spec *p = &ex->model->parameters.items[i];
-        const char *name = strata_parameter_name_in(p, own->layer->name);
+    for (int i = 0; i < ex->weights.n; i++) {
+        const strata_array *array = &ex->weights.arrays[i];
+        const char *name = strata_name_in(strata_model_parameter(ex->model, i).name, own->layer->name);
         if (!name || !strata_keras_weight_path(&own->row, own->both, name, below, sizeof below)) continue;
         snprintf(path, sizeof path, "%s%s", group, below);
-        STRATA_TRY(strata_hdf5_write(file, path, shape_of(own, name, p->shape), ex->values + strata_model_place(ex->model, p),
-                                     ex->err));
+        STRATA_TRY(strata_hdf5_write(file, path, shape_of(own, name, array->shape), array->data, ex->err));
     }
     return STRATA_OK;
 }

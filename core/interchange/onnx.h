@@ -5,8 +5,9 @@
  * onnx_windows.c translate each op.
  *
  * A value is a name in the ONNX graph, or an intermediate result. It is constant (its elements are known during the
- * import), or it is a call of a layer in the model. Besides the model the importer builds a graph, so that the shape of
- * each value is known when its node is reached. The size of the batch in that graph is STRATA_ONNX_BATCH, a number of
+ * import), or it is an input of the model or a call of a layer. The model gets its layers when all nodes are read, so that
+ * those that nothing uses are left out. The importer builds a graph of them, so that the shape of each value is known when its
+ * node is reached. The size of the batch in that graph is STRATA_ONNX_BATCH, a number of
  * which no other size is a multiple, and the shape arithmetic in the file computes with it. A node whose inputs are all
  * constant is evaluated, and its outputs become constants.
  *
@@ -16,9 +17,9 @@
 #ifndef STRATA_CORE_INTERCHANGE_ONNX_H
 #define STRATA_CORE_INTERCHANGE_ONNX_H
 
-#include "core/interchange/permute.h"
-#include "core/model/model.h"
+#include "core/interchange/weights.h"
 #include "generated/onnx.pb-c.h"
+#include "strata/text.h"
 
 enum { STRATA_ONNX_BATCH = 999983, STRATA_ONNX_MAX_NODES = 10000, STRATA_ONNX_FIRST_OPSET = 7, STRATA_ONNX_LAST_OPSET = 25 };
 
@@ -50,8 +51,8 @@ typedef struct strata_onnx_value {
     /* tensor: the node in the importer's graph; NULL: a constant that no layer has used yet. folded: the node in the
      * graph that is folded. */
     strata_tensor *tensor, *folded;
-    /* The value of the model; NULL while folding. */
-    const strata_value *value;
+    /* 1 + the index of the call that computes it; 0: a constant that no layer has used yet, or a value while folding. */
+    int call;
     /* It is not constant, since its size depends on the batch, but all its elements are known to be 0. */
     bool zeros;
     /* It is stored with channels last. */
@@ -61,6 +62,21 @@ typedef struct strata_onnx_value {
     /* An earlier node has computed it together with its own output. */
     bool ahead;
 } strata_onnx_value;
+
+/* An input of the model, or a call of a layer, each of which is called once. */
+typedef struct strata_onnx_call {
+    /* The kind of the layer, by its name in JSON; NULL: it is an input. */
+    const char *kind;
+    char name[64];
+    /* A copy of the layer's options, whose texts are static. */
+    void *options;
+    /* The indices of the calls whose values are its inputs. */
+    int inputs[STRATA_MAX_LAYER_INPUTS], n_inputs;
+    /* Another call or an output uses its value. */
+    bool used;
+    /* Its value in the model; NULL: it is not made yet. */
+    const strata_value *value;
+} strata_onnx_call;
 
 /* The elements of a parameter or state of the model. */
 typedef struct strata_onnx_weight {
@@ -98,14 +114,14 @@ typedef struct strata_onnx_import {
     /* The arrays of the inputs, if the graph is evaluated with them; NULL: a model is made of it. */
     const strata_onnx_given_list *given;
 
+    /* NULL: the graph is evaluated. */
     strata_model *model;
-    strata_layer_context context;
-    strata_parameter_set parameters;
+    strata_onnx_call *calls;
+    int n_calls, calls_capacity;
     /* The graphs in which layers and ops are built. built: for their shapes. folding: to be evaluated, while a node is
      * folded. */
     strata_graph *built, *folding;
-    /* The parameters of the layers in `folding`, and how many layers there are. */
-    strata_parameter_set folded_parameters;
+    /* How many layers with parameters there are in `folding`. */
     int n_folded_layers;
 
     strata_onnx_value *values;
@@ -131,9 +147,10 @@ typedef struct strata_onnx_import {
 STRATA_MUST_USE strata_status strata_onnx_read_tensor(const StrataOnnx__Tensor *tensor, const char *path, strata_array *out,
                                                       strata_error *err);
 
-/* A copy of the array with elements of this dtype. */
 STRATA_MUST_USE strata_status strata_onnx_convert(const strata_array *array, strata_dtype dtype, strata_array *out,
                                                   strata_error *err);
+/* The value of a key; NULL: there is none. */
+const char *strata_onnx_entry(StrataOnnx__Entry *const *entries, size_t n, const char *key);
 /* ONNX's name of an element type, such as "FLOAT8E4M3FN". */
 const char *strata_onnx_type_name(int64_t number);
 /* The dtype to which elements of an ONNX type are converted. Fails with UNSUPPORTED, and `name` in the message, if there
@@ -156,10 +173,9 @@ typedef struct strata_onnx_row {
     /* What distinguishes the rows of a function that translates several ops. */
     const char *detail;
 } strata_onnx_row;
-/* Fails with a message that begins with the node's op and name. strata_onnx_reject returns 0. */
+/* Fails with a message that begins with the node's op and name. _reject, and _take_error with another message, return 0. */
 strata_status strata_onnx_fail(strata_onnx_import *im, strata_status status, const char *format, ...) STRATA_PRINTF(3, 4);
 int strata_onnx_reject(strata_onnx_import *im, strata_status status, const char *format, ...) STRATA_PRINTF(3, 4);
-/* The same with the message of another error. */
 int strata_onnx_take_error(strata_onnx_import *im, strata_status status, const strata_error *reason);
 strata_status strata_onnx_no_memory(strata_onnx_import *im);
 /* Replaces the size that stands for the batch by "N" in a message, and its multiples by "3 N". */
@@ -167,11 +183,11 @@ void strata_onnx_name_batch(char *message);
 /* The value of the node's input `i`; strata_onnx_need: it fails if the node does not have it. */
 int strata_onnx_input(const strata_onnx_import *im, int i);
 int strata_onnx_need(strata_onnx_import *im, int i);
+/* Appends a call of a layer, or an input (kind NULL). Returns its index; -1: it has failed. */
+int strata_onnx_add_call(strata_onnx_import *im, const char *kind, const char *name, const void *options, size_t bytes);
 /* Appends a value to the list. The list owns the value's array, also on failure. */
 int strata_onnx_add_value(strata_onnx_import *im, strata_onnx_value value);
-/* Gives a value a name of the file, by which nodes find it. */
 void strata_onnx_set_name(strata_onnx_import *im, int value, const char *name);
-/* The first input of the model. */
 int strata_onnx_first_input(const strata_onnx_import *im);
 /* Makes this value the output `i` of the node. Value 0: the node has set it itself. */
 void strata_onnx_output(strata_onnx_import *im, int i, int value);
@@ -199,17 +215,12 @@ double strata_onnx_number(strata_onnx_import *im, int i, double otherwise);
 /* The shape of the value as the file describes it, with channels first. */
 strata_shape strata_onnx_shape(const strata_onnx_import *im, int value);
 strata_dtype strata_onnx_dtype(const strata_onnx_import *im, int value);
-/* Whether the value is constant. Value 0 is not. */
 bool strata_onnx_is_constant(const strata_onnx_import *im, int value);
-/* Whether all elements are known to be 0. */
 bool strata_onnx_is_zeros(const strata_onnx_import *im, int value);
-/* Whether an array of f32 has neither infinities nor NaN. */
 bool strata_onnx_is_finite(const strata_array *array);
-/* Appends a constant, which owns the array. */
 int strata_onnx_constant(strata_onnx_import *im, strata_array *array, bool trainable);
 /* Appends a constant whose elements, which *out_data points to, the caller sets. They are zeros. */
 int strata_onnx_new_constant(strata_onnx_import *im, strata_dtype dtype, strata_shape shape, void *out_data);
-/* A copy of a constant with another shape. */
 int strata_onnx_constant_as(strata_onnx_import *im, int value, strata_shape shape);
 int strata_onnx_scalar(strata_onnx_import *im, strata_dtype dtype, double number);
 int strata_onnx_integers(strata_onnx_import *im, const int64_t *numbers, int n);
@@ -221,24 +232,23 @@ int strata_onnx_behind(strata_onnx_import *im, int value);
 /* Adds a layer that applies an op (strata_op_options) to values as they are stored. `behind`: whether the result has
  * channels last. */
 int strata_onnx_op(strata_onnx_import *im, const strata_op_options *opts, const int *inputs, int n, bool behind);
-/* Returns the error of the last built node, if there is one. */
 STRATA_MUST_USE strata_status strata_onnx_check_built(strata_onnx_import *im);
 /* Makes a layer's name from that of the node, of its weight or of its output. Characters that are not allowed become '.',
  * and a number at the end makes the name unique. */
 void strata_onnx_layer_name(strata_onnx_import *im, const char *wanted, char *out, size_t bytes);
-/* Adds a layer, and its call with one value as it is stored. strata_onnx_weight_of sets the elements of its parameters. */
-int strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind *kind, const void *options, int input, bool behind);
+/* Adds a layer, with a copy of its options of this many bytes, and its call with one value as it is stored.
+ * strata_onnx_weight_of sets the elements of its parameters. */
+int strata_onnx_layer(strata_onnx_import *im, const char *kind, const void *options, size_t bytes, int input, bool behind);
 /* Sets parameter `name` of the layer that was added last to the constant `value` with its axes in a new order; NULL: in the
  * same order. */
 void strata_onnx_weight_of(strata_onnx_import *im, const char *name, int value, const int *axes);
 
 /* ---- functions that several of the files below use ---- */
-/* Applies an op without numbers to a value. The order of axes does not change. */
+/* Apply an op without numbers to a value; the order of axes does not change. */
 int strata_onnx_unary(strata_onnx_import *im, const char *op, int value);
 int strata_onnx_cast(strata_onnx_import *im, const char *dtype, int value);
 /* Applies an op to two values. If they have the same number of axes and one has channels last, so does the result. */
 int strata_onnx_pair(strata_onnx_import *im, const char *op, int a, int b);
-/* Applies an op to a value and a number. */
 int strata_onnx_with_number(strata_onnx_import *im, const char *op, int value, double number);
 /* Applies an op without numbers to n values with channels first. */
 int strata_onnx_simple(strata_onnx_import *im, const char *op, const int *inputs, int n);
@@ -261,6 +271,7 @@ STRATA_MUST_USE strata_status strata_onnx_open(const char *path, const void *byt
                                                const strata_onnx_given_list *given, strata_onnx_import **out,
                                                strata_error *err);
 void strata_onnx_close(strata_onnx_import *im);
+bool strata_onnx_is_initializer(const StrataOnnx__Graph *graph, const char *name);
 /* The value with this name in the file; 0: there is none. */
 int strata_onnx_find(const strata_onnx_import *im, const char *name);
 

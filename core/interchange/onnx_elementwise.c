@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
 
 int strata_onnx_unary(strata_onnx_import *im, const char *op, int value) {
@@ -234,7 +233,7 @@ int strata_onnx_node_dropout(strata_onnx_import *im, const int *in) {
     if (training != 0 && rate != 0)
         return strata_onnx_reject(im, STRATA_UNSUPPORTED, "with training_mode its result is random");
     if (!(rate > 0 && rate < 1) || im->folding) return in[0];
-    return strata_onnx_layer(im, &strata_layer_dropout, &opts, in[0], im->values[in[0]].behind);
+    return strata_onnx_layer(im, "dropout", &opts, sizeof opts, in[0], im->values[in[0]].behind);
 }
 
 static int cast_to(strata_onnx_import *im, int x, strata_dtype dtype) {

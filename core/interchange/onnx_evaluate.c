@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
-#include "core/data/format/kind.h"
 #include "core/interchange/onnx.h"
+#include "strata/formats.h"
 #include "strata/interchange.h"
 
 /* The number of elements that a value may have. */
@@ -73,17 +72,11 @@ void strata_onnx_graph_destroy(strata_onnx_graph *graph) {
     free(graph);
 }
 
-static bool is_initializer(const StrataOnnx__Graph *g, const char *name) {
-    for (size_t i = 0; i < g->n_initializer; i++)
-        if (g->initializer[i]->name && !strcmp(g->initializer[i]->name, name)) return true;
-    return false;
-}
-
 /* Up to IR version 3 the inputs also list the weights. These are not inputs here. */
 const char *strata_onnx_graph_input(const strata_onnx_graph *graph, int index) {
     const StrataOnnx__Graph *g = graph->file->graph;
     for (size_t i = 0; i < g->n_input; i++)
-        if (!is_initializer(g, g->input[i]->name) && index-- == 0) return g->input[i]->name;
+        if (!strata_onnx_is_initializer(g, g->input[i]->name) && index-- == 0) return g->input[i]->name;
     return NULL;
 }
 
@@ -104,7 +97,7 @@ strata_status strata_onnx_graph_set(strata_onnx_graph *graph, const char *name, 
                                                                    : STRATA_DTYPE_I64;
     strata_array copy;
     size_t place = 0;
-    while (place < g->n_input && (strcmp(g->input[place]->name, name) || is_initializer(g, name))) place++;
+    while (place < g->n_input && (strcmp(g->input[place]->name, name) || strata_onnx_is_initializer(g, name))) place++;
     if (place == g->n_input) return unknown_input(graph, name, err);
     STRATA_TRY(strata_onnx_convert(array, dtype, &copy, err));
     strata_array_finish(&graph->given[place].array);

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes the predictions of a model as an ONNX graph. Each call of a layer becomes several nodes. Besides the file a
- * graph is built, as in the build that declares parameters, so that the shapes are known where nodes need them. */
+ * Writes the predictions of a model as an ONNX graph. Each call of a layer becomes several nodes. */
 #include "core/interchange/onnx_export.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
-#include "core/graph/graph.h"
-#include "core/model/build.h"
-#include "core/model/data.h"
+#include "strata/file.h"
 #include "strata/interchange.h"
 #include "strata/version.h"
 
@@ -31,21 +27,129 @@ static strata_onnx_layer_export *find_layer(const char *kind) {
     return NULL;
 }
 
-strata_onnx_val strata_onnx_export_call(strata_onnx_export *ex, const strata_layer *layer, int call, const strata_onnx_val *x,
-                                        int n) {
-    strata_tensor *tensors[STRATA_MAX_LAYER_INPUTS];
-    for (int i = 0; i < n; i++) tensors[i] = x[i].tensor;
-    strata_onnx_val y = {x->name, strata_layer_build(&ex->context, layer, call, layer->name, tensors, n, NULL)};
-    if (strata_tensor_is_poison(y.tensor)) return y;
-    ex->layer = layer, ex->base = layer->name;
-    ex->x = x, ex->n = n, ex->y = &y;
-    strata_onnx_layer_export *export = layer->kind->own ? NULL : find_layer(layer->kind->name);
+/* Adds the nodes of a call. */
+static void export_call(strata_onnx_export *ex, int index) {
+    const strata_call *call = ex->call = &ex->structure.calls[index];
+    ex->base = call->name;
+    ex->names[index] = strata_onnx_x(ex, 0);
+    strata_onnx_layer_export *export = call->own ? NULL : find_layer(call->kind);
     if (export)
-        y.name = export(ex);
+        ex->names[index] = export(ex);
     else
         strata_onnx_refuse(ex, "");
+}
+
+/* ---- the preprocessing of numbers ----
+ * The file of a model that learned from a table takes rows of the table's own numbers, and that of a model that learned from
+ * arrays takes the arrays' own numbers. A number that is missing is NaN. Nodes compute the features from them; behind the model
+ * they convert labels that are numbers back. When Strata reads the file again, it leaves these nodes out, since its own
+ * preprocessing does their work (onnx_import.c). */
+
+/* The column of features, or of labels, with this index. */
+typedef strata_column_info column_of(const strata_preprocessing *p, int index);
+
+/* Adds a list of numbers, one for each of n columns from `first` on, or one number. */
+static const char *put_numbers(strata_onnx_export *ex, column_of *of, int first, int n, bool deviations) {
+    const char *name = strata_onnx_new_name(ex);
+    float *memory =
+        strata_onnx_add_initializer(ex, name, STRATA_ONNX_TYPE_FLOAT, n > 1 ? STRATA_SHAPE(n) : STRATA_SHAPE(), NULL);
+    for (int i = 0; memory && i < n; i++) {
+        const strata_column_info column = of(ex->preprocessing, first + i);
+        memory[i] = (float)(deviations ? column.deviation : column.mean);
+    }
+    return name;
+}
+
+/* isnan(x) ? 0 : (x - mean) / deviation */
+static const char *scaled(strata_onnx_export *ex, int first, int n, const char *x) {
+    const char *y = strata_onnx_two(ex, "Sub", x, put_numbers(ex, strata_preprocessing_column, first, n, false));
+    y = strata_onnx_two(ex, "Div", y, put_numbers(ex, strata_preprocessing_column, first, n, true));
+    const char *missing = strata_onnx_one(ex, "IsNaN", x);
+    return strata_onnx_add_node(ex, "Where", (const char *[]){missing, strata_onnx_put_number(ex, 0), y}, 3, NULL);
+}
+
+/* Joins n values along axis 1. */
+static const char *joined(strata_onnx_export *ex, const char *const *parts, int n) {
+    const char *y = strata_onnx_add_node(ex, "Concat", parts, n, NULL);
+    strata_onnx_set_int(ex, "axis", 1);
     return y;
 }
+
+/* A column of classes that are numbers: whether x is each of them. "" is a missing number. */
+static const char *one_hot(strata_onnx_export *ex, const strata_column_info *column, const char *x) {
+    const char **flags = strata_onnx_take(ex, (size_t)(column->n_words + 1) * sizeof(*flags));
+    for (int k = 0; flags && k < column->n_words; k++) {
+        double number = 0;
+        const bool missing = !strata_cell_number(column->words[k], column->format, &number);
+        flags[k] =
+            missing ? strata_onnx_one(ex, "IsNaN", x) : strata_onnx_two(ex, "Equal", x, strata_onnx_put_number(ex, number));
+        flags[k] = strata_onnx_converted(ex, flags[k], STRATA_ONNX_TYPE_FLOAT);
+    }
+    return flags ? joined(ex, flags, column->n_words) : x;
+}
+
+/* The features of a table whose columns are not all numbers without missing values. */
+static const char *by_column(strata_onnx_export *ex, const char *x) {
+    const int n_columns = strata_preprocessing_n_columns(ex->preprocessing);
+    const char **parts = strata_onnx_take(ex, (size_t)(2 * n_columns + 1) * sizeof(*parts));
+    int n = 0;
+    for (int i = 0; parts && i < n_columns; i++) {
+        const strata_column_info column = strata_preprocessing_column(ex->preprocessing, i);
+        const int64_t place = i;
+        const char *cell = strata_onnx_two(ex, "Gather", x, strata_onnx_put_ints(ex, &place, 1));
+        strata_onnx_set_int(ex, "axis", 1);
+        parts[n++] = column.kind == STRATA_COLUMN_WORDS ? one_hot(ex, &column, cell) : scaled(ex, i, 1, cell);
+        if (column.kind != STRATA_COLUMN_WORDS && column.has_missing)
+            parts[n++] = strata_onnx_converted(ex, strata_onnx_one(ex, "IsNaN", cell), STRATA_ONNX_TYPE_FLOAT);
+    }
+    return parts ? joined(ex, parts, n) : x;
+}
+
+/* Whether the file takes the user's numbers, and computes the features from them. p may be NULL. */
+static bool takes_numbers(const strata_preprocessing *p) {
+    const strata_preprocessing_kind kind = p ? strata_preprocessing_get_kind(p) : STRATA_PREPROCESSING_TEXTS;
+    return (kind == STRATA_PREPROCESSING_TABLE || kind == STRATA_PREPROCESSING_ARRAYS) && strata_preprocessing_n_columns(p);
+}
+
+/* Whether the first output is converted to the label's own numbers. p may be NULL. */
+static bool restores(const strata_preprocessing *p) {
+    return p && strata_preprocessing_n_labels(p) && strata_preprocessing_label_column(p, 0).kind != STRATA_COLUMN_WORDS;
+}
+
+/* Adds the columns that cannot be numbers to ex->unsupported. */
+static void check_columns(strata_onnx_export *ex, const strata_preprocessing *p) {
+    static const char *const kinds[] = {"numbers", "words", "dates", "text"};
+    for (int i = 0; takes_numbers(p) && i < strata_preprocessing_n_columns(p); i++) {
+        const strata_column_info column = strata_preprocessing_column(p, i);
+        if (column.kind == STRATA_COLUMN_NUMBER || (column.kind == STRATA_COLUMN_WORDS && column.numeric && !column.n_rare))
+            continue;
+        strata_text_add(&ex->unsupported, "%sthe column \"%.60s\" of %s", ex->unsupported.n_bytes ? ", " : "",
+                        column.name ? column.name : "x", kinds[column.kind]);
+        ex->columns = true;
+    }
+}
+
+/* The features of x, (N, columns) or arrays. */
+static const char *features(strata_onnx_export *ex, const strata_preprocessing *p, const char *x) {
+    const int n = strata_preprocessing_n_columns(p);
+    bool plain = true;
+    ex->base = STRATA_ONNX_FEATURES;
+    for (int i = 0; i < n; i++) {
+        const strata_column_info column = strata_preprocessing_column(p, i);
+        plain &= column.kind == STRATA_COLUMN_NUMBER && !column.has_missing;
+    }
+    return plain ? scaled(ex, 0, n, x) : by_column(ex, x);
+}
+
+/* y deviation + mean */
+static const char *restored(strata_onnx_export *ex, const strata_preprocessing *p, const char *y) {
+    const int n = strata_preprocessing_n_labels(p);
+    ex->base = STRATA_ONNX_FEATURES;
+    y = strata_onnx_two(ex, "Mul", y, put_numbers(ex, strata_preprocessing_label_column, 0, n, true));
+    return strata_onnx_two(ex, "Add", y, put_numbers(ex, strata_preprocessing_label_column, 0, n, false));
+}
+
+/* ---- the file ---- */
 
 /* Describes an input or output of the graph: its shape is the batch, which is not fixed, and the shape of one example. */
 static StrataOnnx__ValueInfo *value_info(strata_onnx_export *ex, const char *name, int type, strata_shape example) {
@@ -73,85 +177,69 @@ static StrataOnnx__ValueInfo *value_info(strata_onnx_export *ex, const char *nam
     return info;
 }
 
-static strata_status write_inputs(strata_onnx_export *ex, strata_onnx_val *values) {
-    const strata_model *model = ex->model;
+static void write_inputs(strata_onnx_export *ex) {
+    const strata_preprocessing *p = ex->preprocessing;
     ex->out.input = strata_onnx_take(ex, STRATA_MAX_INPUTS * sizeof(*ex->out.input));
-    for (int i = 0; i < model->n_inputs && !ex->failed; i++) {
-        const strata_input_spec *input = &model->inputs[i];
-        const char *name = strata_model_input_port(model, i).name;
-        const bool whole = input->dtype == STRATA_DTYPE_I32;
-        const bool numbers = i == 0 && !whole && strata_onnx_takes_numbers(ex->preprocessing);
-        const bool table = numbers && ex->preprocessing->kind == STRATA_PREPROCESSING_TABLE;
-        const char *x = strata_onnx_copy_text(ex, name);
-        ex->out.input[ex->out.n_input++] = value_info(ex, name, whole ? STRATA_ONNX_TYPE_INT32 : STRATA_ONNX_TYPE_FLOAT,
-                                                      table ? STRATA_SHAPE(ex->preprocessing->n_columns) : input->shape);
-        if (numbers) x = ex->features = strata_onnx_features(ex, ex->preprocessing, x);
-        values[input->value] =
-            (strata_onnx_val){x, strata_model_make_input(model, ex->graph, i, input->dtype, STRATA_ONNX_BATCH)};
-        ex->context.inputs[ex->context.n_inputs++] = values[input->value].tensor;
+    for (int i = 0; i < strata_model_n_inputs(ex->model) && !ex->failed; i++) {
+        const strata_model_port input = strata_model_input_port(ex->model, i);
+        const bool whole = input.dtype == STRATA_DTYPE_I32, numbers = i == 0 && !whole && takes_numbers(p);
+        const bool table = numbers && strata_preprocessing_get_kind(p) == STRATA_PREPROCESSING_TABLE;
+        ex->names[i] = strata_onnx_copy_text(ex, input.name);
+        ex->out.input[ex->out.n_input++] = value_info(ex, input.name, whole ? STRATA_ONNX_TYPE_INT32 : STRATA_ONNX_TYPE_FLOAT,
+                                                      table ? STRATA_SHAPE(strata_preprocessing_n_columns(p)) : input.shape);
+        if (numbers) ex->names[i] = ex->features = features(ex, p, ex->names[i]);
     }
-    return STRATA_OK;
 }
 
-/* Adds the function that predict applies to an output, which follows from its loss: softmax or sigmoid of the logits. */
-static const char *predicted(strata_onnx_export *ex, const strata_output_spec *output, const char *x) {
-    ex->base = "predict";
-    return strata_onnx_activate(ex, strata_output_activation(output), x);
-}
-
-static void write_outputs(strata_onnx_export *ex, const strata_onnx_val *values) {
-    const strata_model *model = ex->model;
+static void write_outputs(strata_onnx_export *ex) {
     ex->out.output = strata_onnx_take(ex, STRATA_MAX_OUTPUTS * sizeof(*ex->out.output));
-    for (int i = 0; i < model->n_outputs && !ex->failed; i++) {
-        const strata_output_spec *output = &model->outputs[i];
-        const char *y = predicted(ex, output, values[output->value].name);
-        if (i == 0 && strata_onnx_restores(ex->preprocessing)) {
+    for (int i = 0; i < strata_model_n_outputs(ex->model) && !ex->failed; i++) {
+        const strata_model_port output = strata_model_output_port(ex->model, i);
+        ex->base = "predict";
+        const char *y = strata_onnx_activate(ex, ex->structure.activations[i], ex->names[ex->structure.outputs[i]]);
+        if (i == 0 && restores(ex->preprocessing)) {
             ex->output = y;
-            y = strata_onnx_restored(ex, ex->preprocessing, y);
+            y = restored(ex, ex->preprocessing, y);
         }
         char name[STRATA_ONNX_NAME_BYTES];
-        snprintf(name, sizeof name, "%.100s", strata_output_name(model, i));
-        for (int k = 0; k < model->n_inputs; k++) /* inputs and outputs must have different names in ONNX */
-            if (!strcmp(name, strata_model_input_port(model, k).name))
-                snprintf(name, sizeof name, "%.100s.out", strata_output_name(model, i));
+        snprintf(name, sizeof name, "%.100s", output.name);
+        for (int k = 0; k < strata_model_n_inputs(ex->model); k++) /* inputs and outputs must have different names in ONNX */
+            if (!strcmp(name, strata_model_input_port(ex->model, k).name))
+                snprintf(name, sizeof name, "%.100s.out", output.name);
         const char *own = strata_onnx_add_node(ex, "Identity", &y, 1, strata_onnx_copy_text(ex, name));
-        ex->out.output[ex->out.n_output++] = value_info(ex, own, STRATA_ONNX_TYPE_FLOAT, output->shape);
+        ex->out.output[ex->out.n_output++] = value_info(ex, own, STRATA_ONNX_TYPE_FLOAT, output.shape);
     }
 }
 
 /* Writes the label, the loss and the notes, which strata_model_load_onnx reads. */
 static size_t write_metadata(strata_onnx_export *ex, StrataOnnx__Entry ***out) {
     const strata_model *model = ex->model;
-    char *losses = NULL;
-    if (strata_model_losses_text(model, &losses, NULL)) ex->failed = true;
-    const size_t most = (size_t)model->notes.n + 5;
+    char *losses = NULL, shape[STRATA_ONNX_NAME_BYTES] = "";
+    size_t n = 0, most = 5;
+    while (strata_model_note_key(model, (int)most - 5)) most++;
     StrataOnnx__Entry **list = strata_onnx_take(ex, most * sizeof(*list)),
                       *entries = strata_onnx_take(ex, most * sizeof *entries);
-    size_t n = 0;
-    char *losses_copy = losses ? strata_onnx_copy_text(ex, losses) : NULL;
-    free(losses);
-    if (ex->failed) return 0;
-    for (size_t i = 0; i < most; i++) {
-        strata_onnx__entry__init(&entries[i]);
-        list[i] = &entries[i];
-    }
-    if (*model->label) entries[n].key = (char *)"strata.label", entries[n++].value = model->label;
-    if (losses_copy) entries[n].key = (char *)"strata.loss", entries[n++].value = losses_copy;
-    if (ex->features) {
-        char text[STRATA_ONNX_NAME_BYTES] = "";
-        const strata_shape shape = model->inputs[0].shape;
-        for (int d = 0; d < shape.rank; d++)
-            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", d ? "," : "", (long long)shape.dims[d]);
-        entries[n].key = (char *)STRATA_ONNX_FEATURES, entries[n++].value = (char *)ex->features;
-        entries[n].key = (char *)STRATA_ONNX_FEATURES_SHAPE, entries[n++].value = strata_onnx_copy_text(ex, text);
-    }
-    if (ex->output) entries[n].key = (char *)STRATA_ONNX_RAW_OUTPUT, entries[n++].value = (char *)ex->output;
-    for (int i = 0; i < model->notes.n; i++) {
+    if (strata_model_losses_text(model, &losses, NULL)) ex->failed = true;
+    const strata_shape input = strata_model_input_port(model, 0).shape;
+    for (int d = 0; d < input.rank; d++)
+        snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%s%lld", d ? "," : "", (long long)input.dims[d]);
+    const char *label = strata_model_label(model), *own[][2] = {{"strata.label", *label ? label : NULL},
+                                                                {"strata.loss", losses},
+                                                                {STRATA_ONNX_FEATURES, ex->features},
+                                                                {STRATA_ONNX_FEATURES_SHAPE, ex->features ? shape : NULL},
+                                                                {STRATA_ONNX_RAW_OUTPUT, ex->output}};
+    for (size_t i = 0; i < most && !ex->failed; i++) {
         char key[STRATA_ONNX_NAME_BYTES];
-        const char *own = model->notes.items[i].key;
-        snprintf(key, sizeof key, "strata.note.%.100s", !strncmp(own, "strata.", 7) ? own + 7 : own);
-        entries[n].key = strata_onnx_copy_text(ex, key), entries[n++].value = model->notes.items[i].text;
+        const char *note = i < 5 ? NULL : strata_model_note_key(model, (int)i - 5);
+        const char *text = note ? strata_model_note(model, note) : own[i][1];
+        if (!text) continue;
+        snprintf(key, sizeof key, "%s%.100s", note ? "strata.note." : "", note ? note : own[i][0]);
+        strata_onnx__entry__init(&entries[n]);
+        list[n] = &entries[n];
+        entries[n].key = strata_onnx_copy_text(ex, key);
+        entries[n++].value = strata_onnx_copy_text(ex, text);
     }
+    free(losses);
     *out = list;
     return n;
 }
@@ -187,49 +275,34 @@ static strata_status write_model(strata_onnx_export *ex, const char *path, strat
     return status;
 }
 
-static strata_status walk(strata_onnx_export *ex, const char *path, strata_onnx_val *values, strata_error *err) {
-    strata_model *model = ex->model;
-    STRATA_TRY(write_inputs(ex, values));
-    for (int v = 0; v < model->n_values && !ex->failed; v++) {
-        const strata_value *value = model->values[v];
-        strata_onnx_val taken[STRATA_MAX_LAYER_INPUTS];
-        if (value->layer < 0) continue;
-        for (int i = 0; i < value->n_inputs; i++) taken[i] = values[value->inputs[i]];
-        values[v] = strata_onnx_export_call(ex, &model->list.layers[value->layer], value->number, taken, value->n_inputs);
-    }
-    STRATA_TRY(strata_graph_check(ex->graph, err));
-    strata_onnx_check_columns(ex, ex->preprocessing);
+static strata_status walk(strata_onnx_export *ex, const char *path, strata_error *err) {
+    write_inputs(ex);
+    for (int i = strata_model_n_inputs(ex->model); i < ex->structure.n_calls && !ex->failed; i++) export_call(ex, i);
+    check_columns(ex, ex->preprocessing);
     if (ex->unsupported.n_bytes)
         return strata_fail(err, STRATA_UNSUPPORTED, "%s: ONNX has no counterpart of: %.800s%s", path, ex->unsupported.bytes,
                            ex->columns ? ". The file takes rows of numbers: strata export --c writes a program that takes such "
                                          "columns too"
                                        : "");
-    write_outputs(ex, values);
+    write_outputs(ex);
     return write_model(ex, path, err);
 }
 
 strata_status strata_model_save_onnx(strata_model *model, const char *path, strata_error *err) {
-    STRATA_TRY(strata_model_declare(model, err));
-    STRATA_TRY(strata_model_check_readable(model, "save_onnx", err));
     strata_onnx_export ex = {.model = model};
     strata_onnx__graph__init(&ex.out);
-    ex.context = (strata_layer_context){.declaring = true, .parameters = &ex.parameters};
-    ex.values = malloc((size_t)strata_model_all_size(model) * sizeof *ex.values + 1);
-    strata_onnx_val *values = calloc((size_t)model->n_values, sizeof *values);
-    strata_status status = ex.values && values ? strata_model_read_all(model, ex.values, err)
-                                               : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
+    strata_status status = strata_weights_read(model, "save_onnx", &ex.weights, err);
+    if (!status) status = strata_model_describe(model, &ex.structure, err);
     if (!status && strata_model_note(model, "preprocessing"))
         status = strata_model_preprocessing(model, &ex.preprocessing, err);
-    if (!status) status = strata_graph_create(&ex.graph, err);
-    if (!status) ex.graph->activations = model->registry ? model->registry->activations : NULL;
-    if (!status) status = walk(&ex, path, values, err);
-    if (status && err) strata_onnx_name_batch(err->message);
+    if (!status) {
+        ex.names = strata_onnx_take(&ex, (size_t)ex.structure.n_calls * sizeof(*ex.names));
+        status = walk(&ex, path, err);
+    }
     strata_preprocessing_destroy(ex.preprocessing);
-    strata_graph_destroy(ex.graph);
-    strata_parameters_finish(&ex.parameters);
     strata_text_finish(&ex.unsupported);
     strata_onnx_free_all(&ex);
-    free(values);
-    free(ex.values);
+    free(ex.structure.calls);
+    strata_weights_finish(&ex.weights);
     return status;
 }

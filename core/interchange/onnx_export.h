@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Internals of the ONNX export. onnx_export.c visits the calls of the model. onnx_export_layers.c and onnx_export_op.c
- * translate layers to nodes. onnx_writer.c makes nodes, constants and their names. */
+ * Internals of the ONNX export. onnx_export.c visits the calls of the model. onnx_export_layers.c translates layers to nodes.
+ * onnx_writer.c makes nodes, constants and their names. */
 #ifndef STRATA_CORE_INTERCHANGE_ONNX_EXPORT_H
 #define STRATA_CORE_INTERCHANGE_ONNX_EXPORT_H
 
-#include "core/data/prepare/preprocessing.h"
 #include "core/interchange/onnx.h"
+#include "strata/preprocessing.h"
 
 enum { STRATA_ONNX_NAME_BYTES = 160 };
 /* ONNX's numbers for kinds of attributes. */
@@ -19,25 +19,16 @@ enum {
     STRATA_ONNX_ATTRIBUTE_STRINGS = 8
 };
 
-/* A value: its name in the graph that is written, and its tensor in the graph that is built for the shapes. */
-typedef struct strata_onnx_val {
-    const char *name;
-    strata_tensor *tensor;
-} strata_onnx_val;
-
 typedef struct strata_onnx_export {
     strata_model *model;
-    /* What is being exported: a call of the layer with n inputs x, whose output has the shape of y. NULL: no layer. */
-    const strata_layer *layer;
-    const strata_onnx_val *x, *y;
-    int n;
+    strata_model_structure structure;
+    /* [n_calls] The name of each call's value in the graph that is written. */
+    const char **names;
+    /* The call that is being exported; NULL: none. */
+    const strata_call *call;
     /* The beginning of the names of new values: that of the layer. */
     const char *base;
-    strata_graph *graph;
-    strata_layer_context context;
-    strata_parameter_set parameters;
-    /* (all_size) The parameters and states. */
-    float *values;
+    strata_weights weights;
     StrataOnnx__Graph out;
     size_t node_capacity, initializer_capacity;
     /* The layers for which ONNX has no counterpart, for the error message. */
@@ -92,6 +83,9 @@ const float *strata_onnx_elements_of(const strata_onnx_export *ex, const char *p
 const char *strata_onnx_put_weight(strata_onnx_export *ex, const char *parameter);
 const char *strata_onnx_put_weight_as(strata_onnx_export *ex, const char *parameter, const int *axes,
                                       const strata_shape *shape);
+/* The name and the shape of input `i` of the call. */
+const char *strata_onnx_x(const strata_onnx_export *ex, int i);
+strata_shape strata_onnx_shape_of(const strata_onnx_export *ex, int i);
 /* Adds the layer to the list of layers for which ONNX has no counterpart. */
 void strata_onnx_refuse(strata_onnx_export *ex, const char *why);
 const char *strata_onnx_transposed(strata_onnx_export *ex, const char *x, const int64_t *perm, int rank);
@@ -106,24 +100,9 @@ const char *strata_onnx_reshaped(strata_onnx_export *ex, const char *x, const in
 /* x converted to an element type of ONNX. */
 const char *strata_onnx_converted(strata_onnx_export *ex, const char *x, int type);
 
-/* ---- onnx_export_table.c ---- */
-/* Whether the file takes the user's numbers, and computes the features from them. p may be NULL. */
-bool strata_onnx_takes_numbers(const strata_preprocessing *p);
-/* Whether the first output is converted to the label's own numbers. p may be NULL. */
-bool strata_onnx_restores(const strata_preprocessing *p);
-/* Adds the columns that cannot be numbers to ex->unsupported. */
-void strata_onnx_check_columns(strata_onnx_export *ex, const strata_preprocessing *p);
-/* Adds the nodes that compute the features of x, (N, columns) or arrays. */
-const char *strata_onnx_features(strata_onnx_export *ex, const strata_preprocessing *p, const char *x);
-/* Adds the nodes y deviation + mean. */
-const char *strata_onnx_restored(strata_onnx_export *ex, const strata_preprocessing *p, const char *y);
-
-/* ---- onnx_export_layers.c, onnx_export_op.c, onnx_export.c ---- */
-/* Adds the nodes of a call of ex->layer, and returns the name of its output. */
+/* ---- onnx_export_layers.c ---- */
+/* Adds the nodes of ex->call, and returns the name of its output. */
 typedef const char *strata_onnx_layer_export(strata_onnx_export *ex);
-/* Adds the nodes of a layer for n inputs. */
-strata_onnx_val strata_onnx_export_call(strata_onnx_export *ex, const strata_layer *layer, int call, const strata_onnx_val *x,
-                                        int n);
 #define STRATA_ONNX_LAYER(kind, function) strata_onnx_layer_export strata_onnx_layer_##function;
 #include "core/interchange/onnx.def"
 

@@ -5,8 +5,70 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/graph/graph.h"
 #include "core/interchange/onnx_export.h"
+
+/* ---- ops ---- */
+
+/* The ops that become one ONNX node with the same inputs, and have no numbers. */
+static const struct {
+    const char *op, *onnx;
+} same_ops[] = {
+#define STRATA_ONNX_BOTH(onnx, n_needed, function, op) {#op, #onnx},
+#include "core/interchange/onnx.def"
+};
+/* The ops whose numbers become an attribute, which is a list or one number. */
+static const struct {
+    const char *op, *onnx, *attribute;
+    char form;
+} attribute_ops[] = {{"leaky_relu", "LeakyRelu", "alpha", 'f'}, {"elu", "Elu", "alpha", 'f'},
+                     {"transpose", "Transpose", "perm", 'l'},   {"gather", "Gather", "axis", 'i'},
+                     {"concat", "Concat", "axis", 'i'},         {"reduce_mean", "ReduceMean", "axes", 'r'},
+                     {"reduce_max", "ReduceMax", "axes", 'r'},  {"reduce_min", "ReduceMin", "axes", 'r'}};
+
+/* Adds the node of an op of these tables, whose numbers are n integers, or `value`. NULL: the op is in none of them. */
+static const char *table_node(strata_onnx_export *ex, const char *op, const char *const *inputs, int n_inputs, double value,
+                              const int64_t *numbers, int n, bool keep) {
+    for (size_t i = 0; i < sizeof same_ops / sizeof *same_ops; i++) {
+        if (strcmp(same_ops[i].op, op)) continue;
+        const char *y = strata_onnx_add_node(ex, same_ops[i].onnx, inputs, n_inputs, NULL);
+        if (strstr(op, "softmax")) strata_onnx_set_int(ex, "axis", -1);
+        return y;
+    }
+    for (size_t i = 0; i < sizeof attribute_ops / sizeof *attribute_ops; i++) {
+        if (strcmp(attribute_ops[i].op, op)) continue;
+        const char *y = strata_onnx_add_node(ex, attribute_ops[i].onnx, inputs, n_inputs, NULL);
+        const char form = attribute_ops[i].form, *attribute = attribute_ops[i].attribute;
+        if (form == 'f') strata_onnx_set_float(ex, attribute, value);
+        if (form == 'i') strata_onnx_set_int(ex, attribute, numbers[0]);
+        if (form == 'l' || (form == 'r' && n)) strata_onnx_set_ints(ex, attribute, numbers, n);
+        if (form == 'r') strata_onnx_set_int(ex, "keepdims", keep);
+        return y;
+    }
+    return NULL;
+}
+
+const char *strata_onnx_activate(strata_onnx_export *ex, const char *function, const char *x) {
+    if (!function || !*function) return x;
+    /* The slope of leaky_relu, and the scale of elu. */
+    const char *y = table_node(ex, function, &x, 1, !strcmp(function, "leaky_relu") ? 0.2 : 1, NULL, 0, false);
+    if (y) return y;
+    if (!strcmp(function, "softsign")) return strata_onnx_one(ex, "Softsign", x);
+    if (!strcmp(function, "silu") || !strcmp(function, "swish"))
+        return strata_onnx_two(ex, "Mul", x, strata_onnx_one(ex, "Sigmoid", x));
+    if (!strcmp(function, "gelu") || !strcmp(function, "gelu_tanh")) { /* ONNX has a Gelu node only from opset 20 on */
+        const bool exact = function[4] == 0;
+        const char *t = x;
+        if (!exact) {
+            t = strata_onnx_two(ex, "Mul", strata_onnx_two(ex, "Mul", x, x), x);
+            t = strata_onnx_two(ex, "Add", x, strata_onnx_two(ex, "Mul", t, strata_onnx_put_number(ex, 0.044715)));
+        }
+        t = strata_onnx_two(ex, "Mul", t, strata_onnx_put_number(ex, exact ? 0.7071067811865476 : 0.7978845608028654));
+        t = strata_onnx_two(ex, "Add", strata_onnx_one(ex, exact ? "Erf" : "Tanh", t), strata_onnx_put_number(ex, 1));
+        return strata_onnx_two(ex, "Mul", strata_onnx_two(ex, "Mul", x, strata_onnx_put_number(ex, 0.5)), t);
+    }
+    strata_onnx_refuse(ex, ": a function of the program's own");
+    return x;
+}
 
 /* ---- windows ---- */
 
@@ -44,28 +106,21 @@ static const char *conv_node(strata_onnx_export *ex, const conv *c, const char *
     return y;
 }
 
-/* The sizes of the positions of an image, (N, positions..., C). */
-static const int64_t *positions(const strata_onnx_val *image, strata_shape *shape) {
-    *shape = strata_tensor_shape(image->tensor);
-    return shape->dims + 1;
-}
-
 static const char *conv_layer(strata_onnx_export *ex, const conv *c, const char *kernel) {
-    strata_shape in, out;
-    const char *x = strata_onnx_moved(ex, ex->x->name, c->n_axes + 2, true);
-    const char *y =
-        conv_node(ex, c, x, kernel, strata_onnx_put_weight(ex, "bias"), positions(ex->x, &in), positions(ex->y, &out));
+    const strata_shape in = strata_onnx_shape_of(ex, 0), out = ex->call->shape;
+    const char *x = strata_onnx_moved(ex, strata_onnx_x(ex, 0), c->n_axes + 2, true);
+    const char *y = conv_node(ex, c, x, kernel, strata_onnx_put_weight(ex, "bias"), in.dims + 1, out.dims + 1);
     return strata_onnx_activate_behind(ex, c->activation, y, c->n_axes + 2);
 }
 
 const char *strata_onnx_layer_conv2d(strata_onnx_export *ex) {
-    const strata_conv2d_options *o = ex->layer->options;
+    const strata_conv2d_options *o = ex->call->options;
     const conv c = {o->padding, o->activation, o->explicit_padding, o->kernel_size, o->stride, o->dilation, o->groups, 2};
     return conv_layer(ex, &c, strata_onnx_put_weight_as(ex, "kernel", (const int[]){3, 2, 0, 1}, NULL));
 }
 
 const char *strata_onnx_layer_conv1d(strata_onnx_export *ex) {
-    const strata_conv1d_options *o = ex->layer->options;
+    const strata_conv1d_options *o = ex->call->options;
     const conv c = {o->padding, o->activation, o->explicit_padding, &o->kernel_size, &o->stride, &o->dilation, o->groups, 1};
     return conv_layer(ex, &c, strata_onnx_put_weight_as(ex, "kernel", (const int[]){2, 1, 0}, NULL));
 }
@@ -80,21 +135,21 @@ static const char *depthwise_weight(strata_onnx_export *ex, const char *name, in
 }
 
 const char *strata_onnx_layer_depthwise_conv2d(strata_onnx_export *ex) {
-    const strata_depthwise_conv2d_options *o = ex->layer->options;
+    const strata_depthwise_conv2d_options *o = ex->call->options;
     conv c = {o->padding, o->activation, o->explicit_padding, o->kernel_size, o->stride, o->dilation, 1, 2};
     const char *kernel = depthwise_weight(ex, "kernel", &c.groups);
     return conv_layer(ex, &c, kernel);
 }
 
 const char *strata_onnx_layer_separable_conv2d(strata_onnx_export *ex) {
-    const strata_separable_conv2d_options *o = ex->layer->options;
+    const strata_separable_conv2d_options *o = ex->call->options;
     static const int64_t one[2] = {1, 1};
     conv c = {o->padding, NULL, o->explicit_padding, o->kernel_size, o->stride, o->dilation, 1, 2};
     const conv point = {NULL, NULL, o->explicit_padding, one, one, one, 1, 2};
-    strata_shape in, out;
+    const strata_shape in = strata_onnx_shape_of(ex, 0), out = ex->call->shape;
     const char *kernel = depthwise_weight(ex, "depthwise_kernel", &c.groups);
-    const char *t = strata_onnx_moved(ex, ex->x->name, 4, true);
-    t = conv_node(ex, &c, t, kernel, NULL, positions(ex->x, &in), positions(ex->y, &out));
+    const char *t = strata_onnx_moved(ex, strata_onnx_x(ex, 0), 4, true);
+    t = conv_node(ex, &c, t, kernel, NULL, in.dims + 1, out.dims + 1);
     t = conv_node(ex, &point, t, strata_onnx_put_weight_as(ex, "pointwise_kernel", (const int[]){3, 2, 0, 1}, NULL),
                   strata_onnx_put_weight(ex, "bias"), one, one);
     return strata_onnx_activate_behind(ex, o->activation, t, 4);
@@ -102,9 +157,9 @@ const char *strata_onnx_layer_separable_conv2d(strata_onnx_export *ex) {
 
 /* The padding and output_padding follow from the size of the layer's output. */
 const char *strata_onnx_layer_conv2d_transpose(strata_onnx_export *ex) {
-    const strata_conv2d_transpose_options *o = ex->layer->options;
+    const strata_conv2d_transpose_options *o = ex->call->options;
     int64_t pads[4], more[2];
-    const strata_shape in = strata_tensor_shape(ex->x->tensor), out = strata_tensor_shape(ex->y->tensor);
+    const strata_shape in = strata_onnx_shape_of(ex, 0), out = ex->call->shape;
     const bool same = o->padding && !strcmp(o->padding, "same");
     for (int d = 0; d < 2; d++) {
         const int64_t stride = o->stride[d] ? o->stride[d] : 1;
@@ -115,7 +170,7 @@ const char *strata_onnx_layer_conv2d_transpose(strata_onnx_export *ex) {
         pads[2 + d] = all > 0 ? all - all / 2 : 0;
         more[d] = out.dims[1 + d] - ((in.dims[1 + d] - 1) * stride + reach - pads[d] - pads[2 + d]);
     }
-    const char *inputs[] = {strata_onnx_moved(ex, ex->x->name, 4, true),
+    const char *inputs[] = {strata_onnx_moved(ex, strata_onnx_x(ex, 0), 4, true),
                             strata_onnx_put_weight_as(ex, "kernel", (const int[]){3, 2, 0, 1}, NULL),
                             strata_onnx_put_weight(ex, "bias")};
     const char *t = strata_onnx_add_node(ex, "ConvTranspose", inputs, 3, NULL);
@@ -125,29 +180,29 @@ const char *strata_onnx_layer_conv2d_transpose(strata_onnx_export *ex) {
 }
 
 const char *strata_onnx_layer_pool(strata_onnx_export *ex) {
-    const char *kind = ex->layer->kind->name;
+    const char *kind = ex->call->kind;
     const bool max = *kind == 'm', two = strchr(kind, '2');
-    const strata_pool2d_options *o = ex->layer->options;
-    const strata_pool1d_options *one = ex->layer->options;
+    const strata_pool2d_options *o = ex->call->options;
+    const strata_pool1d_options *one = ex->call->options;
     const int axes = two ? 2 : 1;
     const int64_t *size = two ? o->size : &one->size, *given = two ? o->stride : &one->stride;
     int64_t stride[2], pads[4];
-    strata_shape in, out;
+    const strata_shape in = strata_onnx_shape_of(ex, 0), out = ex->call->shape;
     for (int d = 0; d < axes; d++) stride[d] = given[d] ? given[d] : size[d];
-    const char *x = strata_onnx_moved(ex, ex->x->name, axes + 2, true);
+    const char *x = strata_onnx_moved(ex, strata_onnx_x(ex, 0), axes + 2, true);
     const char *t = strata_onnx_one(ex, max ? "MaxPool" : "AveragePool", x);
-    pads_of(two ? o->padding : one->padding, two ? o->explicit_padding : one->explicit_padding, positions(ex->x, &in),
-            positions(ex->y, &out), size, stride, NULL, axes, pads);
+    pads_of(two ? o->padding : one->padding, two ? o->explicit_padding : one->explicit_padding, in.dims + 1, out.dims + 1, size,
+            stride, NULL, axes, pads);
     strata_onnx_set_window(ex, size, stride, NULL, pads, axes);
     return strata_onnx_moved(ex, t, axes + 2, false);
 }
 
 const char *strata_onnx_layer_global_pool(strata_onnx_export *ex) {
     int64_t axes[STRATA_MAX_RANK];
-    const int rank = strata_tensor_shape(ex->x->tensor).rank;
-    if (rank < 3) return ex->x->name;
+    const int rank = strata_onnx_shape_of(ex, 0).rank;
+    if (rank < 3) return strata_onnx_x(ex, 0);
     for (int d = 1; d < rank - 1; d++) axes[d - 1] = d;
-    const char *t = strata_onnx_one(ex, strstr(ex->layer->kind->name, "max") ? "ReduceMax" : "ReduceMean", ex->x->name);
+    const char *t = strata_onnx_one(ex, strstr(ex->call->kind, "max") ? "ReduceMax" : "ReduceMean", strata_onnx_x(ex, 0));
     strata_onnx_set_ints(ex, "axes", axes, rank - 2);
     strata_onnx_set_int(ex, "keepdims", 0);
     return t;
@@ -168,47 +223,47 @@ static const char *plus(strata_onnx_export *ex, const char *t, const char *param
 }
 
 const char *strata_onnx_layer_dense(strata_onnx_export *ex) {
-    const char *t = strata_onnx_two(ex, "MatMul", ex->x->name, strata_onnx_put_weight(ex, "kernel"));
-    return strata_onnx_activate(ex, ((const strata_dense_options *)ex->layer->options)->activation, plus(ex, t, "bias"));
+    const char *t = strata_onnx_two(ex, "MatMul", strata_onnx_x(ex, 0), strata_onnx_put_weight(ex, "kernel"));
+    return strata_onnx_activate(ex, ((const strata_dense_options *)ex->call->options)->activation, plus(ex, t, "bias"));
 }
 
 const char *strata_onnx_layer_activation(strata_onnx_export *ex) {
-    return strata_onnx_activate(ex, ((const strata_activation_options *)ex->layer->options)->function, ex->x->name);
+    return strata_onnx_activate(ex, ((const strata_activation_options *)ex->call->options)->function, strata_onnx_x(ex, 0));
 }
 
 /* The node computes nothing in predictions. It stores the rate for readers of the file. */
 const char *strata_onnx_layer_dropout(strata_onnx_export *ex) {
-    const double rate = ((const strata_dropout_options *)ex->layer->options)->rate;
-    return strata_onnx_two(ex, "Dropout", ex->x->name, strata_onnx_put_number(ex, rate));
+    const double rate = ((const strata_dropout_options *)ex->call->options)->rate;
+    return strata_onnx_two(ex, "Dropout", strata_onnx_x(ex, 0), strata_onnx_put_number(ex, rate));
 }
 
 const char *strata_onnx_layer_identity(strata_onnx_export *ex) {
-    return strata_onnx_one(ex, "Identity", ex->x->name);
+    return strata_onnx_one(ex, "Identity", strata_onnx_x(ex, 0));
 }
 
 const char *strata_onnx_layer_flatten(strata_onnx_export *ex) {
-    const char *t = strata_onnx_one(ex, "Flatten", ex->x->name);
+    const char *t = strata_onnx_one(ex, "Flatten", strata_onnx_x(ex, 0));
     strata_onnx_set_int(ex, "axis", 1);
     return t;
 }
 
 const char *strata_onnx_layer_reshape(strata_onnx_export *ex) {
-    const strata_shape shape = ((const strata_reshape_options *)ex->layer->options)->shape;
+    const strata_shape shape = ((const strata_reshape_options *)ex->call->options)->shape;
     int64_t to[STRATA_MAX_RANK + 1] = {0};
     memcpy(to + 1, shape.dims, (size_t)shape.rank * sizeof *to);
-    return strata_onnx_reshaped(ex, ex->x->name, to, shape.rank + 1);
+    return strata_onnx_reshaped(ex, strata_onnx_x(ex, 0), to, shape.rank + 1);
 }
 
 const char *strata_onnx_layer_embedding(strata_onnx_export *ex) {
-    if (((const strata_embedding_options *)ex->layer->options)->mask_zero) strata_onnx_refuse(ex, ": mask_zero");
-    return strata_onnx_two(ex, "Gather", strata_onnx_put_weight(ex, "embeddings"), ex->x->name);
+    if (((const strata_embedding_options *)ex->call->options)->mask_zero) strata_onnx_refuse(ex, ": mask_zero");
+    return strata_onnx_two(ex, "Gather", strata_onnx_put_weight(ex, "embeddings"), strata_onnx_x(ex, 0));
 }
 
 const char *strata_onnx_layer_batch_norm(strata_onnx_export *ex) {
-    const strata_batch_norm_options *o = ex->layer->options;
+    const strata_batch_norm_options *o = ex->call->options;
     static const char *const names[] = {"gamma", "beta", "moving_mean", "moving_variance"};
-    const int rank = strata_tensor_shape(ex->x->tensor).rank;
-    const char *inputs[5] = {strata_onnx_moved(ex, ex->x->name, rank, true)};
+    const int rank = strata_onnx_shape_of(ex, 0).rank;
+    const char *inputs[5] = {strata_onnx_moved(ex, strata_onnx_x(ex, 0), rank, true)};
     for (int i = 0; i < 4; i++) inputs[1 + i] = strata_onnx_put_weight(ex, names[i]);
     const char *t = strata_onnx_add_node(ex, "BatchNormalization", inputs, 5, NULL);
     strata_onnx_set_float(ex, "epsilon", strata_number_or(o->epsilon, 1e-3));
@@ -217,8 +272,8 @@ const char *strata_onnx_layer_batch_norm(strata_onnx_export *ex) {
 }
 
 const char *strata_onnx_layer_layer_norm(strata_onnx_export *ex) {
-    const double epsilon = ((const strata_layer_norm_options *)ex->layer->options)->epsilon;
-    const char *inputs[] = {ex->x->name, strata_onnx_put_weight(ex, "gamma"), strata_onnx_put_weight(ex, "beta")};
+    const double epsilon = ((const strata_layer_norm_options *)ex->call->options)->epsilon;
+    const char *inputs[] = {strata_onnx_x(ex, 0), strata_onnx_put_weight(ex, "gamma"), strata_onnx_put_weight(ex, "beta")};
     const char *t = strata_onnx_add_node(ex, "LayerNormalization", inputs, 3, NULL);
     strata_onnx_set_int(ex, "axis", -1);
     strata_onnx_set_float(ex, "epsilon", strata_number_or(epsilon, 1e-3));
@@ -227,15 +282,15 @@ const char *strata_onnx_layer_layer_norm(strata_onnx_export *ex) {
 
 /* Becomes an instance normalization, of a tensor in which each group is one channel. */
 const char *strata_onnx_layer_group_norm(strata_onnx_export *ex) {
-    const strata_group_norm_options *o = ex->layer->options;
-    const strata_shape shape = strata_tensor_shape(ex->x->tensor);
+    const strata_group_norm_options *o = ex->call->options;
+    const strata_shape shape = strata_onnx_shape_of(ex, 0);
     const int64_t channels = shape.dims[shape.rank - 1], groups = o->groups == -1 ? channels : o->groups ? o->groups : 32;
     const char *scale = strata_onnx_new_name(ex), *shift = strata_onnx_new_name(ex);
     int64_t back[STRATA_MAX_RANK] = {-1, channels};
     float *ones = strata_onnx_add_initializer(ex, scale, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(groups), NULL);
     for (int64_t g = 0; ones && g < groups; g++) ones[g] = 1;
     strata_onnx_add_initializer(ex, shift, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(groups), NULL); /* the shift is zeros */
-    const char *t = strata_onnx_moved(ex, ex->x->name, shape.rank, true);
+    const char *t = strata_onnx_moved(ex, strata_onnx_x(ex, 0), shape.rank, true);
     t = strata_onnx_reshaped(ex, t, (const int64_t[]){0, groups, -1}, 3);
     t = strata_onnx_add_node(ex, "InstanceNormalization", (const char *[]){t, scale, shift}, 3, NULL);
     strata_onnx_set_float(ex, "epsilon", strata_number_or(o->epsilon, 1e-3));
@@ -245,24 +300,24 @@ const char *strata_onnx_layer_group_norm(strata_onnx_export *ex) {
 }
 
 const char *strata_onnx_layer_rms_norm(strata_onnx_export *ex) {
-    const strata_rms_norm_options *o = ex->layer->options;
-    const char *x = ex->x->name, *t = strata_onnx_one(ex, "ReduceMean", strata_onnx_two(ex, "Mul", x, x));
+    const strata_rms_norm_options *o = ex->call->options;
+    const char *x = strata_onnx_x(ex, 0), *t = strata_onnx_one(ex, "ReduceMean", strata_onnx_two(ex, "Mul", x, x));
     strata_onnx_set_ints(ex, "axes", (const int64_t[]){-1}, 1);
     t = strata_onnx_two(ex, "Add", t, strata_onnx_put_number(ex, strata_number_or(o->epsilon, 1e-6)));
     return times(ex, strata_onnx_two(ex, "Div", x, strata_onnx_one(ex, "Sqrt", t)), "gamma");
 }
 
 const char *strata_onnx_layer_merge(strata_onnx_export *ex) {
-    const char *op = !strcmp(ex->layer->kind->name, "add") ? "Add" : "Mul", *t = ex->x[0].name;
-    for (int i = 1; i < ex->n; i++) t = strata_onnx_two(ex, op, t, ex->x[i].name);
+    const char *op = !strcmp(ex->call->kind, "add") ? "Add" : "Mul", *t = strata_onnx_x(ex, 0);
+    for (int i = 1; i < ex->call->n_inputs; i++) t = strata_onnx_two(ex, op, t, strata_onnx_x(ex, i));
     return t;
 }
 
 const char *strata_onnx_layer_concat(strata_onnx_export *ex) {
-    const int64_t axis = ((const strata_concat_options *)ex->layer->options)->axis;
+    const int64_t axis = ((const strata_concat_options *)ex->call->options)->axis;
     const char *names[STRATA_MAX_LAYER_INPUTS];
-    for (int i = 0; i < ex->n; i++) names[i] = ex->x[i].name;
-    const char *t = strata_onnx_add_node(ex, "Concat", names, ex->n, NULL);
+    for (int i = 0; i < ex->call->n_inputs; i++) names[i] = strata_onnx_x(ex, i);
+    const char *t = strata_onnx_add_node(ex, "Concat", names, ex->call->n_inputs, NULL);
     strata_onnx_set_int(ex, "axis", axis ? axis : -1);
     return t;
 }
@@ -298,10 +353,10 @@ const char *strata_onnx_layer_recurrent(strata_onnx_export *ex) {
     static const int orders[2][4] = {{0, 1, 2, 0}, {0, 3, 1, 2}};
     static const char *const names[2][3] = {{"kernel", "recurrent_kernel", "bias"},
                                             {"backward_kernel", "backward_recurrent_kernel", "backward_bias"}};
-    const strata_recurrent_layer_options *o = ex->layer->options;
-    const bool lstm = ex->layer->kind->name[0] == 'l', both = o->bidirectional;
+    const strata_recurrent_layer_options *o = ex->call->options;
+    const bool lstm = ex->call->kind[0] == 'l', both = o->bidirectional;
     const int gates = lstm ? 4 : 3, *order = orders[lstm], directions = both ? 2 : 1;
-    const int64_t units = o->units, width = gates * units, k = strata_tensor_shape(ex->x->tensor).dims[2];
+    const int64_t units = o->units, width = gates * units, k = strata_onnx_shape_of(ex, 0).dims[2];
     const char *w = strata_onnx_new_name(ex), *r = strata_onnx_new_name(ex), *b = strata_onnx_new_name(ex);
     float *rows = strata_onnx_add_initializer(ex, w, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(directions, width, k), NULL);
     float *matrix = strata_onnx_add_initializer(ex, r, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(directions, width, units), NULL);
@@ -316,7 +371,7 @@ const char *strata_onnx_layer_recurrent(strata_onnx_export *ex) {
                 for (int64_t u = 0; u < units; u++)
                     bias[way * 2 * width + half * width + g * units + u] = given[half * width + order[g] * units + u];
     }
-    const char *inputs[] = {strata_onnx_transposed(ex, ex->x->name, (const int64_t[]){1, 0, 2}, 3), w, r, b};
+    const char *inputs[] = {strata_onnx_transposed(ex, strata_onnx_x(ex, 0), (const int64_t[]){1, 0, 2}, 3), w, r, b};
     const char *t = strata_onnx_add_node(ex, lstm ? "LSTM" : "GRU", inputs, 4, NULL);
     StrataOnnx__Node *node = strata_onnx_last_node(ex);
     if (node) node->output = strata_onnx_take(ex, 2 * sizeof(*node->output));
@@ -347,13 +402,13 @@ static const char *projected(strata_onnx_export *ex, const char *t, const char *
 
 const char *strata_onnx_layer_attention(strata_onnx_export *ex) {
     static const char *const names[] = {"query", "key", "value"};
-    const strata_multi_head_attention_options *o = ex->layer->options;
-    const strata_shape shape = strata_tensor_shape(ex->x->tensor);
+    const strata_multi_head_attention_options *o = ex->call->options;
+    const strata_shape shape = strata_onnx_shape_of(ex, 0);
     const int64_t t = shape.dims[1], key_dim = o->key_dim ? o->key_dim : shape.dims[2] / o->heads;
     const char *parts[3];
     for (int i = 0; i < 3; i++) {
-        parts[i] =
-            strata_onnx_reshaped(ex, projected(ex, ex->x->name, names[i]), (const int64_t[]){0, t, o->heads, key_dim}, 4);
+        parts[i] = strata_onnx_reshaped(ex, projected(ex, strata_onnx_x(ex, 0), names[i]),
+                                        (const int64_t[]){0, t, o->heads, key_dim}, 4);
         parts[i] =
             strata_onnx_transposed(ex, parts[i], i == 1 ? (const int64_t[]){0, 2, 3, 1} : (const int64_t[]){0, 2, 1, 3}, 4);
     }
@@ -372,20 +427,115 @@ const char *strata_onnx_layer_attention(strata_onnx_export *ex) {
 }
 
 const char *strata_onnx_layer_weights(strata_onnx_export *ex) {
-    const strata_weights_options *o = ex->layer->options;
+    const strata_weights_options *o = ex->call->options;
     const char *name = strata_onnx_put_weight(ex, "value");
     if (!o->dtype || !strcmp(o->dtype, "f32")) return name;
     return strata_onnx_converted(ex, name, !strcmp(o->dtype, "bool") ? STRATA_ONNX_TYPE_BOOL : STRATA_ONNX_TYPE_INT32);
 }
 
-/* Exports a layer with two branches of layers, one branch after the other. */
 const char *strata_onnx_layer_residual(strata_onnx_export *ex) {
-    const strata_layer *layer = ex->layer;
-    strata_onnx_val ends[2] = {*ex->x, *ex->x};
-    for (int b = 0; b < 2; b++)
-        for (int i = 0; i < layer->branches[b].n; i++)
-            ends[b] = strata_onnx_export_call(ex, &layer->branches[b].layers[i], 1, &ends[b], 1);
-    ex->layer = layer, ex->base = layer->name;
-    return strata_onnx_activate(ex, ((const strata_residual_options *)layer->options)->activation,
-                                strata_onnx_two(ex, "Add", ends[0].name, ends[1].name));
+    return strata_onnx_activate(ex, ((const strata_residual_options *)ex->call->options)->activation,
+                                strata_onnx_two(ex, "Add", strata_onnx_x(ex, 0), strata_onnx_x(ex, 1)));
+}
+
+/* ---- the layer op ---- */
+
+static const char *op_window(strata_onnx_export *ex, const strata_op_options *o, const int64_t *numbers) {
+    const bool back = strstr(o->op, "transpose");
+    const strata_shape kernel = strata_onnx_shape_of(ex, 1), in = strata_onnx_shape_of(ex, 0), out = ex->call->shape;
+    const int64_t pads[] = {numbers[4], numbers[6], numbers[5], numbers[7]};
+    int64_t more[2];
+    const char *x = strata_onnx_moved(ex, strata_onnx_x(ex, 0), 4, true);
+    const char *w = strata_onnx_transposed(ex, strata_onnx_x(ex, 1), (const int64_t[]){3, 2, 0, 1}, 4);
+    const char *t = strata_onnx_two(ex, back ? "ConvTranspose" : "Conv", x, w);
+    strata_onnx_set_window(ex, kernel.dims, numbers, numbers + 2, pads, 2);
+    strata_onnx_set_int(ex, "group", numbers[8]);
+    for (int d = 0; d < 2; d++)
+        more[d] = out.dims[1 + d] -
+                  ((in.dims[1 + d] - 1) * numbers[d] + (kernel.dims[d] - 1) * numbers[2 + d] + 1 - pads[d] - pads[2 + d]);
+    if (back) strata_onnx_set_ints(ex, "output_padding", more, 2);
+    return strata_onnx_moved(ex, t, 4, false);
+}
+
+/* A number of the type of x. Integers are limited to those that f32 has. */
+static const char *number_like(strata_onnx_export *ex, double number) {
+    const strata_dtype dtype = ex->structure.calls[ex->call->inputs[0]].dtype;
+    if (strata_dtype_is_float(dtype)) return strata_onnx_put_number(ex, number);
+    if (dtype != STRATA_DTYPE_I32 || fabs(number) > 1 << 24)
+        strata_onnx_refuse(ex, ": numbers that are not f32, or i32 up to 2^24");
+    return strata_onnx_converted(ex, strata_onnx_put_number(ex, number), STRATA_ONNX_TYPE_INT32);
+}
+
+const char *strata_onnx_layer_op(strata_onnx_export *ex) {
+    const strata_op_options *o = ex->call->options;
+    const char *names[STRATA_MAX_LAYER_INPUTS], *x = strata_onnx_x(ex, 0), *t;
+    int64_t numbers[2 * STRATA_MAX_NUMBERS] = {0}, axes[STRATA_MAX_RANK];
+    const int count = o->numbers.n, rank = strata_onnx_shape_of(ex, 0).rank, n = ex->call->n_inputs;
+    for (int i = 0; i < n; i++) names[i] = strata_onnx_x(ex, i);
+    for (int i = 0; i < count; i++) numbers[i] = fabs(o->numbers.values[i]) < 1e15 ? (int64_t)o->numbers.values[i] : 0;
+    for (int d = 0; d < STRATA_MAX_RANK; d++) axes[d] = d;
+    for (int d = 0; d < count && !strcmp(o->op, "transpose"); d++) numbers[d] += numbers[d] < 0 ? rank : 0; /* counted from 0 */
+    t = table_node(ex, o->op, names, n, o->numbers.values[0], numbers, count, o->value == 1);
+    if (t) return t;
+    if (!strcmp(o->op, "square")) return strata_onnx_two(ex, "Mul", x, x);
+    if (!strcmp(o->op, "rsqrt")) return strata_onnx_one(ex, "Reciprocal", strata_onnx_one(ex, "Sqrt", x));
+    if (!strcmp(o->op, "not_equal")) return strata_onnx_one(ex, "Not", strata_onnx_add_node(ex, "Equal", names, 2, NULL));
+    if (!strncmp(o->op, "gelu", 4) || !strcmp(o->op, "silu")) return strata_onnx_activate(ex, o->op, x);
+    if (!strcmp(o->op, "clip")) {
+        const double low = o->numbers.values[0], high = o->numbers.values[1];
+        const bool below = !isinf(low), above = !isinf(high);
+        const char *inputs[] = {x, below ? number_like(ex, low) : "", above ? number_like(ex, high) : ""};
+        return strata_onnx_add_node(ex, "Clip", inputs, above ? 3 : below ? 2 : 1, NULL);
+    }
+    if (!strcmp(o->op, "cast")) {
+        const bool whole = o->dtype && *o->dtype == 'i', yes_no = o->dtype && !strcmp(o->dtype, "bool");
+        if (!whole && !yes_no && o->dtype && strcmp(o->dtype, "f32"))
+            strata_onnx_refuse(ex, ": a cast to another type than f32, i32, i64 and bool");
+        return strata_onnx_converted(ex, x,
+                                     yes_no  ? STRATA_ONNX_TYPE_BOOL
+                                     : whole ? STRATA_ONNX_TYPE_INT32
+                                             : STRATA_ONNX_TYPE_FLOAT);
+    }
+    if (!strcmp(o->op, "reshape")) return strata_onnx_reshaped(ex, x, numbers, count);
+    if (!strcmp(o->op, "expand")) {
+        const char *size = strata_onnx_one(ex, "Shape", names[1]), *sizes[STRATA_MAX_RANK];
+        strata_onnx_set_int(ex, "start", 0);
+        strata_onnx_set_int(ex, "end", 1);
+        for (int d = 0; d < count; d++) sizes[d] = numbers[d] ? strata_onnx_put_ints(ex, &numbers[d], 1) : size;
+        t = strata_onnx_add_node(ex, "Concat", sizes, count, NULL);
+        strata_onnx_set_int(ex, "axis", 0);
+        return strata_onnx_two(ex, "Expand", x, t);
+    }
+    if (!strcmp(o->op, "slice")) {
+        int64_t ends[STRATA_MAX_RANK];
+        for (int d = 0; d < rank; d++) ends[d] = numbers[rank + d] == -1 ? INT64_MAX : numbers[d] + numbers[rank + d];
+        const char *inputs[] = {x, strata_onnx_put_ints(ex, numbers, rank), strata_onnx_put_ints(ex, ends, rank),
+                                strata_onnx_put_ints(ex, axes, rank)};
+        return strata_onnx_add_node(ex, "Slice", inputs, 4, NULL);
+    }
+    if (!strcmp(o->op, "pad")) {
+        const char *inputs[] = {x, strata_onnx_put_ints(ex, numbers, count), number_like(ex, strata_number_shown(o->value))};
+        return strata_onnx_add_node(ex, "Pad", inputs, 3, NULL);
+    }
+    if (!strcmp(o->op, "tile")) return strata_onnx_two(ex, "Tile", x, strata_onnx_put_ints(ex, numbers, count));
+    if (!strcmp(o->op, "reduce_sum")) {
+        t = strata_onnx_two(ex, "ReduceSum", x, strata_onnx_put_ints(ex, count ? numbers : axes, count ? count : rank));
+        strata_onnx_set_int(ex, "keepdims", o->value == 1);
+        return t;
+    }
+    if (!strcmp(o->op, "argmax")) {
+        t = strata_onnx_one(ex, "ArgMax", x);
+        strata_onnx_set_int(ex, "axis", numbers[0]);
+        strata_onnx_set_int(ex, "keepdims", 0);
+        return strata_onnx_converted(ex, t, STRATA_ONNX_TYPE_INT32);
+    }
+    if (!strcmp(o->op, "layer_norm")) {
+        t = strata_onnx_add_node(ex, "LayerNormalization", names, 3, NULL);
+        strata_onnx_set_int(ex, "axis", -1);
+        strata_onnx_set_float(ex, "epsilon", strata_number_shown(o->value));
+        return t;
+    }
+    if (!strncmp(o->op, "conv2d", 6)) return op_window(ex, o, numbers);
+    strata_onnx_refuse(ex, o->op);
+    return x;
 }

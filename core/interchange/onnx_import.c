@@ -7,13 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
-#include "core/data/format/kind.h"
-#include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
-#include "core/layer/layer.h"
-#include "core/model/build.h"
-#include "core/op/ops.h"
+#include "strata/formats.h"
 #include "strata/interchange.h"
 
 /* The row of an op; NULL: there is none. */
@@ -30,40 +25,28 @@ static const strata_onnx_row *find_row(const char *op) {
 /* ---- folding ---- */
 
 /* Sets a parameter of a layer that is folded. */
-static strata_status take_weight(strata_onnx_import *im, const char *name, strata_array *out) {
+static strata_status take_weight(const char *name, strata_array *out, void *user, strata_error *err) {
+    strata_onnx_import *im = user;
     for (int i = 0; i < im->n_weights; i++) {
         const strata_onnx_weight *weight = &im->weights[i];
         if (strcmp(weight->name, name) || !strata_shape_equal(weight->array.shape, out->shape)) continue;
         memcpy(out->data, weight->array.data, strata_array_bytes(out));
         return STRATA_OK;
     }
+    (void)err; /* it is that of the import */
     return strata_onnx_fail(im, STRATA_DATA, "its weights do not fit %s %s", name, strata_shape_text(out->shape).text);
 }
 
-/* Evaluates the nodes of a graph of constants with the references of the ops. */
-static strata_status evaluate(strata_onnx_import *im, strata_graph *graph, strata_array *values) {
-    const void *inputs[STRATA_MAX_LAYER_INPUTS];
-    for (int id = 0; id < graph->n_nodes; id++) {
-        const strata_tensor *node = graph->nodes[id];
-        strata_array *y = &values[id];
-        if ((uint64_t)strata_shape_elements(node->shape) > im->most_elements)
+/* Evaluates the nodes of a graph of constants. */
+static strata_status evaluate(strata_onnx_import *im, const strata_graph *graph, strata_array *values) {
+    for (int id = 0; id < strata_graph_n_nodes(graph); id++) {
+        const strata_shape shape = strata_tensor_shape(strata_graph_tensor(graph, id));
+        if ((uint64_t)strata_shape_elements(shape) > im->most_elements)
             return strata_onnx_fail(im, STRATA_UNSUPPORTED,
                                     "the constant %s is larger than the file's weights and 2^24 elements",
-                                    strata_shape_text(node->shape).text);
-        STRATA_TRY(strata_array_create(node->dtype, node->shape, y, im->err));
-        for (int i = 0; i < node->n_inputs && i < STRATA_MAX_LAYER_INPUTS; i++) inputs[i] = values[node->inputs[i]->id].data;
-        if (strata_shape_elements(node->shape) == 0) continue;
-        if (node->op == &strata_op_input) {
-            STRATA_TRY(take_weight(im, ((const strata_input_attrs *)node->attrs)->name, y));
-            continue;
-        }
-        if (node->op->flags & STRATA_OP_LEAF) {
-            memcpy(y->data, ((const strata_constant_attrs *)node->attrs)->data, strata_array_bytes(y));
-            continue;
-        }
-        STRATA_TRY(strata_reference((strata_op_call){.node = node, .inputs = inputs, .output = y->data}, im->err));
+                                    strata_shape_text(shape).text);
     }
-    return STRATA_OK;
+    return strata_graph_evaluate(graph, take_weight, im, values, im->err);
 }
 
 /* Imports a node whose inputs are all constant. It is built in a separate graph, whose values become the node's outputs. */
@@ -73,14 +56,14 @@ static strata_status fold(strata_onnx_import *im, const strata_onnx_row *row, co
     STRATA_TRY(strata_graph_create(&im->folding, im->err));
     strata_onnx_output(im, 0, row->import(im, in));
     strata_status status = im->status;
-    const int n_nodes = im->folding->n_nodes;
+    const int n_nodes = strata_graph_n_nodes(im->folding);
     if (!status) values = calloc((size_t)n_nodes + 1, sizeof *values);
     if (!status && !values) status = strata_onnx_no_memory(im);
     if (!status) status = evaluate(im, im->folding, values);
     for (int i = 0; i < im->n_values; i++) {
         strata_onnx_value *v = &im->values[i];
         if (!status && i >= first && !v->constant && v->folded) {
-            const strata_array *from = &values[v->folded->id];
+            const strata_array *from = &values[strata_tensor_node(v->folded).index];
             const strata_dtype dtype = from->dtype == STRATA_DTYPE_I32 ? STRATA_DTYPE_I64 : from->dtype;
             status = strata_onnx_convert(from, dtype, &v->array, im->err);
             v->constant = !status;
@@ -91,7 +74,6 @@ static strata_status fold(strata_onnx_import *im, const strata_onnx_row *row, co
     free(values);
     strata_graph_destroy(im->folding);
     im->folding = NULL;
-    strata_parameters_finish(&im->folded_parameters);
     im->n_folded_layers = 0;
     while (im->n_weights > n_weights) {
         strata_onnx_weight *weight = &im->weights[--im->n_weights];
@@ -104,11 +86,7 @@ static strata_status fold(strata_onnx_import *im, const strata_onnx_row *row, co
 /* ---- the file ---- */
 
 static const char *entry(const strata_onnx_import *im, const char *key) {
-    for (size_t i = 0; i < im->file->n_metadata_props; i++) {
-        const StrataOnnx__Entry *e = im->file->metadata_props[i];
-        if (e->key && e->value && !strcmp(e->key, key)) return e->value;
-    }
-    return NULL;
+    return strata_onnx_entry(im->file->metadata_props, im->file->n_metadata_props, key);
 }
 
 static strata_status check_opset(strata_onnx_import *im) {
@@ -144,9 +122,9 @@ static strata_status check_ops(strata_onnx_import *im) {
     return status;
 }
 
-static bool is_initializer(const strata_onnx_import *im, const char *name) {
-    for (size_t i = 0; i < im->graph->n_initializer; i++)
-        if (im->graph->initializer[i]->name && !strcmp(im->graph->initializer[i]->name, name)) return true;
+bool strata_onnx_is_initializer(const StrataOnnx__Graph *graph, const char *name) {
+    for (size_t i = 0; i < graph->n_initializer; i++)
+        if (graph->initializer[i]->name && !strcmp(graph->initializer[i]->name, name)) return true;
     return false;
 }
 
@@ -227,24 +205,32 @@ static strata_status input_shape(strata_onnx_import *im, const StrataOnnx__Value
     return strata_onnx_fail(im, STRATA_UNSUPPORTED, "input \"%.80s\" is one number, which has no axis of examples", name);
 }
 
+/* Fails with the error of adding to the model. */
+static strata_status building_error(strata_onnx_import *im) {
+    strata_error reason = {0};
+    const strata_status status = strata_model_declare(im->model, &reason);
+    return strata_onnx_fail(im, status ? status : STRATA_INTERNAL, "%s", reason.message);
+}
+
 static strata_status add_input(strata_onnx_import *im, const StrataOnnx__ValueInfo *info) {
     char name[64];
     strata_shape shape, example = {0};
     strata_dtype dtype;
     STRATA_TRY(input_shape(im, info, &shape, &dtype));
-    const bool features = im->features && !im->model->n_inputs && im->batched;
+    const bool features = im->features && !im->n_calls && im->batched;
     if (features) STRATA_TRY(features_shape(im, &shape));
     strata_onnx_layer_name(im, info->name, name, sizeof name);
     for (int d = im->batched ? 1 : 0; d < shape.rank; d++) example.dims[example.rank++] = shape.dims[d];
     const strata_dtype own = dtype == STRATA_DTYPE_F32 ? STRATA_DTYPE_F32 : STRATA_DTYPE_I32;
-    strata_onnx_value value = {.value = strata_model_input(im->model, name, example, own)};
-    if (im->model->building.error.status)
-        return strata_onnx_fail(im, im->model->building.error.status, "%s", im->model->building.error.message);
+    const int call = strata_onnx_add_call(im, NULL, name, NULL, 0);
+    if (call < 0) return im->status;
+    im->calls[call].value = strata_model_input(im->model, name, example, own);
+    if (!im->calls[call].value) return building_error(im);
+    strata_onnx_value value = {.call = call + 1};
     strata_shape whole = {.rank = example.rank + 1, .dims = {im->batched ? STRATA_ONNX_BATCH : 1}};
     memcpy(whole.dims + 1, example.dims, (size_t)example.rank * sizeof *example.dims);
     value.tensor = strata_input(im->built, name, own, whole);
     STRATA_TRY(strata_onnx_check_built(im));
-    im->context.inputs[im->context.n_inputs++] = value.tensor;
     int index = strata_onnx_add_value(im, value);
     StrataOnnx__Node pretended = STRATA_ONNX__NODE__INIT; /* the layers below get their names from the input */
     pretended.op_type = (char *)"input";
@@ -296,7 +282,8 @@ static strata_status read_inputs(strata_onnx_import *im) {
     for (size_t i = 0; i < im->graph->n_input; i++) {
         const StrataOnnx__ValueInfo *info = im->graph->input[i];
         if (!info->name || !*info->name) return strata_onnx_fail(im, STRATA_DATA, "input %zu has no name", i);
-        if (is_initializer(im, info->name)) continue; /* up to IR version 3 the inputs also list the weights */
+        if (strata_onnx_is_initializer(im->graph, info->name))
+            continue; /* up to IR version 3 the inputs also list the weights */
         if (strata_onnx_find(im, info->name))
             return strata_onnx_fail(im, STRATA_DATA, "there are two inputs \"%.80s\"", info->name);
         STRATA_TRY(im->given ? add_given(im, info) : add_input(im, info));
@@ -390,12 +377,11 @@ static strata_status start(strata_onnx_import *im, const void *bytes, size_t n_b
     im->graph = im->file->graph;
     STRATA_TRY(check_opset(im));
     if (!im->given) find_features(im);
-    STRATA_TRY(strata_model_create_functional(&im->model, im->err));
+    if (!im->given) STRATA_TRY(strata_model_create_functional(&im->model, im->err));
     STRATA_TRY(strata_graph_create(&im->built, im->err));
     /* Value 0, which stands for no value: a constant, so that its shape and its elements can be read. */
     strata_onnx_scalar(im, STRATA_DTYPE_F32, 0);
     if (im->status) return im->status;
-    im->context = (strata_layer_context){.declaring = true, .parameters = &im->parameters};
     return import_nodes(im);
 }
 
@@ -420,13 +406,13 @@ void strata_onnx_close(strata_onnx_import *im) {
     strata_model_destroy(im->model);
     strata_graph_destroy(im->folding);
     strata_graph_destroy(im->built);
-    strata_parameters_finish(&im->parameters);
-    strata_parameters_finish(&im->folded_parameters);
     for (int i = 0; i < im->n_values; i++) strata_array_finish(&im->values[i].array);
     for (int i = 0; i < im->n_weights; i++) {
         strata_array_finish(&im->weights[i].array);
         free(im->weights[i].name);
     }
+    for (int i = 0; i < im->n_calls; i++) free(im->calls[i].options);
+    free(im->calls);
     free(im->values);
     free(im->weights);
     if (im->file) strata_onnx__model__free_unpacked(im->file, NULL);
@@ -435,13 +421,12 @@ void strata_onnx_close(strata_onnx_import *im) {
 
 /* ---- the model ---- */
 
-/* Adds output `i`. It is converted to f32, and its first axis must be the batch. */
-static strata_status add_output(strata_onnx_import *im, size_t i) {
+/* The value of output `i`. It is converted to f32, and its first axis must be the batch. */
+static strata_status find_output(strata_onnx_import *im, size_t i, int *out) {
     const char *name = im->graph->output[i]->name ? im->graph->output[i]->name : "";
     const char *raw = i ? NULL : entry(im, STRATA_ONNX_RAW_OUTPUT);
     int value = raw ? strata_onnx_find(im, raw) : 0;
     if (!value) value = strata_onnx_find(im, name);
-    char own[64];
     StrataOnnx__Node pretended = STRATA_ONNX__NODE__INIT;
     pretended.op_type = (char *)"output";
     pretended.name = (char *)name;
@@ -462,45 +447,63 @@ static strata_status add_output(strata_onnx_import *im, size_t i) {
                                 strata_shape_text(shape).text);
     }
     im->node = NULL;
-    if (im->status) return im->status;
-    snprintf(own, sizeof own, "%.60s", name);
-    for (char *at = own; *at; at++)
-        if (*at == '/') *at = '.';
-    strata_model_output(im->model, im->values[value].value, (strata_output_options){.name = *own ? own : NULL});
-    if (!im->model->building.error.status) return STRATA_OK;
-    return strata_onnx_fail(im, im->model->building.error.status, "%s", im->model->building.error.message);
+    *out = im->values[value].call - 1;
+    if (!im->status) im->calls[*out].used = true;
+    return im->status;
 }
 
-/* Removes calls whose value nothing uses; ONNX graphs may have them, but models may not. Fails for an unused input. */
-static strata_status drop_unused(strata_onnx_import *im) {
-    strata_model *model = im->model;
-    for (int i = model->n_values - 1; i >= 0; i--) {
-        strata_value *value = model->values[i];
-        if (value->used) continue;
-        if (value->layer < 0)
-            return strata_onnx_fail(im, STRATA_UNSUPPORTED, "nothing depends on the input \"%s\"", value->name);
-        strata_model_drop_call(model, i);
+/* Adds the layers that the outputs use to the model; ONNX graphs may have others, but models may not. Fails for an unused
+ * input. */
+static strata_status make_layers(strata_onnx_import *im) {
+    for (int i = im->n_calls - 1; i >= 0; i--) {
+        const strata_onnx_call *call = &im->calls[i];
+        if (!call->used && !call->kind)
+            return strata_onnx_fail(im, STRATA_UNSUPPORTED, "nothing depends on the input \"%s\"", call->name);
+        for (int k = 0; k < call->n_inputs && call->used; k++) im->calls[call->inputs[k]].used = true;
+    }
+    for (int i = 0; i < im->n_calls; i++) {
+        strata_onnx_call *call = &im->calls[i];
+        const strata_value *inputs[STRATA_MAX_LAYER_INPUTS];
+        if (!call->used || !call->kind) continue;
+        for (int k = 0; k < call->n_inputs; k++) inputs[k] = im->calls[call->inputs[k]].value;
+        strata_model_add_layer(im->model, call->kind, call->name, call->options);
+        call->value = strata_layer_call(im->model, NULL, inputs, call->n_inputs);
+        if (!call->value) return building_error(im);
     }
     return STRATA_OK;
 }
 
-/* Copies the weights to model->loaded, from where compile reads them. */
+static strata_status make_model(strata_onnx_import *im) {
+    int outputs[STRATA_MAX_OUTPUTS];
+    if (im->graph->n_output > STRATA_MAX_OUTPUTS || !im->graph->n_output)
+        return strata_onnx_fail(im, STRATA_UNSUPPORTED, "it has %zu outputs; 1 to %d", im->graph->n_output, STRATA_MAX_OUTPUTS);
+    for (size_t i = 0; i < im->graph->n_output; i++) STRATA_TRY(find_output(im, i, &outputs[i]));
+    STRATA_TRY(make_layers(im));
+    for (size_t i = 0; i < im->graph->n_output; i++) {
+        char own[64];
+        snprintf(own, sizeof own, "%.60s", im->graph->output[i]->name ? im->graph->output[i]->name : "");
+        for (char *at = own; *at; at++)
+            if (*at == '/') *at = '.';
+        strata_model_output(im->model, im->calls[outputs[i]].value, (strata_output_options){.name = *own ? own : NULL});
+        if (strata_model_n_outputs(im->model) != (int)i + 1) return building_error(im);
+    }
+    return STRATA_OK;
+}
+
+/* Gives the parameters their values. */
 static strata_status load_weights(strata_onnx_import *im) {
-    strata_model *model = im->model;
     strata_error reason = {0};
-    strata_status status = strata_model_declare(model, &reason);
+    strata_status status = strata_model_declare(im->model, &reason);
     if (status) return strata_onnx_fail(im, status == STRATA_INVALID ? STRATA_UNSUPPORTED : status, "%s", reason.message);
-    model->loaded = calloc((size_t)strata_model_all_size(model) + 1, sizeof *model->loaded);
-    if (!model->loaded) return strata_onnx_no_memory(im);
-    for (int i = 0; i < model->parameters.n; i++) {
-        const strata_parameter_spec *p = &model->parameters.items[i];
+    for (int i = 0; i < strata_model_n_parameters(im->model); i++) {
+        const strata_parameter p = strata_model_parameter(im->model, i);
         const strata_array *array = NULL;
         for (int k = 0; k < im->n_weights && !array; k++)
-            if (!strcmp(im->weights[k].name, p->name)) array = &im->weights[k].array;
-        if (!array || !strata_shape_equal(array->shape, p->shape))
-            return strata_onnx_fail(im, STRATA_DATA, "weights %s are %s; the layer needs %s", p->name,
-                                    array ? strata_shape_text(array->shape).text : "missing", strata_shape_text(p->shape).text);
-        memcpy(model->loaded + strata_model_place(model, p), array->data, strata_array_bytes(array));
+            if (!strcmp(im->weights[k].name, p.name)) array = &im->weights[k].array;
+        if (!array || !strata_shape_equal(array->shape, p.shape))
+            return strata_onnx_fail(im, STRATA_DATA, "weights %s are %s; the layer needs %s", p.name,
+                                    array ? strata_shape_text(array->shape).text : "missing", strata_shape_text(p.shape).text);
+        STRATA_TRY(strata_model_set_parameter(im->model, i, array, im->err));
     }
     return STRATA_OK;
 }
@@ -521,10 +524,7 @@ static strata_status read_metadata(strata_onnx_import *im) {
 }
 
 static strata_status finish(strata_onnx_import *im) {
-    if (im->graph->n_output > STRATA_MAX_OUTPUTS || !im->graph->n_output)
-        return strata_onnx_fail(im, STRATA_UNSUPPORTED, "it has %zu outputs; 1 to %d", im->graph->n_output, STRATA_MAX_OUTPUTS);
-    for (size_t i = 0; i < im->graph->n_output; i++) STRATA_TRY(add_output(im, i));
-    STRATA_TRY(drop_unused(im));
+    STRATA_TRY(make_model(im));
     STRATA_TRY(load_weights(im));
     return read_metadata(im);
 }

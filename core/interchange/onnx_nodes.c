@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
 
 /* ---- products ---- */
@@ -24,7 +23,7 @@ static bool is_bias(const strata_onnx_import *im, int bias, int64_t units) {
 static int dense(strata_onnx_import *im, int x, int kernel, bool transposed, int bias) {
     const int64_t units = im->values[kernel].array.shape.dims[transposed ? 0 : 1];
     const strata_dense_options opts = {.units = units, .no_bias = !bias};
-    const int y = strata_onnx_layer(im, &strata_layer_dense, &opts, strata_onnx_in_front(im, x), false);
+    const int y = strata_onnx_layer(im, "dense", &opts, sizeof opts, strata_onnx_in_front(im, x), false);
     strata_onnx_weight_of(im, "kernel", kernel, transposed ? (const int[]){1, 0} : NULL);
     if (bias) strata_onnx_weight_of(im, "bias", strata_onnx_constant_as(im, bias, STRATA_SHAPE(units)), NULL);
     return y;

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
 
 int strata_onnx_with_ints(strata_onnx_import *im, const char *op, int x, const int64_t *numbers, int n, double value) {
@@ -66,8 +65,8 @@ int strata_onnx_node_flatten(strata_onnx_import *im, const int *in) {
     if (axis < 0) axis += shape.rank;
     if (axis < 0 || axis > shape.rank) return strata_onnx_reject(im, STRATA_DATA, "axis %" PRId64 " is not there", axis);
     if (axis == 1 && !im->folding && !strata_onnx_is_constant(im, in[0]))
-        return strata_onnx_layer(im, &strata_layer_flatten, &(strata_flatten_options){0}, strata_onnx_in_front(im, in[0]),
-                                 false);
+        return strata_onnx_layer(im, "flatten", &(strata_flatten_options){0}, sizeof(strata_flatten_options),
+                                 strata_onnx_in_front(im, in[0]), false);
     const int64_t to[] = {axis ? -1 : 1, axis ? strata_onnx_product(shape.dims + axis, shape.rank - (int)axis) : -1};
     return strata_onnx_with_ints(im, "reshape", in[0], to, 2, 0);
 }
@@ -238,7 +237,7 @@ int strata_onnx_node_gather(strata_onnx_import *im, const int *in) {
     const bool table = !im->folding && axis == 0 && strata_onnx_is_matrix(im, in[0]) && !strata_onnx_is_constant(im, in[1]);
     if (!table || strata_onnx_dtype(im, indices) != STRATA_DTYPE_I32) return pick(im, in[0], axis, indices);
     const strata_embedding_options opts = {.vocabulary = shape.dims[0], .units = shape.dims[1]};
-    const int y = strata_onnx_layer(im, &strata_layer_embedding, &opts, indices, false);
+    const int y = strata_onnx_layer(im, "embedding", &opts, sizeof opts, indices, false);
     strata_onnx_weight_of(im, "embeddings", in[0], NULL);
     return y;
 }

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
 #include "core/interchange/onnx.h"
 
 /* The element types, with their numbers in ONNX. */
@@ -71,12 +70,14 @@ static void convert(const element_type *type, const unsigned char *at, strata_ar
 
 /* ---- data in another file ---- */
 
-static const char *entry(const StrataOnnx__Tensor *tensor, const char *key) {
-    for (size_t i = 0; i < tensor->n_external_data; i++) {
-        const StrataOnnx__Entry *e = tensor->external_data[i];
-        if (e->key && e->value && !strcmp(e->key, key)) return e->value;
-    }
+const char *strata_onnx_entry(StrataOnnx__Entry *const *entries, size_t n, const char *key) {
+    for (size_t i = 0; i < n; i++)
+        if (entries[i]->key && entries[i]->value && !strcmp(entries[i]->key, key)) return entries[i]->value;
     return NULL;
+}
+
+static const char *entry(const StrataOnnx__Tensor *tensor, const char *key) {
+    return strata_onnx_entry(tensor->external_data, tensor->n_external_data, key);
 }
 
 /* Whether the path is inside of the model's folder: it must be relative and without "..". */

@@ -4,15 +4,12 @@
  * The files that translate nodes (onnx_nodes.c and others) use these functions. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/locale.h"
-#include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
-#include "core/layer/layer.h"
-#include "core/model/build.h"
 
 /* ---- messages ---- */
 
@@ -36,32 +33,31 @@ void strata_onnx_name_batch(char *message) {
     }
 }
 
-static strata_status fail(strata_onnx_import *im, strata_status status, const char *format, va_list arguments) {
-    char text[STRATA_ERROR_MESSAGE_BYTES];
+/* Stores the first failure, with a message that begins with the node. */
+static strata_status fail(strata_onnx_import *im, strata_status status, const char *text) {
     const StrataOnnx__Node *node = im->node;
-    if (im->status) return im->status;
     im->status = status;
-    strata_format_v(text, sizeof text, format, arguments);
-    const char *name = node && node->name && *node->name              ? node->name
-                       : node && node->n_output && node->output[0][0] ? node->output[0]
-                                                                      : "";
     if (!node) return strata_fail(im->err, status, "%s", text);
+    const char *name = node->name && *node->name ? node->name : node->n_output ? node->output[0] : "";
     return strata_fail(im->err, status, "%s (node \"%.80s\"): %s", node->op_type, name, text);
 }
 
 strata_status strata_onnx_fail(strata_onnx_import *im, strata_status status, const char *format, ...) {
+    strata_error reason = {0};
     va_list arguments;
     va_start(arguments, format);
-    status = fail(im, status, format, arguments);
+    (void)!strata_fail_v(&reason, status, format, arguments);
     va_end(arguments);
-    return status;
+    return im->status ? im->status : fail(im, status, reason.message);
 }
 
 int strata_onnx_reject(strata_onnx_import *im, strata_status status, const char *format, ...) {
+    strata_error reason = {0};
     va_list arguments;
     va_start(arguments, format);
-    (void)!fail(im, status, format, arguments);
+    (void)!strata_fail_v(&reason, status, format, arguments);
     va_end(arguments);
+    if (!im->status) (void)!fail(im, status, reason.message);
     return 0;
 }
 
@@ -120,7 +116,7 @@ int strata_onnx_input(const strata_onnx_import *im, int i) {
 
 int strata_onnx_first_input(const strata_onnx_import *im) {
     for (int i = 1; i < im->n_values; i++)
-        if (!im->values[i].constant && im->values[i].value && im->values[i].value->layer < 0) return i;
+        if (!im->values[i].constant && im->values[i].call && !im->calls[im->values[i].call - 1].kind) return i;
     return 0;
 }
 
@@ -342,6 +338,12 @@ strata_status strata_onnx_check_built(strata_onnx_import *im) {
     return strata_onnx_fail(im, status == STRATA_INVALID ? STRATA_DATA : status, "%s", reason.message);
 }
 
+static bool is_call(const strata_onnx_import *im, const char *name) {
+    for (int i = im->n_calls - 1; i >= 0; i--)
+        if (!strcmp(im->calls[i].name, name)) return true;
+    return false;
+}
+
 void strata_onnx_layer_name(strata_onnx_import *im, const char *wanted, char *out, size_t bytes) {
     char base[48];
     const size_t n = strlen(wanted);
@@ -352,8 +354,22 @@ void strata_onnx_layer_name(strata_onnx_import *im, const char *wanted, char *ou
     while (*start == '.') start++;
     if (!*start) start = "value";
     snprintf(out, bytes, "%s", start);
-    for (int k = 1; strata_model_find_layer(im->model, out) >= 0 || strata_model_find_value(im->model, out) >= 0; k++)
-        snprintf(out, bytes, "%s_%d", start, k);
+    for (int k = 1; is_call(im, out); k++) snprintf(out, bytes, "%s_%d", start, k);
+}
+
+int strata_onnx_add_call(strata_onnx_import *im, const char *kind, const char *name, const void *options, size_t bytes) {
+    if (im->n_calls == im->calls_capacity) {
+        const int capacity = im->calls_capacity ? 2 * im->calls_capacity : 32;
+        strata_onnx_call *calls = realloc(im->calls, (size_t)capacity * sizeof *calls);
+        if (calls) im->calls = calls;
+        if (calls) im->calls_capacity = capacity;
+    }
+    void *copy = im->n_calls < im->calls_capacity ? malloc(bytes + 1) : NULL;
+    if (!copy) return (void)!strata_onnx_no_memory(im), -1;
+    if (bytes) memcpy(copy, options, bytes);
+    im->calls[im->n_calls] = (strata_onnx_call){.kind = kind, .options = copy};
+    snprintf(im->calls[im->n_calls].name, sizeof im->calls->name, "%s", name);
+    return im->n_calls++;
 }
 
 /* The name for a layer. If one of the node's weights is "layer1.conv.weight", it is "layer1.conv". */
@@ -373,24 +389,23 @@ static const char *name_of_node(strata_onnx_import *im, char *out, size_t bytes)
     return im->node->n_output && im->node->output[0][0] ? im->node->output[0] : im->node->op_type;
 }
 
-static strata_status add_call(strata_onnx_import *im, const strata_layer_kind *kind, const char *wanted, const void *options,
+/* Adds a layer and its call, and builds it in the graph. */
+static strata_status add_call(strata_onnx_import *im, const char *kind, const char *wanted, const void *options, size_t bytes,
                               const int *inputs, int n, strata_onnx_value *out) {
     char name[64];
-    int places[STRATA_MAX_LAYER_INPUTS];
     strata_tensor *tensors[STRATA_MAX_LAYER_INPUTS];
     strata_onnx_layer_name(im, wanted, name, sizeof name);
-    if (im->model->list.n >= STRATA_ONNX_MAX_NODES)
+    if (im->n_calls >= STRATA_ONNX_MAX_NODES)
         return strata_onnx_fail(im, STRATA_UNSUPPORTED, "the model would have more than %d layers", STRATA_ONNX_MAX_NODES);
+    const int index = strata_onnx_add_call(im, kind, name, options, bytes);
+    if (index < 0) return im->status;
+    im->calls[index].n_inputs = n;
     for (int i = 0; i < n; i++) {
         tensors[i] = im->values[inputs[i]].tensor;
-        places[i] = strata_model_find_value(im->model, im->values[inputs[i]].value->name);
+        im->calls[index].inputs[i] = im->values[inputs[i]].call - 1;
     }
-    strata_model_add(im->model, kind, name, options);
-    out->value = strata_model_add_call(im->model, im->model->list.n - 1, name, places, n);
-    if (im->model->building.error.status)
-        return strata_onnx_fail(im, im->model->building.error.status, "%s", im->model->building.error.message);
-    out->tensor = strata_layer_build(&im->context, &im->model->list.layers[im->model->list.n - 1], 1, name, tensors, n, NULL);
-    strata_graph_set_scope(im->built, NULL);
+    out->call = index + 1;
+    out->tensor = strata_layer_apply(kind, name, options, tensors, n);
     return strata_onnx_check_built(im);
 }
 
@@ -413,20 +428,30 @@ static void keep_weight(strata_onnx_import *im, const char *layer, const char *n
     im->weights[im->n_weights++] = (strata_onnx_weight){full, *array};
 }
 
+/* The input of the graph with this name, which is a parameter of a layer; NULL: there is none. */
+static const strata_tensor *find_parameter(const strata_graph *graph, const char *layer, const char *parameter) {
+    for (int i = strata_graph_n_nodes(graph) - 1; i >= 0; i--) {
+        const strata_tensor *t = strata_graph_tensor(graph, i);
+        const char *name = strata_tensor_node(t).name, *own = name ? strata_name_in(name, layer) : NULL;
+        if (own && !strcmp(own, parameter)) return t;
+    }
+    return NULL;
+}
+
 void strata_onnx_weight_of(strata_onnx_import *im, const char *name, int value, const int *axes) {
     char folded[16];
     strata_error reason = {0};
     if (im->status) return;
     snprintf(folded, sizeof folded, "%d", im->n_folded_layers);
-    const char *layer = im->folding ? folded : im->model->list.layers[im->model->list.n - 1].name;
-    const strata_parameter_set *set = im->folding ? &im->folded_parameters : &im->parameters;
+    const char *layer = im->folding ? folded : im->calls[im->n_calls - 1].name;
+    const strata_tensor *p = find_parameter(im->folding ? im->folding : im->built, layer, name);
+    const strata_shape wanted = p ? strata_tensor_shape(p) : (strata_shape){0};
     strata_array ordered = {0}, floats = {0};
     strata_status status = strata_permuted(&im->values[value].array, axes, &ordered, &reason);
     if (!status) status = strata_onnx_convert(&ordered, STRATA_DTYPE_F32, &floats, &reason);
-    const strata_parameter_spec *p = strata_parameters_find(set, layer, name);
-    if (!status && p && !strata_shape_equal(p->shape, ordered.shape))
+    if (!status && p && !strata_shape_equal(wanted, ordered.shape))
         status = strata_onnx_fail(im, STRATA_DATA, "its weights are %s as Strata has them; its input needs %s",
-                                  strata_shape_text(ordered.shape).text, strata_shape_text(p->shape).text);
+                                  strata_shape_text(ordered.shape).text, strata_shape_text(wanted).text);
     strata_array_finish(&ordered);
     if (!status) {
         keep_weight(im, layer, name, &floats);
@@ -455,14 +480,14 @@ static strata_status make_tensor(strata_onnx_import *im, int value) {
             return strata_onnx_fail(im, STRATA_UNSUPPORTED, "the constant %" PRId64 " is beyond 2^24, so f32 does not have it",
                                     number);
     }
-    if (!im->model->n_inputs) return strata_onnx_fail(im, STRATA_DATA, "the graph has no inputs");
+    if (!strata_onnx_first_input(im)) return strata_onnx_fail(im, STRATA_DATA, "the graph has no inputs");
     const int first = strata_onnx_first_input(im);
     strata_onnx_value made = {0};
     char ignored[128];
-    STRATA_TRY(add_call(im, &strata_layer_weights, v->name ? v->name : name_of_node(im, ignored, sizeof ignored), &opts, &first,
-                        1, &made));
+    STRATA_TRY(add_call(im, "weights", v->name ? v->name : name_of_node(im, ignored, sizeof ignored), &opts, sizeof opts,
+                        &first, 1, &made));
     v->tensor = made.tensor;
-    v->value = made.value;
+    v->call = made.call;
     strata_onnx_weight_of(im, "value", value, NULL);
     return im->status;
 }
@@ -477,29 +502,25 @@ int strata_onnx_op(strata_onnx_import *im, const strata_op_options *opts, const 
     if (im->folding) {
         strata_tensor *tensors[STRATA_MAX_LAYER_INPUTS];
         for (int i = 0; i < n; i++) tensors[i] = im->values[inputs[i]].folded;
-        made.folded = strata_op_apply(opts, tensors, n);
+        made.folded = strata_layer_apply("op", NULL, opts, tensors, n);
         im->status = strata_onnx_check_built(im);
     } else {
-        im->status = add_call(im, &strata_layer_op, name_of_node(im, name, sizeof name), opts, inputs, n, &made);
+        im->status = add_call(im, "op", name_of_node(im, name, sizeof name), opts, sizeof *opts, inputs, n, &made);
     }
     return strata_onnx_add_value(im, made);
 }
 
-int strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind *kind, const void *options, int input, bool behind) {
+int strata_onnx_layer(strata_onnx_import *im, const char *kind, const void *options, size_t bytes, int input, bool behind) {
     strata_onnx_value made = {.behind = behind};
     char name[128];
     if (!im->status) im->status = make_tensor(im, input);
     if (im->status) return 0;
-    if (im->folding) { /* the layer is built without a model; its parameters are inputs of the graph */
+    if (im->folding) { /* its parameters are inputs of the graph */
         snprintf(name, sizeof name, "%d", ++im->n_folded_layers);
-        const strata_layer layer = {.kind = kind, .options = (void *)options, .name = name};
-        strata_layer_context context = {.declaring = true, .parameters = &im->folded_parameters};
-        strata_tensor *x = im->values[input].folded;
-        made.folded = strata_layer_build(&context, &layer, 1, name, &x, 1, NULL);
-        strata_graph_set_scope(im->folding, NULL);
+        made.folded = strata_layer_apply(kind, name, options, &im->values[input].folded, 1);
         im->status = strata_onnx_check_built(im);
     } else {
-        im->status = add_call(im, kind, name_of_node(im, name, sizeof name), options, &input, 1, &made);
+        im->status = add_call(im, kind, name_of_node(im, name, sizeof name), options, bytes, &input, 1, &made);
     }
     return strata_onnx_add_value(im, made);
 }
@@ -508,15 +529,14 @@ int strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind *kind, con
 
 /* If the value is the result of a transpose that `axes` undo, returns the transposed value; else 0. */
 static int undone(const strata_onnx_import *im, int value, const int *axes) {
-    const strata_value *call = im->values[value].value;
-    if (im->folding || !call || call->layer < 0) return 0;
-    const strata_layer *layer = &im->model->list.layers[call->layer];
-    const strata_op_options *opts = layer->options;
-    if (layer->kind != &strata_layer_op || strcmp(opts->op, "transpose")) return 0;
+    const strata_onnx_call *call = im->values[value].call ? &im->calls[im->values[value].call - 1] : NULL;
+    if (im->folding || !call || !call->kind || strcmp(call->kind, "op")) return 0;
+    const strata_op_options *opts = call->options;
+    if (strcmp(opts->op, "transpose")) return 0;
     for (int d = 0; d < opts->numbers.n; d++)
         if ((int)opts->numbers.values[axes[d]] != d) return 0;
     for (int i = im->n_values - 1; i > 0; i--)
-        if (im->values[i].value == im->model->values[call->inputs[0]] && !im->values[i].behind) return i;
+        if (im->values[i].call == call->inputs[0] + 1 && !im->values[i].behind) return i;
     return 0;
 }
 

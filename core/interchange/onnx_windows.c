@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
 
 /* ---- windows ---- */
@@ -99,8 +98,9 @@ static int conv_layer(strata_onnx_import *im, int x, int w, int bias, const wind
                                        .explicit_padding = {win->before[1], win->behind[1]},
                                        .groups = groups,
                                        .no_bias = !bias};
-    const int y = strata_onnx_layer(im, two_axes ? &strata_layer_conv2d : &strata_layer_conv1d,
-                                    two_axes ? (const void *)&two : &one, strata_onnx_behind(im, x), true);
+    const int behind = strata_onnx_behind(im, x), y = two_axes
+                                                          ? strata_onnx_layer(im, "conv2d", &two, sizeof two, behind, true)
+                                                          : strata_onnx_layer(im, "conv1d", &one, sizeof one, behind, true);
     strata_onnx_weight_of(im, "kernel", w, two_axes ? axes_2d : axes_1d);
     if (bias) strata_onnx_weight_of(im, "bias", bias, NULL);
     return y;
@@ -251,9 +251,8 @@ int strata_onnx_node_pool(strata_onnx_import *im, const int *in) {
                                        .stride = win.stride[1],
                                        .padding = "explicit",
                                        .explicit_padding = {win.before[1], win.behind[1]}};
-    const strata_layer_kind *kinds[] = {&strata_layer_max_pool1d, &strata_layer_avg_pool1d, &strata_layer_max_pool2d,
-                                        &strata_layer_avg_pool2d};
-    return strata_onnx_layer(im, kinds[2 * (n == 2) + !max], n == 2 ? (const void *)&two : &one, x, true);
+    return n == 2 ? strata_onnx_layer(im, max ? "max_pool2d" : "avg_pool2d", &two, sizeof two, x, true)
+                  : strata_onnx_layer(im, max ? "max_pool1d" : "avg_pool1d", &one, sizeof one, x, true);
 }
 
 int strata_onnx_node_global_pool(strata_onnx_import *im, const int *in) {
@@ -295,7 +294,7 @@ int strata_onnx_node_batch_norm(strata_onnx_import *im, const int *inputs) {
                                                             : momentum == 0              ? STRATA_ZERO
                                                                                          : 0.9};
         const int x = strata_onnx_behind(im, inputs[0]);
-        const int y = strata_onnx_layer(im, &strata_layer_batch_norm, &opts, x, im->values[x].behind);
+        const int y = strata_onnx_layer(im, "batch_norm", &opts, sizeof opts, x, im->values[x].behind);
         for (int i = 0; i < 4; i++) strata_onnx_weight_of(im, names[i], in[i], NULL);
         return y;
     }
@@ -334,7 +333,7 @@ int strata_onnx_node_layer_norm(strata_onnx_import *im, const int *in) {
         epsilon > 0 && epsilon < 1) {
         const strata_layer_norm_options opts = {.epsilon = epsilon};
         void *zeros;
-        const int y = strata_onnx_layer(im, &strata_layer_layer_norm, &opts, x, false);
+        const int y = strata_onnx_layer(im, "layer_norm", &opts, sizeof opts, x, false);
         strata_onnx_weight_of(im, "gamma", scale, NULL);
         strata_onnx_weight_of(im, "beta", shift ? shift : strata_onnx_new_constant(im, STRATA_DTYPE_F32, channels, &zeros),
                               NULL);
@@ -465,7 +464,7 @@ int strata_onnx_node_recurrent(strata_onnx_import *im, const int *in) {
                                                  .go_backwards = reverse,
                                                  .bidirectional = both ? "concat" : NULL};
     if (reverse && sequences) return strata_onnx_reject(im, STRATA_UNSUPPORTED, "Y of the direction \"reverse\"");
-    int y = strata_onnx_layer(im, lstm ? &strata_layer_lstm : &strata_layer_gru, &opts, front, false);
+    int y = strata_onnx_layer(im, lstm ? "lstm" : "gru", &opts, sizeof opts, front, false);
     for (int direction = 0; direction < directions; direction++) recurrent_weights(im, lstm, halves, in, direction, units);
     const strata_shape got = strata_onnx_shape(im, y);
     if (sequences) { /* (N, T, D U) -> (N, T, D, U) -> (T, D, N, U) */

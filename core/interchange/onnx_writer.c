@@ -169,9 +169,10 @@ const char *strata_onnx_put_number(strata_onnx_export *ex, double value) {
 }
 
 const float *strata_onnx_elements_of(const strata_onnx_export *ex, const char *parameter, strata_shape *out_shape) {
-    const strata_parameter_spec *p = strata_parameters_find(&ex->model->parameters, ex->layer->name, parameter);
-    if (p) *out_shape = p->shape;
-    return p ? ex->values + strata_model_place(ex->model, p) : NULL;
+    const int i = strata_parameter_find(ex->model, ex->call->name, parameter);
+    if (i < 0) return NULL;
+    *out_shape = ex->weights.arrays[i].shape;
+    return ex->weights.arrays[i].data;
 }
 
 const char *strata_onnx_put_weight(strata_onnx_export *ex, const char *parameter) {
@@ -185,7 +186,7 @@ const char *strata_onnx_put_weight_as(strata_onnx_export *ex, const char *parame
     strata_array permuted = {0};
     const float *elements = strata_onnx_elements_of(ex, parameter, &own);
     if (!elements) return NULL;
-    snprintf(text, sizeof text, "%.110s/%.40s", ex->layer->name, parameter);
+    snprintf(text, sizeof text, "%.110s/%.40s", ex->call->name, parameter);
     const char *name = strata_onnx_copy_text(ex, text);
     for (size_t i = 0; i < ex->out.n_initializer; i++) /* it exists if the layer was called before */
         if (!strcmp(ex->out.initializer[i]->name, name)) return name;
@@ -204,9 +205,16 @@ const char *strata_onnx_put_weight_as(strata_onnx_export *ex, const char *parame
     return name;
 }
 
+const char *strata_onnx_x(const strata_onnx_export *ex, int i) {
+    return ex->names[ex->call->inputs[i]];
+}
+
+strata_shape strata_onnx_shape_of(const strata_onnx_export *ex, int i) {
+    return ex->structure.calls[ex->call->inputs[i]].shape;
+}
+
 void strata_onnx_refuse(strata_onnx_export *ex, const char *why) {
-    const strata_layer *layer = ex->layer;
-    strata_text_add(&ex->unsupported, "%s%s (%s%s)", ex->unsupported.n_bytes ? ", " : "", layer->kind->name, layer->name, why);
+    strata_text_add(&ex->unsupported, "%s%s (%s%s)", ex->unsupported.n_bytes ? ", " : "", ex->call->kind, ex->call->name, why);
 }
 
 /* ---- functions that several layers use ---- */
@@ -237,43 +245,6 @@ const char *strata_onnx_activate_behind(strata_onnx_export *ex, const char *func
     if (function && !strcmp(function, "softmax"))
         return strata_onnx_activate(ex, function, strata_onnx_moved(ex, x, rank, false));
     return strata_onnx_moved(ex, strata_onnx_activate(ex, function, x), rank, false);
-}
-
-/* The activations that are one ONNX op, some with an attribute. */
-static const struct {
-    const char *function, *op, *attribute;
-    double value;
-} functions[] = {{"relu", "Relu", NULL, 0},         {"tanh", "Tanh", NULL, 0},
-                 {"sigmoid", "Sigmoid", NULL, 0},   {"softmax", "Softmax", "axis", 0},
-                 {"softplus", "Softplus", NULL, 0}, {"softsign", "Softsign", NULL, 0},
-                 {"elu", "Elu", "alpha", 1},        {"leaky_relu", "LeakyRelu", "alpha", 0.2}};
-
-const char *strata_onnx_activate(strata_onnx_export *ex, const char *function, const char *x) {
-    if (!function || !*function) return x;
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        if (strcmp(functions[i].function, function)) continue;
-        const char *y = strata_onnx_one(ex, functions[i].op, x);
-        if (functions[i].attribute && functions[i].value != 0)
-            strata_onnx_set_float(ex, functions[i].attribute, functions[i].value);
-        else if (functions[i].attribute)
-            strata_onnx_set_int(ex, functions[i].attribute, -1);
-        return y;
-    }
-    if (!strcmp(function, "silu") || !strcmp(function, "swish"))
-        return strata_onnx_two(ex, "Mul", x, strata_onnx_one(ex, "Sigmoid", x));
-    if (!strcmp(function, "gelu") || !strcmp(function, "gelu_tanh")) { /* ONNX has a Gelu node only from opset 20 on */
-        const bool exact = function[4] == 0;
-        const char *t = x;
-        if (!exact) {
-            t = strata_onnx_two(ex, "Mul", strata_onnx_two(ex, "Mul", x, x), x);
-            t = strata_onnx_two(ex, "Add", x, strata_onnx_two(ex, "Mul", t, strata_onnx_put_number(ex, 0.044715)));
-        }
-        t = strata_onnx_two(ex, "Mul", t, strata_onnx_put_number(ex, exact ? 0.7071067811865476 : 0.7978845608028654));
-        t = strata_onnx_two(ex, "Add", strata_onnx_one(ex, exact ? "Erf" : "Tanh", t), strata_onnx_put_number(ex, 1));
-        return strata_onnx_two(ex, "Mul", strata_onnx_two(ex, "Mul", x, strata_onnx_put_number(ex, 0.5)), t);
-    }
-    strata_onnx_refuse(ex, ": a function of the program's own");
-    return x;
 }
 
 const char *strata_onnx_reshaped(strata_onnx_export *ex, const char *x, const int64_t *to, int n) {

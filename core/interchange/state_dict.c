@@ -6,12 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
-#include "core/base/locale.h"
-#include "core/data/format/safetensors.h"
-#include "core/interchange/permute.h"
-#include "core/model/build.h"
-#include "core/model/data.h"
+#include "core/interchange/weights.h"
+#include "strata/formats.h"
 #include "strata/interchange.h"
 
 enum { MOST_MAP_BYTES = 16 << 20, WORD_BYTES = 256 };
@@ -77,22 +73,13 @@ typedef struct recurrent {
     int rows;
 } recurrent;
 
-static const strata_layer *find_layer(const strata_layer_list *list, const char *parameter) {
-    const strata_layer *found = NULL;
-    for (int i = 0; i < list->n && !found; i++) {
-        const strata_layer *layer = &list->layers[i];
-        const size_t n = strlen(layer->name);
-        if (!strncmp(layer->name, parameter, n) && parameter[n] == '/') return layer;
-        for (int b = 0; b < STRATA_MAX_BRANCHES && !found; b++) found = find_layer(&layer->branches[b], parameter);
+static recurrent recurrent_of(const strata_model_structure *s, const strata_parameter *spec, const line *l) {
+    const char *kind = "", *name = NULL;
+    for (int i = 0; i < s->n_calls; i++) {
+        const char *own = s->calls[i].options ? strata_name_in(spec->name, s->calls[i].name) : NULL;
+        if (own && !strchr(own, '/')) kind = s->calls[i].kind, name = own;
     }
-    return found;
-}
-
-static recurrent recurrent_of(const strata_model *model, const strata_parameter_spec *spec, const line *l) {
-    const strata_layer *layer = find_layer(&model->list, spec->name);
-    const char *end = strrchr(spec->name, '/');
-    const bool gru = layer && !strcmp(layer->kind->name, "gru"), lstm = layer && !strcmp(layer->kind->name, "lstm");
-    const bool bias = (gru || lstm) && end && (!strcmp(end, "/bias") || !strcmp(end, "/backward_bias"));
+    const bool gru = !strcmp(kind, "gru"), bias = (gru || !strcmp(kind, "lstm")) && strstr(name, "bias");
     return (recurrent){bias, gru && strcmp(l->order, "same"), bias && spec->shape.rank == 2 ? 2 : 1};
 }
 
@@ -108,9 +95,9 @@ static int64_t swapped(int64_t i, int64_t width) {
 /* The state of reading a state dict into a model's values, or of writing it from them. */
 typedef struct transfer {
     strata_model *model;
+    strata_model_structure structure;
     const char *map;
-    /* (all_size) The parameters and states. */
-    float *values;
+    strata_weights weights;
     line *lines;
     int n_lines;
     /* When reading: `file` is the source. When writing: [n_lines] the tensors to be written, n_written of them. */
@@ -146,16 +133,14 @@ static bool names(const line *l, const char *tensor) {
 
 static strata_status check_line(transfer *t, int i, strata_error *err) {
     line *l = &t->lines[i];
-    const strata_parameter_set *set = &t->model->parameters;
     l->parameter = -1;
     if (is_left_out(l)) return STRATA_OK;
-    int p = 0;
-    while (p < set->n && strcmp(set->items[p].name, l->ours)) p++;
-    if (p == set->n)
-        return strata_fail(err, STRATA_DATA, "%s:%d: the model has no parameter \"%.100s\"", t->map, l->number, l->ours);
+    const int p = strata_parameter_find(t->model, NULL, l->ours);
+    if (p < 0) return strata_fail(err, STRATA_DATA, "%s:%d: the model has no parameter \"%.100s\"", t->map, l->number, l->ours);
     l->parameter = p;
     const int before = count_lines(t, i, p);
-    const recurrent r = recurrent_of(t->model, &set->items[p], l);
+    const strata_parameter spec = strata_model_parameter(t->model, p);
+    const recurrent r = recurrent_of(&t->structure, &spec, l);
     bool twice = before > (r.bias ? 1 : 0);
     for (int k = 0; k < i && r.bias; k++)
         twice |= t->lines[k].parameter == p && (!strcmp(t->lines[k].theirs, l->theirs) ||
@@ -166,28 +151,32 @@ static strata_status check_line(transfer *t, int i, strata_error *err) {
 
 /* Reads the lines of the map, and checks that they name each parameter. */
 static strata_status read_lines(transfer *t, char *text, strata_error *err) {
-    const strata_parameter_set *set = &t->model->parameters;
     const char *map = t->map;
     int most = 1, number = 0;
     for (const char *at = text; *at; at++) most += *at == '\n';
     t->lines = calloc((size_t)most, sizeof *t->lines);
     if (!t->lines) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", map);
     for (char *at = text, *end; *at; at = end) {
-        char *stop = strchr(at, '\n'), more[2];
+        char *stop = strchr(at, '\n'),
+             *words[] = {t->lines[t->n_lines].theirs, t->lines[t->n_lines].ours, t->lines[t->n_lines].order};
         line *l = &t->lines[t->n_lines];
         end = stop ? stop + 1 : at + strlen(at);
         if (stop) *stop = 0;
         *l = (line){.number = ++number};
-        const int n = strata_scan(at, "%255s %255s %255s %1s", l->theirs, l->ours, l->order, more);
+        int n = 0;
+        char *rest = NULL;
+        for (char *w = strtok_r(at, " \t\r\v\f", &rest); w && n < 4; w = strtok_r(NULL, " \t\r\v\f", &rest), n++)
+            if (n < 3) snprintf(words[n], WORD_BYTES, "%s", w);
         if (n < 1 || *l->theirs == '#') continue;
         if (n < 2 || n > 3)
             return strata_fail(err, STRATA_DATA, "%s:%d: a line has two names, and maybe an order of axes", map, l->number);
         STRATA_TRY(check_line(t, t->n_lines, err));
         t->n_lines++;
     }
-    for (int p = 0; p < set->n; p++)
+    for (int p = 0; p < strata_model_n_parameters(t->model); p++)
         if (!count_lines(t, t->n_lines, p))
-            return strata_fail(err, STRATA_DATA, "%s: no line gives the parameter \"%s\"", map, set->items[p].name);
+            return strata_fail(err, STRATA_DATA, "%s: no line gives the parameter \"%s\"", map,
+                               strata_model_parameter(t->model, p).name);
     return STRATA_OK;
 }
 
@@ -197,10 +186,10 @@ static strata_status take_line(transfer *t, int i, strata_error *err) {
     const line *l = &t->lines[i];
     const char *map = t->map;
     if (l->parameter < 0) return STRATA_OK;
-    const strata_parameter_spec *spec = &t->model->parameters.items[l->parameter];
+    const strata_parameter spec = strata_model_parameter(t->model, l->parameter);
     const strata_safetensor *tensor = strata_safetensors_find(t->file, l->theirs);
-    const recurrent r = recurrent_of(t->model, spec, l);
-    strata_shape ours = spec->shape;
+    const recurrent r = recurrent_of(&t->structure, &spec, l);
+    strata_shape ours = spec.shape;
     strata_array array;
     int order;
     if (!tensor) return strata_fail(err, STRATA_DATA, "%s:%d: %s has no \"%.100s\"", map, l->number, t->file->name, l->theirs);
@@ -213,7 +202,7 @@ static strata_status take_line(transfer *t, int i, strata_error *err) {
     if (order == SAME) array.shape = ours;
     const strata_status status = strata_permuted(&array, order == SAME ? NULL : orders[order].axes, &ordered, err);
     const int64_t n = status ? 0 : strata_shape_elements(ours), width = ours.rank ? ours.dims[ours.rank - 1] : 1;
-    float *to = t->values + strata_model_place(t->model, spec) + (one_row ? row_of(t, i) * n : 0);
+    float *to = (float *)t->weights.arrays[l->parameter].data + (one_row ? row_of(t, i) * n : 0);
     for (int64_t k = 0; k < n; k++) {
         const int64_t place = r.swaps ? swapped(k, width) : k;
         const float value = (float)strata_element_get(ordered.dtype, ordered.data, k);
@@ -257,10 +246,10 @@ static int order_of_axes(strata_shape ours, const char *name, bool bias) {
 static strata_status put_line(transfer *t, int k, strata_error *err) {
     const line *l = &t->lines[k];
     if (l->parameter < 0) return STRATA_OK;
-    const strata_parameter_spec *spec = &t->model->parameters.items[l->parameter];
-    const recurrent r = recurrent_of(t->model, spec, l);
-    const float *from = t->values + strata_model_place(t->model, spec);
-    strata_shape ours = spec->shape;
+    const strata_parameter spec = strata_model_parameter(t->model, l->parameter);
+    const recurrent r = recurrent_of(&t->structure, &spec, l);
+    const float *from = t->weights.arrays[l->parameter].data;
+    strata_shape ours = spec.shape;
     const int n_lines = count_lines(t, t->n_lines, l->parameter), before = count_lines(t, k, l->parameter);
     if (r.rows == 2 && n_lines == 2) {
         ours = STRATA_SHAPE(ours.dims[1]);
@@ -271,7 +260,7 @@ static strata_status put_line(transfer *t, int k, strata_error *err) {
                            l->number, l->ours);
     }
     strata_shape theirs = ours;
-    int order = order_of_axes(ours, spec->name, r.bias), axes[STRATA_MAX_RANK] = {0};
+    int order = order_of_axes(ours, spec.name, r.bias), axes[STRATA_MAX_RANK] = {0};
     for (int i = 0; i < N_ORDERS && *l->order; i++)
         if (!strcmp(orders[i].name, l->order)) order = i;
     if (!strcmp(l->order, "same")) order = SAME;
@@ -294,15 +283,14 @@ static strata_status put_line(transfer *t, int k, strata_error *err) {
 
 /* ---- the whole ---- */
 
-/* Reads the map, and allocates the model's values. close_transfer frees both, also after a failure. */
+/* Reads the map, for the weights that the caller has made. close_transfer frees all, also after a failure. */
 static strata_status open_transfer(transfer *t, strata_error *err) {
     size_t n_bytes;
     unsigned char *text = NULL;
-    STRATA_TRY(strata_model_declare(t->model, err));
+    STRATA_TRY(strata_model_describe(t->model, &t->structure, err));
     STRATA_TRY(strata_file_read(t->map, MOST_MAP_BYTES, &text, &n_bytes, err));
-    t->values = calloc((size_t)strata_model_all_size(t->model) + 1, sizeof *t->values);
-    strata_status status = t->values ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", t->map);
-    if (!status && strlen((char *)text) != n_bytes) status = strata_fail(err, STRATA_DATA, "%s: it is no text", t->map);
+    strata_status status = STRATA_OK;
+    if (strlen((char *)text) != n_bytes) status = strata_fail(err, STRATA_DATA, "%s: it is no text", t->map);
     if (!status) status = read_lines(t, (char *)text, err);
     free(text);
     return status;
@@ -310,25 +298,22 @@ static strata_status open_transfer(transfer *t, strata_error *err) {
 
 static void close_transfer(transfer *t) {
     for (size_t i = 0; i < t->n_written; i++) strata_array_finish(&t->arrays[i]);
+    strata_weights_finish(&t->weights);
+    free(t->structure.calls);
     free(t->arrays);
     free(t->named);
     free(t->lines);
-    free(t->values);
 }
 
 strata_status strata_model_take_state_dict(strata_model *model, const char *path, const char *map_path, strata_error *err) {
     strata_safetensors file = {0};
     transfer t = {.model = model, .map = map_path, .file = &file};
     strata_status status = open_transfer(&t, err);
+    if (!status) status = strata_weights_create(model, &t.weights, err);
     if (!status) status = strata_safetensors_read(path, &file, err);
     for (int i = 0; i < t.n_lines && !status; i++) status = take_line(&t, i, err);
     if (!status) status = check_unused(&t, err);
-    if (!status && model->strategy) status = strata_model_write_all(model, t.values, err);
-    if (!status && !model->strategy) {
-        free(model->loaded);
-        model->loaded = t.values;
-        t.values = NULL;
-    }
+    for (int i = 0; i < t.weights.n && !status; i++) status = strata_model_set_parameter(model, i, &t.weights.arrays[i], err);
     strata_safetensors_finish(&file);
     close_transfer(&t);
     return status;
@@ -338,21 +323,18 @@ strata_status strata_model_take_state_dict(strata_model *model, const char *path
 static strata_status read_back(const char *path, void *context, strata_error *err) {
     const transfer *t = context;
     strata_safetensors file = {0};
-    transfer again = {.model = t->model, .map = t->map, .file = &file, .lines = t->lines, .n_lines = t->n_lines};
-    const size_t n = (size_t)strata_model_all_size(t->model);
-    again.values = calloc(n + 1, sizeof *again.values);
-    strata_status status = again.values ? strata_safetensors_read(path, &file, err)
-                                        : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
+    transfer again = *t;
+    again.file = &file;
+    strata_status status = strata_weights_create(t->model, &again.weights, err);
+    if (!status) status = strata_safetensors_read(path, &file, err);
     for (int i = 0; i < again.n_lines && !status; i++) status = take_line(&again, i, err);
-    for (int i = 0; i < t->model->parameters.n && !status; i++) {
-        const strata_parameter_spec *p = &t->model->parameters.items[i];
-        const int64_t first = strata_model_place(t->model, p), elements = strata_shape_elements(p->shape);
-        for (int64_t k = first; k < first + elements && !status; k++) {
-            const float a = t->values[k], b = again.values[k];
-            if (a != b && !(a != a && b != b)) status = strata_fail(err, STRATA_INTERNAL, "%s has other values", p->name);
+    for (int i = 0; i < t->weights.n && !status; i++)
+        for (int64_t k = 0; k < strata_shape_elements(t->weights.arrays[i].shape) && !status; k++) {
+            const float a = ((float *)t->weights.arrays[i].data)[k], b = ((float *)again.weights.arrays[i].data)[k];
+            if (a != b && !(a != a && b != b))
+                status = strata_fail(err, STRATA_INTERNAL, "%s has other values", strata_model_parameter(t->model, i).name);
         }
-    }
-    free(again.values);
+    strata_weights_finish(&again.weights);
     strata_safetensors_finish(&file);
     return status;
 }
@@ -360,8 +342,7 @@ static strata_status read_back(const char *path, void *context, strata_error *er
 strata_status strata_model_save_state_dict(strata_model *model, const char *path, const char *map_path, strata_error *err) {
     transfer t = {.model = model, .map = map_path};
     strata_status status = open_transfer(&t, err);
-    if (!status) status = strata_model_check_readable(model, "save_state_dict", err);
-    if (!status) status = strata_model_read_all(model, t.values, err);
+    if (!status) status = strata_weights_read(model, "save_state_dict", &t.weights, err);
     const size_t n = (size_t)t.n_lines + 1;
     if (!status) {
         t.arrays = calloc(n, sizeof *t.arrays);

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/compile/cost.h"
 #include "core/graph/graph.h"
 #include "core/op/communication.h"
 #include "core/op/ops.h"
@@ -35,15 +34,12 @@ static strata_status declare_parameter(strata_parameter_set *set, const char *la
     return STRATA_OK;
 }
 
-const char *strata_parameter_name_in(const strata_parameter_spec *parameter, const char *layer) {
+/* The layer's parameter with this name; NULL: there is none. */
+static strata_parameter_spec *find_parameter(const strata_parameter_set *set, const char *layer, const char *name) {
     const size_t n = strlen(layer);
-    return !strncmp(parameter->name, layer, n) && parameter->name[n] == '/' ? parameter->name + n + 1 : NULL;
-}
-
-strata_parameter_spec *strata_parameters_find(const strata_parameter_set *set, const char *layer, const char *name) {
     for (int i = 0; i < set->n; i++) {
-        const char *own = strata_parameter_name_in(&set->items[i], layer);
-        if (own && !strcmp(own, name)) return &set->items[i];
+        const char *full = set->items[i].name;
+        if (!strncmp(full, layer, n) && full[n] == '/' && !strcmp(full + n + 1, name)) return &set->items[i];
     }
     return NULL;
 }
@@ -72,7 +68,7 @@ static strata_parameter_spec *declared(strata_layer_context *context, strata_gra
     strata_parameter_set *set = context->parameters;
     spec.state |= context->layer->frozen;
     const char *layer = context->layer->name;
-    strata_parameter_spec *parameter = strata_parameters_find(set, layer, name);
+    strata_parameter_spec *parameter = find_parameter(set, layer, name);
     if (context->declaring && parameter && !strata_shape_equal(parameter->shape, spec.shape)) {
         strata_graph_poison(graph, NULL, STRATA_INVALID, "its parameter %s is %s for this input; an earlier call made it %s",
                             name, strata_shape_text(spec.shape).text, strata_shape_text(parameter->shape).text);
@@ -130,7 +126,7 @@ int strata_layer_split_parameter(strata_layer_context *context, strata_graph *gr
 
 strata_tensor *strata_layer_part(strata_layer_context *context, strata_graph *graph, const char *name, int part,
                                  int64_t *out_first_row) {
-    const strata_parameter_spec *p = strata_parameters_find(context->parameters, context->layer->name, name);
+    const strata_parameter_spec *p = find_parameter(context->parameters, context->layer->name, name);
     *out_first_row = 0;
     if (!p) return poisoned(graph);
     if (context->declaring) return stand_in(graph, p);
@@ -152,7 +148,7 @@ static strata_tensor *gather_rows(strata_layer_context *context, const strata_pa
 
 strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *graph, const char *name, strata_tensor *x,
                                  bool sparse) {
-    strata_parameter_spec *p = strata_parameters_find(context->parameters, context->layer->name, name);
+    strata_parameter_spec *p = find_parameter(context->parameters, context->layer->name, name);
     if (!p) return poisoned(graph);
     if (context->declaring) {
         p->sparse = sparse && !p->state;
@@ -186,7 +182,7 @@ strata_tensor *strata_layer_state(strata_layer_context *context, strata_graph *g
 }
 
 void strata_layer_update_state(strata_layer_context *context, const char *name, strata_tensor *value, double rate) {
-    const strata_parameter_spec *state = strata_parameters_find(context->parameters, context->layer->name, name);
+    const strata_parameter_spec *state = find_parameter(context->parameters, context->layer->name, name);
     if (!context->new_state || !state || !state->state || context->layer->frozen) return;
     strata_tensor **new_state = &context->new_state[state - context->parameters->items];
     double *all = &context->state_rates[state - context->parameters->items];

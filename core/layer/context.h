@@ -68,10 +68,6 @@ typedef struct strata_parameter_set {
 
 /* `elements` rounded up to a multiple of STRATA_PARAMETER_ALIGNMENT. */
 int64_t strata_parameter_aligned(int64_t elements);
-/* The parameter's name without that of the layer, or NULL if it is not the layer's. strata_parameters_find: the layer's
- * parameter with this name; NULL: there is none. */
-const char *strata_parameter_name_in(const strata_parameter_spec *parameter, const char *layer);
-strata_parameter_spec *strata_parameters_find(const strata_parameter_set *set, const char *layer, const char *name);
 /* The `n` elements of `range` from element `first` on, in this shape. range: (size). */
 strata_tensor *strata_parameter_view(strata_tensor *range, int64_t first, strata_shape shape);
 /* Converts indices of a parameter's rows to indices in the part; indices of rows in other parts become out of range. */

@@ -61,7 +61,7 @@ strata_tensor *strata_layer_mask(const strata_layer_context *context);
 /* The output of a branch of the layer that is being built, for the input x; x itself if the branch is empty. */
 strata_tensor *strata_layer_branch(strata_layer_context *context, int branch, strata_tensor *x);
 
-enum { STRATA_MAX_LAYER_OPTIONS = 16, STRATA_MAX_LAYER_INPUTS = 64, STRATA_MAX_BRANCHES = 2, STRATA_MAX_NESTING = 16 };
+enum { STRATA_MAX_LAYER_OPTIONS = 16, STRATA_MAX_BRANCHES = 2, STRATA_MAX_NESTING = 16 };
 
 typedef struct strata_layer_kind {
     /* The kind's name in JSON and in the default names of layers. */

@@ -11,10 +11,10 @@ strata_status strata_model_lower(strata_model *model, int64_t batch, int n_repli
     strata_step step;
     pjrt_module module = {0};
     const pjrt_lower_options options = {.n_replicas = n_replicas, .fast = fast};
-    STRATA_TRY(strata_model_build_step(model, STRATA_PROGRAM_TRAIN, batch, &step, err));
+    STRATA_TRY(strata_model_build_step(model, STRATA_PROGRAM_TRAIN, batch, 0, NULL, &step, err));
+    STRATA_OWNED(strata_graph) *graph = step.graph;
     const strata_status status = strata_pjrt_lower_graph(step.outputs, step.outputs[0] != step.scores, step.updates,
                                                          step.n_updates, options, &module, err);
-    strata_graph_destroy(step.graph);
     *out_text = module.text;
     *out_n_bytes = module.n_bytes;
     module.text = NULL;

@@ -6,6 +6,7 @@
 #define STRATA_CORE_MODEL_BUILD_H
 
 #include "core/model/model.h"
+#include "strata/describe.h"
 
 /* layers.c: builds the graph of a training step up to the losses, without devices. Fails: INVALID if the loss of an output
  * takes logits and the output is none, with a message that says what to change. outputs: [n_outputs] */
@@ -23,11 +24,6 @@ typedef struct strata_slot_text {
     char text[16];
 } strata_slot_text;
 strata_slot_text strata_slot_name(const char *base, int index);
-/* As strata_model_build_calls, for a model with one input and one output. */
-strata_tensor *strata_model_build_layers(strata_model *model, strata_layer_context *context, strata_tensor *x);
-/* Computes parameters[], flat_size and outputs from the layers, unless this was done. Fails with the first error of adding
- * layers. */
-STRATA_MUST_USE strata_status strata_model_declare(strata_model *model, strata_error *err);
 void strata_model_free_parameters(strata_model *model);
 /* values.c: creates the values of a sequential model, or checks those of a functional one. */
 STRATA_MUST_USE strata_status strata_model_connect(strata_model *model, strata_error *err);
@@ -40,9 +36,6 @@ const char *strata_output_activation(const strata_output_spec *output);
 int strata_model_find_value(const strata_model *model, const char *name);
 /* Adds a call of the layer with this index. The model stores the first error. name NULL: a name is made. */
 const strata_value *strata_model_add_call(strata_model *model, int layer, const char *name, const int *inputs, int n);
-/* strata_model_drop_call removes a call that is not used, and its layer, which must not have another call. */
-void strata_model_drop_call(strata_model *model, int value);
-void strata_model_drop_layer(strata_model *model, int index);
 /* The index of the layer with this name, not counting layers inside of others; -1: there is none. */
 int strata_model_find_layer(const strata_model *model, const char *name);
 /* How many of the values are calls of layers. */
@@ -53,6 +46,9 @@ const strata_layer *strata_model_open_layer(const strata_model *model);
  * error. */
 void strata_model_open_branch(strata_model *model, int branch);
 void strata_model_close_branch(strata_model *model);
+/* Checks a layer's options; registry: for the names of activations; NULL: none. */
+STRATA_MUST_USE strata_status strata_layer_check_options(const strata_registry *registry, const strata_layer *layer,
+                                                         strata_error *err);
 /* Adds a layer with a copy of its options. The model stores the first error. name NULL: a name is made. */
 void strata_model_add(strata_model *model, const strata_layer_kind *kind, const char *name, const void *options);
 

@@ -12,11 +12,6 @@
 #include "core/base/text.h"
 #include "core/model/checkpoint.h"
 
-struct strata_model_callbacks {
-    strata_callback items[STRATA_MAX_CALLBACKS];
-    int n;
-};
-
 static void destroy(const strata_callback *callback) {
     if (callback->destroy) callback->destroy(callback->user);
 }
@@ -28,21 +23,17 @@ strata_status strata_model_add_callback(strata_model *model, strata_callback cal
                              "add_callback: %s has no function on_event; a ready-made callback has none where its options are "
                              "wrong or the host has no memory",
                              callback.name ? callback.name : "the callback");
-    else if (model->callbacks && model->callbacks->n == STRATA_MAX_CALLBACKS)
+    else if (model->callbacks.n == STRATA_MAX_CALLBACKS)
         status = strata_fail(err, STRATA_INVALID, "add_callback: a model has at most %d callbacks", STRATA_MAX_CALLBACKS);
-    if (!status && !model->callbacks) model->callbacks = calloc(1, sizeof *model->callbacks);
-    if (!status && !model->callbacks) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "add_callback: no host memory");
-    if (status)
-        destroy(&callback);
     else
-        model->callbacks->items[model->callbacks->n++] = callback;
+        model->callbacks.items[model->callbacks.n++] = callback;
+    if (status) destroy(&callback);
     return status;
 }
 
 void strata_model_clear_callbacks(strata_model *model) {
-    for (int i = 0; model->callbacks && i < model->callbacks->n; i++) destroy(&model->callbacks->items[i]);
-    free(model->callbacks);
-    model->callbacks = NULL;
+    for (int i = 0; i < model->callbacks.n; i++) destroy(&model->callbacks.items[i]);
+    model->callbacks.n = 0;
 }
 
 strata_status strata_callbacks_call(strata_model *model, int event, const strata_progress *progress, strata_error *err) {
@@ -59,8 +50,8 @@ strata_status strata_callbacks_call(strata_model *model, int event, const strata
     const bool in_epoch = event >= STRATA_EVENT_EPOCH_BEGIN && event <= STRATA_EVENT_BATCH_END;
     bool ignored = false;
     strata_progress own = {.model = model, .stop = &ignored, .stop_now = &ignored};
-    for (int i = 0; model->callbacks && i < model->callbacks->n; i++) {
-        const strata_callback *c = &model->callbacks->items[i];
+    for (int i = 0; i < model->callbacks.n; i++) {
+        const strata_callback *c = &model->callbacks.items[i];
         strata_error why = {0};
         if (!c->on_event) continue;
         const strata_status status = c->on_event((strata_event)event, progress ? progress : &own, c->user, &why);
@@ -75,15 +66,15 @@ strata_status strata_callbacks_call(strata_model *model, int event, const strata
 
 size_t strata_callbacks_state_bytes(const strata_model *model) {
     size_t bytes = 0;
-    for (int i = 0; model->callbacks && i < model->callbacks->n; i++) bytes += model->callbacks->items[i].state_bytes;
+    for (int i = 0; i < model->callbacks.n; i++) bytes += model->callbacks.items[i].state_bytes;
     return bytes;
 }
 
 /* From the callbacks to `state` (out), or from `state` to the callbacks. */
 static void copy_state(const strata_model *model, void *state, bool out) {
     char *at = state;
-    for (int i = 0; model->callbacks && i < model->callbacks->n; i++) {
-        const strata_callback *c = &model->callbacks->items[i];
+    for (int i = 0; i < model->callbacks.n; i++) {
+        const strata_callback *c = &model->callbacks.items[i];
         if (c->state_bytes) memcpy(out ? at : c->state, out ? c->state : at, c->state_bytes);
         at += c->state_bytes;
     }
@@ -111,8 +102,7 @@ strata_status strata_callback_states_take(const strata_model *model, bool gather
     if (gather) STRATA_TRY(strata_workers_gather_parts(workers, mine, (size_t)own, &out->all, out->bytes, err));
     for (int w = 0; w < out->n; w++) out->total += out->bytes[w];
     if (gather) return STRATA_OK;
-    out->all = mine;
-    mine = NULL;
+    out->all = strata_released(&mine);
     return STRATA_OK;
 }
 
@@ -325,8 +315,7 @@ static strata_status csv_event(strata_event event, const strata_progress *p, voi
         if (fflush(s->file)) return strata_file_fail(err, errno, s->path, "write");
     }
     if (event == STRATA_EVENT_TRAIN_END && s->file) {
-        FILE *file = s->file;
-        s->file = NULL;
+        FILE *file = strata_released(&s->file);
         if (fclose(file)) return strata_file_fail(err, errno, s->path, "write");
     }
     return STRATA_OK;

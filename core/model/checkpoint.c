@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints. A checkpoint is a model file with additional tensors "checkpoint/..." that are needed to continue the training,
- * the *items*. A checkpoint in a folder (checkpoint_folder.c) has the same tensors, in one file or in a file for each worker.
- * Rank 0 reads for all workers. */
+ * Model files and checkpoints. A model file is a safetensors file with an F32 tensor for each parameter; the metadata have the
+ * model's JSON, under "strata.model", and its notes. A checkpoint is a model file with additional tensors "checkpoint/..." that
+ * are needed to continue the training, the *items*. A checkpoint in a folder (checkpoint_folder.c) has the same tensors, in one
+ * file or in a file for each worker. Rank 0 reads for all workers. */
 #include "core/model/checkpoint.h"
 
 #include <errno.h>
@@ -14,7 +15,6 @@
 #include "core/model/data.h"
 #include "core/model/loop.h"
 #include "core/model/metrics.h"
-#include "core/model/own.h"
 #include "core/model/shards.h"
 
 typedef enum item_kind {
@@ -135,15 +135,15 @@ struct strata_checkpoint {
     int64_t begin, end;
 };
 
+strata_manifest *strata_checkpoint_manifest(strata_checkpoint *checkpoint) {
+    return &checkpoint->manifest;
+}
+
 void strata_checkpoint_destroy(strata_checkpoint *c) {
     if (!c) return;
     finish(&c->s);
     strata_manifest_finish(&c->manifest);
     free(c);
-}
-
-int64_t strata_checkpoint_steps(const strata_checkpoint *checkpoint) {
-    return integers(&checkpoint->s, COUNTS)[STEPS];
 }
 
 static strata_status take_slots(strata_checkpoint *c, strata_model *model, bool shards, strata_error *err) {
@@ -159,25 +159,22 @@ static strata_status take_slots(strata_checkpoint *c, strata_model *model, bool 
 static strata_status take_texts(strata_checkpoint *c, const strata_model *model, strata_error *err) {
     STRATA_FREED char *json = NULL;
     STRATA_TRY(strata_model_to_json(model, &json, err));
-    STRATA_TRY(strata_manifest_set_model(&c->manifest, json, err));
+    STRATA_TRY(strata_manifest_add_text(&c->manifest, STRATA_MODEL_METADATA, json, err));
     for (int i = 0; i < model->notes.n; i++)
         STRATA_TRY(strata_manifest_add_text(&c->manifest, model->notes.items[i].key, model->notes.items[i].text, err));
     return STRATA_OK;
 }
 
 static strata_status take_training(strata_checkpoint *c, strata_model *model, strata_error *err) {
-    const char *training = NULL, *json = c->manifest.model;
-    strata_model *again = NULL;
+    const char *training = NULL, *json = strata_manifest_find_text(&c->manifest, STRATA_MODEL_METADATA);
+    STRATA_OWNED(strata_model) *again = NULL;
     STRATA_TRY(strata_training_of(model, &training, err));
     if (training) STRATA_TRY(strata_manifest_add_text(&c->manifest, STRATA_TRAINING_METADATA, training, err));
     /* A checkpoint that could not be read would be noticed only when it is needed. */
-    const strata_status readable =
-        strata_model_from_json_with(model->registry, json, strlen(json), "the checkpoint's model", &again, err);
-    strata_model_destroy(again);
-    return readable;
+    return strata_model_from_json_with(model->registry, json, strlen(json), "the checkpoint's model", &again, err);
 }
 
-static strata_status take_counts(state *s, strata_model *model, int epochs, bool over, strata_error *err) {
+static strata_status take_counts(state *s, strata_model *model, int epochs, strata_error *err) {
     const strata_model_position *at = &model->position;
     int64_t counts[N_COUNTS] = {[EPOCHS] = epochs,
                                 [STEPS] = model->optimizer_steps,
@@ -193,20 +190,12 @@ static strata_status take_counts(state *s, strata_model *model, int epochs, bool
         for (int64_t i = 0; i < model->metrics.n_sums; i++) floats(s, SUMS)[i] = (float)model->metrics.sums[i];
         if (at->readers) STRATA_TRY(make_from(s, READERS, 1, &at->readers, err));
     }
-    if (model->rate.own >= 0) STRATA_TRY(make_from(s, RATE, 1, &model->rate.own, err));
-    return over ? make_from(s, OVER, 1, &(int64_t){1}, err) : STRATA_OK;
+    return model->rate.own >= 0 ? make_from(s, RATE, 1, &model->rate.own, err) : STRATA_OK;
 }
 
-static strata_status take_callbacks(state *s, const strata_model *model, const strata_callback_states *callbacks,
-                                    strata_error *err) {
-    strata_callback_states own = {0};
-    const bool given = callbacks && callbacks->n;
-    const strata_callback_states *all = given ? callbacks : &own;
-    strata_status status = given ? STRATA_OK : strata_callback_states_take(model, false, &own, err);
-    if (!status && all->total) status = make_from(s, CALLBACKS, all->total, all->all, err);
-    if (!status && all->total && all->n > 1) status = make_from(s, CALLBACK_BYTES, all->n, all->bytes, err);
-    strata_callback_states_finish(&own);
-    return status;
+static strata_status take_callbacks(state *s, const strata_callback_states *all, strata_error *err) {
+    if (all->total) STRATA_TRY(make_from(s, CALLBACKS, all->total, all->all, err));
+    return all->total && all->n > 1 ? make_from(s, CALLBACK_BYTES, all->n, all->bytes, err) : STRATA_OK;
 }
 
 static strata_status take_best(state *s, const strata_model *model, strata_error *err) {
@@ -241,41 +230,34 @@ static strata_status take_own(state *s, strata_model *model, strata_error *err) 
     return STRATA_OK;
 }
 
-static strata_status take_all(strata_checkpoint *c, strata_model *model, int epochs, strata_checkpoint_scope scope, bool over,
+static strata_status take_all(strata_checkpoint *c, strata_model *model, int epochs, strata_checkpoint_scope scope,
                               const strata_callback_states *callbacks, strata_error *err) {
     const bool shards = scope == STRATA_CHECKPOINT_SHARDS, trains = scope != STRATA_CHECKPOINT_MODEL;
     c->has_counts = !shards || model->strategy->workers.rank == 0;
     c->has_parameters = c->has_counts && scope != STRATA_CHECKPOINT_COUNTS;
     STRATA_TRY(STRATA_NEW(c->s.parameters, strata_model_all_size(model), err, "checkpoint: no host memory"));
     if (trains && scope != STRATA_CHECKPOINT_COUNTS) STRATA_TRY(take_slots(c, model, shards, err));
-    if (!c->has_counts) return make_from(&c->s, COUNTS, N_COUNTS, (int64_t[N_COUNTS]){[STEPS] = model->optimizer_steps}, err);
+    if (!c->has_counts) return STRATA_OK;
     STRATA_TRY(take_texts(c, model, err));
     if (c->has_parameters) STRATA_TRY(strata_model_read_all(model, c->s.parameters, err));
     if (!trains) return STRATA_OK;
     STRATA_TRY(take_training(c, model, err));
     STRATA_TRY(take_own(&c->s, model, err));
-    STRATA_TRY(take_counts(&c->s, model, epochs, over, err));
-    STRATA_TRY(take_callbacks(&c->s, model, callbacks, err));
+    STRATA_TRY(take_counts(&c->s, model, epochs, err));
+    if (scope == STRATA_CHECKPOINT_LAST) STRATA_TRY(make_from(&c->s, OVER, 1, &(int64_t){1}, err));
+    STRATA_TRY(take_callbacks(&c->s, callbacks, err));
     return take_best(&c->s, model, err);
-}
-
-/* over: this is the last checkpoint of the training. */
-static strata_status take_checkpoint(strata_model *model, int epochs, strata_checkpoint_scope scope, bool over,
-                                     const strata_callback_states *callbacks, strata_checkpoint **out_checkpoint,
-                                     strata_error *err) {
-    STRATA_TRY(STRATA_NEW(*out_checkpoint, 1, err, "checkpoint: no host memory"));
-    (*out_checkpoint)->model = model;
-    const strata_status status = take_all(*out_checkpoint, model, epochs, scope, over, callbacks, err);
-    if (!status) return STRATA_OK;
-    strata_checkpoint_destroy(*out_checkpoint);
-    *out_checkpoint = NULL;
-    return status;
 }
 
 strata_status strata_checkpoint_take(strata_model *model, int epochs, strata_checkpoint_scope scope,
                                      const strata_callback_states *callbacks, strata_checkpoint **out_checkpoint,
                                      strata_error *err) {
-    return take_checkpoint(model, epochs, scope, false, callbacks, out_checkpoint, err);
+    STRATA_OWNED(strata_checkpoint) *copy = NULL;
+    STRATA_TRY(STRATA_NEW(copy, 1, err, "checkpoint: no host memory"));
+    copy->model = model;
+    STRATA_TRY(take_all(copy, model, epochs, scope, callbacks, err));
+    *out_checkpoint = strata_released(&copy);
+    return STRATA_OK;
 }
 
 static bool is_slot(int kind) {
@@ -318,14 +300,9 @@ strata_status strata_checkpoint_write(const strata_checkpoint *c, const char *pa
     }
     for (int k = 0; k < N_ITEMS; k++)
         if (is_written(c, k)) tensors[n++] = tensor_of(c, k, &names[k]);
-    metadata[0] = (strata_metadata){STRATA_MODEL_METADATA, c->manifest.model};
-    for (int i = 0; i < n_texts; i++) metadata[i + 1] = (strata_metadata){c->manifest.texts[i].key, c->manifest.texts[i].text};
+    for (int i = 0; i < n_texts; i++) metadata[i] = (strata_metadata){c->manifest.texts[i].key, c->manifest.texts[i].text};
     const strata_safetensors_writing how = {.check = check, .sha256 = out_sha256, .bytes = out_bytes};
-    return strata_safetensors_write(path, tensors, n, metadata, c->manifest.model ? (size_t)n_texts + 1 : 0, &how, err);
-}
-
-strata_manifest *strata_checkpoint_manifest(strata_checkpoint *checkpoint) {
-    return &checkpoint->manifest;
+    return strata_safetensors_write(path, tensors, n, metadata, (size_t)n_texts, &how, err);
 }
 
 strata_status strata_checkpoint_describe(strata_checkpoint *c, strata_error *err) {
@@ -349,32 +326,11 @@ strata_status strata_checkpoint_describe(strata_checkpoint *c, strata_error *err
     return STRATA_OK;
 }
 
-static strata_status save(strata_model *model, const char *verb, int epochs, bool over, const char *path, strata_error *err) {
-    const strata_trainer *trainer = model->strategy ? model->strategy->trainer : NULL;
-    STRATA_TRY(strata_model_check_compiled(model, verb, err));
-    if (trainer && trainer->settle) STRATA_TRY(trainer->settle(model, true, err));
-    if (epochs < (model->position.steps ? 0 : 1))
-        return strata_fail(err, STRATA_INVALID, "%s: epochs is %d; it must be at least 1", verb, epochs);
-    strata_checkpoint *checkpoint;
-    STRATA_TRY(take_checkpoint(model, epochs, STRATA_CHECKPOINT_ALL, over, NULL, &checkpoint, err));
-    const strata_status status = path ? strata_checkpoint_write(checkpoint, path, NULL, NULL, NULL, err) : STRATA_OK;
-    strata_checkpoint_destroy(checkpoint);
-    return status;
-}
-
-strata_status strata_model_save_checkpoint(strata_model *model, int epochs, const char *path, strata_error *err) {
-    return save(model, "save_checkpoint", epochs, false, path, err);
-}
-
-strata_status strata_model_save_last_checkpoint(strata_model *model, int epochs, const char *path, strata_error *err) {
-    return save(model, "save_last_checkpoint", epochs, true, path, err);
-}
-
 /* Reads a model file back, and compares its parameters and states bit by bit, so that NaN are compared too. */
 static strata_status read_back(const char *path, void *context, strata_error *err) {
     const strata_checkpoint *written = context;
     const strata_model *own = written->model;
-    strata_model *model = NULL;
+    STRATA_OWNED(strata_model) *model = NULL;
     STRATA_TRY(strata_model_load_with(own->registry, path, &model, err));
     bool same = model->parameters.n == own->parameters.n;
     for (int i = 0; i < model->parameters.n && same; i++) {
@@ -382,19 +338,98 @@ static strata_status read_back(const char *path, void *context, strata_error *er
         const float *x = written->s.parameters + strata_model_place(own, a), *y = model->loaded + strata_model_place(model, b);
         same = strata_shape_equal(a->shape, b->shape) && !memcmp(x, y, (size_t)strata_shape_elements(a->shape) * sizeof *x);
     }
-    strata_model_destroy(model);
     return same ? STRATA_OK : strata_fail(err, STRATA_INTERNAL, "its parameters are not those of the model");
 }
 
-strata_status strata_model_save(strata_model *model, const char *path, strata_error *err) {
+/* path NULL: nothing is written. */
+static strata_status save(strata_model *model, const char *verb, int epochs, strata_checkpoint_scope scope, const char *path,
+                          strata_error *err) {
     const strata_trainer *trainer = model->strategy ? model->strategy->trainer : NULL;
-    strata_checkpoint *copy;
-    STRATA_TRY(strata_model_check_readable(model, "save", err));
+    const bool trains = scope != STRATA_CHECKPOINT_MODEL;
+    STRATA_FINISHED(strata_callback_states) callbacks = {0};
+    STRATA_OWNED(strata_checkpoint) *copy = NULL;
+    STRATA_TRY(trains ? strata_model_check_compiled(model, verb, err) : strata_model_check_readable(model, verb, err));
     if (trainer && trainer->settle) STRATA_TRY(trainer->settle(model, true, err));
-    STRATA_TRY(take_checkpoint(model, 0, STRATA_CHECKPOINT_MODEL, false, NULL, &copy, err));
-    const strata_status status = strata_checkpoint_write(copy, path, &(strata_file_check){read_back, copy}, NULL, NULL, err);
-    strata_checkpoint_destroy(copy);
-    return status;
+    if (trains && epochs < (model->position.steps ? 0 : 1))
+        return strata_fail(err, STRATA_INVALID, "%s: epochs is %d; it must be at least 1", verb, epochs);
+    if (trains) STRATA_TRY(strata_callback_states_take(model, false, &callbacks, err));
+    STRATA_TRY(strata_checkpoint_take(model, epochs, scope, &callbacks, &copy, err));
+    const strata_file_check check = {read_back, copy};
+    return path ? strata_checkpoint_write(copy, path, trains ? NULL : &check, NULL, NULL, err) : STRATA_OK;
+}
+
+strata_status strata_model_save_checkpoint(strata_model *model, int epochs, const char *path, strata_error *err) {
+    return save(model, "save_checkpoint", epochs, STRATA_CHECKPOINT_ALL, path, err);
+}
+
+strata_status strata_model_save_last_checkpoint(strata_model *model, int epochs, const char *path, strata_error *err) {
+    return save(model, "save_last_checkpoint", epochs, STRATA_CHECKPOINT_LAST, path, err);
+}
+
+strata_status strata_model_save(strata_model *model, const char *path, strata_error *err) {
+    return save(model, "save", 0, STRATA_CHECKPOINT_MODEL, path, err);
+}
+
+/* ---- reading model files ---- */
+
+/* Checks that the file has every parameter with its shape, and no other tensors except those of a checkpoint. */
+static strata_status check_parameters(const strata_model *model, const strata_manifest *file, strata_error *err) {
+    for (int i = 0; i < model->parameters.n; i++) {
+        const strata_parameter_spec *p = &model->parameters.items[i];
+        const strata_manifest_tensor *tensor = strata_manifest_find(file, p->name);
+        if (!tensor || tensor->dtype != STRATA_DTYPE_F32 || !strata_shape_equal(tensor->shape, p->shape))
+            return strata_manifest_copy(file, p->name, STRATA_DTYPE_F32, p->shape, NULL,
+                                        err); /* the message distinguishes these cases */
+    }
+    for (int i = 0; i < file->n_tensors; i++) {
+        const char *name = file->tensors[i].name;
+        bool known = !strncmp(name, STRATA_CHECKPOINT_PREFIX, sizeof STRATA_CHECKPOINT_PREFIX - 1);
+        for (int k = 0; k < model->parameters.n && !known; k++) known = !strcmp(model->parameters.items[k].name, name);
+        if (!known) return strata_fail(err, STRATA_DATA, "%s: the model has no parameter \"%s\"", file->path, name);
+    }
+    return STRATA_OK;
+}
+
+/* Reads the parameters and states of a file, which must be those of the model. out: (all_size). */
+static strata_status take_parameters(const strata_model *model, const strata_manifest *file, float *out, strata_error *err) {
+    STRATA_TRY(check_parameters(model, file, err));
+    for (int i = 0; i < model->parameters.n; i++) {
+        const strata_parameter_spec *p = &model->parameters.items[i];
+        STRATA_TRY(strata_manifest_copy(file, p->name, STRATA_DTYPE_F32, p->shape, out + strata_model_place(model, p), err));
+    }
+    return STRATA_OK;
+}
+
+static strata_status load_file(strata_registry *registry, const strata_manifest *file, strata_model **out_model,
+                               strata_error *err) {
+    const char *json = strata_manifest_find_text(file, STRATA_MODEL_METADATA);
+    if (!json)
+        return strata_fail(
+            err, STRATA_DATA,
+            "%s: a safetensors file without a model in it (no \"%s\" in its metadata); save one with strata train --save",
+            file->path, STRATA_MODEL_METADATA);
+    const strata_status status =
+        strata_model_from_json_with(registry, json, strlen(json), STRATA_MODEL_METADATA, out_model, err);
+    if (status) return strata_fail_in(err, status, "%s", file->path);
+    strata_model *model = *out_model;
+    STRATA_TRY(strata_model_read_notes(model, file, err));
+    STRATA_TRY(check_parameters(model, file, err)); /* before memory is allocated, since a damaged file may describe any size */
+    const int64_t size = strata_model_all_size(model);
+    STRATA_TRY(STRATA_NEW(model->loaded, size, err, "load: no host memory for %lld parameters", (long long)size));
+    return take_parameters(model, file, model->loaded, err);
+}
+
+strata_status strata_model_load(const char *path, strata_model **out_model, strata_error *err) {
+    return strata_model_load_with(NULL, path, out_model, err);
+}
+
+strata_status strata_model_load_with(strata_registry *registry, const char *path, strata_model **out_model, strata_error *err) {
+    STRATA_FINISHED(strata_manifest) file = {0};
+    STRATA_OWNED(strata_model) *model = NULL;
+    STRATA_TRY(strata_manifest_open_file(path, &file, err));
+    STRATA_TRY(load_file(registry, &file, &model, err));
+    *out_model = strata_released(&model);
+    return STRATA_OK;
 }
 
 /* ---- loading ---- */
@@ -441,7 +476,8 @@ static strata_status check_same(const strata_model *model, const strata_manifest
     if (!strata_manifest_find(from, kinds[COUNTS].name))
         return strata_fail(err, STRATA_DATA, "%s is no checkpoint: there is no \"%s\" in it", from->path, kinds[COUNTS].name);
     STRATA_TRY(strata_model_to_json(model, &ours, err));
-    if (!from->model || strcmp(ours, from->model) != 0) return fail_with_difference(from->path, from->model, ours, err);
+    const char *theirs = strata_manifest_find_text(from, STRATA_MODEL_METADATA);
+    if (!theirs || strcmp(ours, theirs) != 0) return fail_with_difference(from->path, theirs, ours, err);
     return check_preparation(model, from, err);
 }
 
@@ -516,7 +552,7 @@ static strata_status check_items(const strata_model *model, const state *s, cons
 static strata_status take(const strata_model *model, const strata_manifest *from, state *s, strata_error *err) {
     const char *training = strata_manifest_find_text(from, STRATA_TRAINING_METADATA);
     STRATA_TRY(check_same(model, from, err));
-    STRATA_TRY(strata_model_take_parameters(model, from, s->parameters, err));
+    STRATA_TRY(take_parameters(model, from, s->parameters, err));
     for (int k = 0; k < N_ITEMS; k++) STRATA_TRY(read_item(model, from, k, s, err));
     STRATA_TRY(check_items(model, s, from->path, err));
     s->training = training ? strdup(training) : NULL;
@@ -564,8 +600,7 @@ static strata_status put(strata_model *model, state *s, strata_error *err) {
     free(model->training);
     free(model->continued);
     model->training = NULL;
-    model->continued = s->training;
-    s->training = NULL;
+    model->continued = strata_released(&s->training);
     model->optimizer_steps = counts[STEPS];
     model->rate.own = rate_of(s);
     model->scale.steps = counts[SCALE_STEPS];

@@ -36,6 +36,8 @@ typedef enum strata_checkpoint_scope {
     /* Everything that the worker writes. With shards over workers, all workers must take their parts at once, because of
      * the slots. */
     STRATA_CHECKPOINT_ALL,
+    /* The same, as the last checkpoint of the training. */
+    STRATA_CHECKPOINT_LAST,
     /* Only this worker's part of the slots. */
     STRATA_CHECKPOINT_SHARDS,
     /* Everything except for parameters, states and slots, which other tasks write (strata_trainer.write_parts). */
@@ -44,15 +46,14 @@ typedef enum strata_checkpoint_scope {
     STRATA_CHECKPOINT_MODEL
 } strata_checkpoint_scope;
 /* Copies the model's state. `epochs`, together with the model's position, is the progress of the training. callbacks: the
- * states of all workers; NULL, or n 0: only this worker's state is copied. */
+ * states that the worker stores. */
 STRATA_MUST_USE strata_status strata_checkpoint_take(strata_model *model, int epochs, strata_checkpoint_scope scope,
                                                      const strata_callback_states *callbacks,
                                                      strata_checkpoint **out_checkpoint, strata_error *err);
 /* The name of the tensor with a slot of the optimizer, (flat_size): "checkpoint/slot_0". */
 const char *strata_checkpoint_slot_name(int slot);
 void strata_checkpoint_destroy(strata_checkpoint *checkpoint); /* NULL is fine */
-/* The number of updates that were made. */
-int64_t strata_checkpoint_steps(const strata_checkpoint *checkpoint);
+STRATA_OWNER(strata_checkpoint)
 /* Writes a safetensors file; rank 0's is a model file. check: reads the file before it gets its name; out_sha256, out_bytes;
  * NULL: they are not needed. */
 STRATA_MUST_USE strata_status strata_checkpoint_write(const strata_checkpoint *checkpoint, const char *path,
@@ -99,9 +100,6 @@ STRATA_MUST_USE strata_status strata_checkpoint_folder_find(const char *folder, 
 /* As strata_model_load_checkpoint. *out_over: the file is the last checkpoint of a training that has ended. */
 STRATA_MUST_USE strata_status strata_checkpoint_load(strata_model *model, const char *path, int *out_epochs, bool *out_over,
                                                      strata_error *err);
-/* Reads the parameters and states of a file, which must be those of the model. out: (all_size). */
-STRATA_MUST_USE strata_status strata_model_take_parameters(const strata_model *model, const strata_manifest *file, float *out,
-                                                           strata_error *err);
 /* Takes the notes among the texts of a file. */
 STRATA_MUST_USE strata_status strata_model_read_notes(strata_model *model, const strata_manifest *file, strata_error *err);
 

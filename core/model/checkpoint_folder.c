@@ -43,7 +43,7 @@ struct strata_checkpoint_folder {
     int rank, n_parts;
     double saved; /* when the newest copy was taken */
     int64_t saved_steps;
-    /* The thread that writes `checkpoint`; `status` and `error` are what it returned. */
+    /* The thread that writes `checkpoint`, of saved_steps; `status` and `error` are what it returned. */
     pthread_t thread;
     bool writing;
     strata_checkpoint *checkpoint;
@@ -153,8 +153,7 @@ strata_status strata_checkpoint_folder_find(const char *folder, strata_manifest 
         if (status && !is_damage(status)) return strata_fail(err, status, "%s", own.message);
         if (status && !i) first = own;
         if (status) continue;
-        *out_path = path;
-        path = NULL;
+        *out_path = strata_released(&path);
         return STRATA_OK;
     }
     if (!n) return STRATA_OK;
@@ -188,8 +187,7 @@ static strata_status take_lock(strata_checkpoint_folder *f, strata_error *err) {
     }
     gethostname(host, sizeof host - 1);
     const int n = snprintf(who, sizeof who, "process %ld on %s\n", (long)getpid(), host);
-    if (ftruncate(f->lock, 0) || write(f->lock, who, (size_t)n) != n)
-        return STRATA_OK; /* the text is only for messages, so an error is ignored */
+    if (ftruncate(f->lock, 0) || write(f->lock, who, (size_t)n) != n) return STRATA_OK; /* it is only for messages */
     return STRATA_OK;
 }
 
@@ -408,8 +406,7 @@ static strata_status write_parts(const strata_checkpoint_folder *f, const place 
 }
 
 static strata_status write_all(const strata_checkpoint_folder *f, strata_error *err) {
-    const int64_t steps = strata_checkpoint_steps(f->checkpoint);
-    const place writing = of_step(f->path, WRITING, steps), whole = of_step(f->path, WHOLE, steps);
+    const place writing = of_step(f->path, WRITING, f->saved_steps), whole = of_step(f->path, WHOLE, f->saved_steps);
     strata_status status = write_parts(f, &writing, err);
     if (f->rank) return status;
     /* If steps are repeated after a server was lost, their checkpoint may already exist; it is kept. */
@@ -500,16 +497,13 @@ strata_status strata_checkpoint_folder_save(strata_checkpoint_folder *f, int epo
     STRATA_TRY(take_parts(f, &written, err));
     f->saved = strata_clock_seconds();
     f->saved_steps = f->model->optimizer_steps;
-    strata_callback_states callbacks = {0};
-    strata_status status = f->gathers ? strata_callback_states_take(f->model, true, &callbacks, err) : STRATA_OK;
-    if (status || f->rank) strata_callback_states_finish(&callbacks);
-    if (status || (f->rank && !f->shared && !f->alone)) return status;
+    STRATA_FINISHED(strata_callback_states) callbacks = {0};
+    STRATA_TRY(strata_callback_states_take(f->model, f->gathers, &callbacks, err));
+    if (f->rank && !f->shared && !f->alone) return STRATA_OK;
     const strata_checkpoint_scope scope = written     ? STRATA_CHECKPOINT_COUNTS
                                           : f->shared ? STRATA_CHECKPOINT_SHARDS
                                                       : STRATA_CHECKPOINT_ALL;
-    status = strata_checkpoint_take(f->model, epochs, scope, &callbacks, &f->checkpoint, err);
-    strata_callback_states_finish(&callbacks);
-    if (status) return status;
+    STRATA_TRY(strata_checkpoint_take(f->model, epochs, scope, &callbacks, &f->checkpoint, err));
     f->status = STRATA_OK;
     if (f->rank && f->alone) return STRATA_OK; /* rank 0 has this worker's values; settle destroys the copy */
     f->writing = !pthread_create(&f->thread, NULL, write_on_thread, f);

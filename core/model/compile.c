@@ -5,40 +5,28 @@
 
 #include "core/model/build.h"
 #include "core/model/metrics.h"
-#include "core/model/own.h"
 #include "core/model/shards.h"
 
 #define PRECISION_NOTE "precision"
 
-/* Finds the loss of an output in strata_compile_options.loss: a name for all outputs, or "left=mse,right=mae". *out_name is ""
- * if the list does not have the output. */
-static void find_in_list(const strata_model *model, const char *list, int index, char out_name[64]) {
-    const char *output = strata_output_name(model, index);
-    const size_t n = strlen(output);
-    *out_name = 0;
-    if (!strchr(list, '=')) {
-        snprintf(out_name, 64, "%.63s", list);
-        return;
-    }
-    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
-        if (!strncmp(at, output, n) && at[n] == '=')
-            snprintf(out_name, 64, "%.*s", (int)strcspn(at + n + 1, ",") < 63 ? (int)strcspn(at + n + 1, ",") : 63, at + n + 1);
-}
-
-/* Checks that the list names only outputs of the model. */
-static strata_status check_list(const strata_model *model, const char *list, strata_error *err) {
-    for (const char *at = strchr(list, '=') ? list : ""; *at; at += strcspn(at, ","), at += *at == ',') {
+/* Reads strata_compile_options.loss: a name for all outputs, or "left=mse,right=mae". out: [n_outputs] "" if the list does not
+ * have the output. */
+static strata_status read_losses(const strata_model *model, const char *list, char out[][64], strata_error *err) {
+    const bool one = !strchr(list, '=');
+    for (int i = 0; i < model->n_outputs; i++) snprintf(out[i], sizeof out[i], "%.63s", one ? list : "");
+    for (const char *at = one ? "" : list; *at; at += strcspn(at, ","), at += *at == ',') {
         const size_t n = strcspn(at, "=,");
-        bool found = false;
-        for (int i = 0; i < model->n_outputs && !found; i++) {
-            const char *name = strata_output_name(model, i);
-            found = at[n] == '=' && strlen(name) == n && !strncmp(at, name, n);
-        }
-        if (!found)
+        int i = 0;
+        while (i < model->n_outputs &&
+               (at[n] != '=' || strlen(strata_output_name(model, i)) != n || strncmp(at, strata_output_name(model, i), n)))
+            i++;
+        if (i == model->n_outputs)
             return strata_fail(err, STRATA_INVALID,
                                "compile: the loss \"%.100s\" has \"%.*s\", which is no output of the model; it is a name, or "
                                "OUTPUT=NAME for each output, separated by commas (an output is \"%s\")",
                                list, n < 40 ? (int)n : 40, at, strata_output_name(model, 0));
+        const size_t bytes = strcspn(at + n + 1, ",");
+        snprintf(out[i], sizeof out[i], "%.*s", bytes < 63 ? (int)bytes : 63, at + n + 1);
     }
     return STRATA_OK;
 }
@@ -48,13 +36,11 @@ static const char *default_loss(const strata_output_spec *output) {
     return output->ending && !strcmp(output->ending, "sigmoid") ? "binary_crossentropy" : "sparse_categorical_crossentropy";
 }
 
-/* Chooses the loss of an output: that of the compile options; else the output's own loss; if it is the only output and has
- * none, the default. */
-static strata_status choose_loss(const strata_model *model, int index, const strata_compile_options *opts,
+/* Chooses the loss of an output: that given in the compile options; else the output's own loss; if it is the only output and
+ * has none, the default. */
+static strata_status choose_loss(const strata_model *model, int index, const strata_compile_options *opts, const char *given,
                                  strata_output_spec *output, strata_error *err) {
     const bool only = model->n_outputs == 1;
-    char given[64] = "";
-    if (opts && opts->loss) find_in_list(model, opts->loss, index, given);
     if (!only && !output->loss && !*given)
         return strata_fail(err, STRATA_INVALID,
                            "output \"%s\" has no loss; strata_model_output, \"loss\" in its JSON, or the loss of compile names "
@@ -72,13 +58,14 @@ static strata_status choose_loss(const strata_model *model, int index, const str
 static strata_status choose_settings(strata_model *model, const strata_compile_options *opts, strata_error *err) {
     strata_optimizer optimizer = opts && opts->optimizer.name ? opts->optimizer : model->optimizer;
     const strata_optimizer_kind *kind = NULL;
+    char losses[STRATA_MAX_OUTPUTS][64] = {""};
     strata_output_spec outputs[STRATA_MAX_OUTPUTS], before[STRATA_MAX_OUTPUTS];
     if (!optimizer.name) optimizer = strata_adam_optimizer(0);
     STRATA_TRY(strata_optimizer_check(&optimizer, &kind, err));
     memcpy(before, model->outputs, sizeof before);
     memcpy(outputs, model->outputs, sizeof outputs);
-    if (opts && opts->loss) STRATA_TRY(check_list(model, opts->loss, err));
-    for (int i = 0; i < model->n_outputs; i++) STRATA_TRY(choose_loss(model, i, opts, &outputs[i], err));
+    if (opts && opts->loss) STRATA_TRY(read_losses(model, opts->loss, losses, err));
+    for (int i = 0; i < model->n_outputs; i++) STRATA_TRY(choose_loss(model, i, opts, losses[i], &outputs[i], err));
     STRATA_TRY(strata_model_check_endings(model, outputs, err));
     if (opts && opts->metrics && model->n_outputs > 1)
         return strata_fail(err, STRATA_INVALID,
@@ -163,6 +150,18 @@ static strata_status make_sums(strata_device *device, const char *name, int64_t 
     return n ? strata_variable_create(device, name, STRATA_DTYPE_F32, STRATA_SHAPE(n), out, err) : STRATA_OK;
 }
 
+/* The part of a block that a device of this worker updates. */
+static void range_of(const strata_model *model, int replica, int block, int64_t *out_begin, int64_t *out_end) {
+    const strata_parameter_block *at = &model->parameters.blocks[block];
+    const int id = model->strategy->workers.first_replica + replica;
+    *out_begin = at->begin;
+    *out_end = at->end;
+    if (!model->shards.n) return;
+    const int64_t begin = model->shards.begins[id], end = model->shards.begins[id + 1];
+    if (begin > *out_begin) *out_begin = begin < at->end ? begin : at->end;
+    if (end < *out_end) *out_end = end > *out_begin ? end : *out_begin;
+}
+
 static strata_status make_block(strata_model *model, int replica, int block, strata_error *err) {
     strata_device *device = model->replicas[replica].device;
     strata_model_block *own = &model->replicas[replica].blocks[block];
@@ -174,7 +173,7 @@ static strata_status make_block(strata_model *model, int replica, int block, str
     if (strata_model_accumulates(model) > 1 && computes)
         STRATA_TRY(make_sums(device, "held gradients", strata_model_gradient_size(model, block), &own->accumulated, err));
     if (!model->trains || !strata_strategy_updates(model->strategy, replica)) return STRATA_OK;
-    strata_shards_range(model, replica, block, &own->begin, &own->end);
+    range_of(model, replica, block, &own->begin, &own->end);
     const strata_shape shape = STRATA_SHAPE(own->end - own->begin);
     if (model->shards.n)
         STRATA_TRY(strata_variable_create(device, "parameter shard", STRATA_DTYPE_F32, shape, &own->shard, err));
@@ -252,6 +251,22 @@ static strata_status make_blocks(strata_model *model, strata_error *err) {
     return STRATA_OK;
 }
 
+/* Decides whether the optimizer is sharded, and divides the flat range into shards. */
+static strata_status make_shards(strata_model *model, strata_error *err) {
+    const strata_parameter_set *set = &model->parameters;
+    const int n = strata_strategy_num_replicas_in_sync(model->strategy);
+    bool sharded = false;
+    model->shards = (strata_shards){0};
+    if (!model->trains) return STRATA_OK; /* a model that is only built has no optimizer */
+    STRATA_TRY(
+        strata_shards_decide(model->strategy, strata_model_n_slots(model), set->dense_size < set->flat_size, &sharded, err));
+    if (!sharded) return STRATA_OK;
+    STRATA_TRY(STRATA_NEW(model->shards.begins, n + 1, err, "model: no host memory for %d shards", n));
+    for (int r = 0; r <= n; r++) model->shards.begins[r] = strata_shards_cut_at(set->flat_size, r, n, NULL);
+    model->shards.n = n;
+    return STRATA_OK;
+}
+
 /* Creates the distributed variables of the blocks, with a copy on each replica. */
 static strata_status make_distributed(strata_model *model, strata_error *err) {
     static const char no_memory[] = "model: no host memory for blocks of parameters";
@@ -275,7 +290,7 @@ static strata_status make_variables(strata_model *model, strata_error *err) {
     const int n = model->strategy->n_devices;
     STRATA_TRY(STRATA_NEW(model->replicas, n, err, "model: no host memory for %d replicas", n));
     STRATA_TRY(make_blocks(model, err));
-    STRATA_TRY(strata_shards_make(model, err));
+    STRATA_TRY(make_shards(model, err));
     for (int r = 0; r < n; r++) STRATA_TRY(make_replica(model, r, err));
     STRATA_TRY(make_distributed(model, err));
     return upload_parameters(model, err);
@@ -310,7 +325,8 @@ void strata_model_free_variables(strata_model *model) {
     free(model->custom.list);
     model->custom.variables = NULL;
     model->custom.list = NULL;
-    strata_shards_free(model);
+    free(model->shards.begins);
+    model->shards = (strata_shards){0};
 }
 
 /* Norms of whole parameters cannot be computed from the gradients of a few rows, so sparse parameters are refused then. */
@@ -407,8 +423,7 @@ static strata_status unplace(strata_model *model, strata_error *err) {
     strata_model_free_variables(model);
     strata_owned_forget(&model->owned);
     model->strategy = NULL;
-    model->loaded = values;
-    values = NULL;
+    model->loaded = strata_released(&values);
     return STRATA_OK;
 }
 

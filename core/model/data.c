@@ -9,6 +9,7 @@
 #include "core/data/dataset.h"
 #include "core/data/stage/stage.h"
 #include "core/model/build.h"
+#include "core/model/loop.h"
 
 size_t strata_input_bytes(const strata_input_spec *input) {
     return (size_t)strata_shape_elements(input->shape) * strata_dtype_bytes(input->dtype);
@@ -51,12 +52,6 @@ strata_status strata_model_check_report(const strata_model *model, const char *v
         return strata_fail(err, STRATA_INVALID, "%s: batch is %lld; it must be at least 1", what, (long long)*batch);
     if (!*batch) *batch = DEFAULT_BATCH;
     return STRATA_OK;
-}
-
-strata_program_kind strata_model_part_program(strata_model_part part) {
-    return part == STRATA_PART_TRAINING     ? STRATA_PROGRAM_TRAIN
-           : part == STRATA_PART_EVALUATION ? STRATA_PROGRAM_EVALUATE
-                                            : STRATA_PROGRAM_PREDICT;
 }
 
 strata_status strata_model_check_readable(const strata_model *model, const char *verb, strata_error *err) {
@@ -244,8 +239,8 @@ static int64_t class_of(const strata_output_spec *output, const void *labels, in
     return best;
 }
 
-void strata_model_weigh_classes(const strata_output_spec *output, const double *class_weights, const void *labels, int64_t n,
-                                float *weights) {
+static void weigh_classes(const strata_output_spec *output, const double *class_weights, const void *labels, int64_t n,
+                          float *weights) {
     for (int64_t i = 0; i < n; i++) weights[i] *= (float)class_weights[class_of(output, labels, i)];
 }
 
@@ -280,4 +275,15 @@ void strata_model_convert_labels(const strata_output_spec *output, const strata_
         float number = (float)label;
         memcpy((char *)labels + i * 4, &number, sizeof number);
     }
+}
+
+void strata_model_write_examples(const strata_model *model, const strata_example_source *source, int64_t first, int64_t n,
+                                 void *const *inputs, void *const *labels, float *weights) {
+    strata_batches_write(source->batches, first, n, inputs, labels);
+    for (int i = 0; labels && i < model->n_outputs; i++)
+        strata_model_convert_labels(&model->outputs[i], source->dataset, source->feed->targets[i], n, labels[i]);
+    if (!weights) return;
+    strata_batches_write_weights(source->batches, first, n, weights);
+    if (source->class_weights && labels && labels[0])
+        weigh_classes(&model->outputs[0], source->class_weights, labels[0], n, weights);
 }

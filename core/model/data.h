@@ -7,6 +7,8 @@
 #include "core/model/model.h"
 #include "strata/summary.h"
 
+STRATA_OWNER(strata_batches)
+
 /* Converts the labels of n examples in place to the form that the output's loss needs: integers to f32 for a loss of numbers,
  * and classes to a probability of each class for a loss of probabilities. part: the part of the dataset's elements. labels
  * NULL: nothing is done. */
@@ -16,9 +18,6 @@ void strata_model_convert_labels(const strata_output_spec *output, const strata_
  * example. */
 STRATA_MUST_USE strata_status strata_model_check_class_weights(const strata_model *model, const double *class_weights, int n,
                                                                strata_error *err);
-/* Multiplies the weights of n examples by those of their classes. labels: as strata_model_convert_labels returns them. */
-void strata_model_weigh_classes(const strata_output_spec *output, const double *class_weights, const void *labels, int64_t n,
-                                float *weights);
 /* The bytes of an example in an input of the model, and of its labels for an output. */
 size_t strata_input_bytes(const strata_input_spec *input);
 size_t strata_label_bytes(const strata_output_spec *output);
@@ -34,7 +33,6 @@ STRATA_MUST_USE strata_status strata_model_check_built(const strata_model *model
  * verb, and in messages about the batch. */
 STRATA_MUST_USE strata_status strata_model_check_report(const strata_model *model, const char *verb, const char *what,
                                                         bool trains, int64_t *batch, strata_error *err);
-strata_program_kind strata_model_part_program(strata_model_part part);
 /* Checks that the model was built or loaded, so that it has parameters. */
 STRATA_MUST_USE strata_status strata_model_check_readable(const strata_model *model, const char *verb, strata_error *err);
 /* Checks that the dataset's elements and labels fit the model. *out_feed: the parts for the inputs and outputs. */

@@ -24,16 +24,12 @@ typedef struct dissection {
     strata_executable *executable;
 } dissection;
 
-static bool is_float(strata_dtype dtype) {
-    return dtype == STRATA_DTYPE_F32 || dtype == STRATA_DTYPE_F16 || dtype == STRATA_DTYPE_BF16;
-}
-
 static void list_tensors(dissection *d) {
     const strata_graph *graph = d->step.graph;
     for (int id = 0; id < graph->n_nodes; id++) {
         strata_tensor *node = graph->nodes[id];
         if (node->op->flags & STRATA_OP_UPDATE) return;
-        if (node->op != &strata_op_constant && is_float(node->dtype) && strata_shape_elements(node->shape))
+        if (node->op != &strata_op_constant && strata_dtype_is_float(node->dtype) && strata_shape_elements(node->shape))
             d->tensors[d->n++] = node;
     }
 }
@@ -57,47 +53,18 @@ static strata_status dissect(strata_model *model, int replica, const strata_exam
                                     err);
 }
 
-bool strata_model_make_examples(const strata_model *model, int64_t n, void **x, void **y) {
-    bool made = true;
-    for (int i = 0; i < model->n_inputs; i++)
-        made &= (x[i] = malloc((size_t)n * strata_input_bytes(&model->inputs[i]))) != NULL;
-    for (int i = 0; i < model->n_outputs; i++)
-        made &= (y[i] = malloc((size_t)n * strata_label_bytes(&model->outputs[i]))) != NULL;
-    return made;
-}
-
-void strata_model_free_examples(const strata_model *model, void **x, void **y) {
-    for (int i = 0; i < model->n_inputs; i++) free(x[i]);
-    for (int i = 0; i < model->n_outputs; i++) free(y[i]);
-}
-
 strata_status strata_model_examine(const strata_model *model, strata_executable *exe, const strata_examined_step *what,
                                    int *out_slot, strata_error *err) {
+    strata_program_part part = {.executable = exe, .n = what->n};
+    strata_program_find_inputs(model, &part);
     STRATA_TRY(strata_executable_acquire(exe, out_slot, err));
-    const int slot = *out_slot, weights = strata_executable_input_index(exe, "weights");
-    for (int64_t i = 0; i < what->n && weights >= 0; i++)
-        ((float *)strata_executable_input(exe, slot, weights))[i] = 1.0f / (float)what->n;
-    for (int i = 0; i < model->n_inputs; i++) {
-        size_t bytes = strata_input_bytes(&model->inputs[i]);
-        if (what->byte_scale != 0) bytes /= strata_dtype_bytes(model->inputs[i].dtype);
-        strata_executable_feed(exe, slot, strata_slot_name("x", i).text, what->x[i], (size_t)what->n * bytes);
-    }
-    for (int i = 0; i < model->n_outputs; i++)
-        strata_executable_feed(exe, slot, strata_slot_name("y", i).text, what->y[i],
-                               (size_t)what->n * strata_label_bytes(&model->outputs[i]));
-    strata_executable_feed(exe, slot, "step", what->words, STRATA_STEP_WORDS * sizeof(float));
-    strata_executable_feed(exe, slot, "rng", what->rng, STRATA_RNG_WORDS * sizeof(int32_t));
-    STRATA_TRY(strata_executable_submit(exe, slot, err));
-    return strata_executable_wait(exe, slot, err);
+    strata_run_write_numbers(&what->numbers, &part, *out_slot, what->row, what->n);
+    strata_part_write_examples(model, &part, *out_slot, &what->source, what->first);
+    STRATA_TRY(strata_executable_submit(exe, *out_slot, err));
+    return strata_executable_wait(exe, *out_slot, err);
 }
 
 /* ---- the first tensor that is not finite ---- */
-
-static double element(const strata_tensor *tensor, const void *values, int64_t i) {
-    if (tensor->dtype == STRATA_DTYPE_F32) return ((const float *)values)[i];
-    const uint16_t bits = ((const uint16_t *)values)[i];
-    return tensor->dtype == STRATA_DTYPE_F16 ? strata_f16_to_f32(bits) : strata_bf16_to_f32(bits);
-}
 
 typedef struct statistics {
     /* The smallest, the largest and the mean of the finite elements. */
@@ -109,7 +76,7 @@ static statistics look_at(const strata_tensor *tensor, const void *values) {
     statistics s = {0};
     const int64_t n = strata_shape_elements(tensor->shape);
     for (int64_t i = 0; i < n; i++) {
-        const double value = element(tensor, values, i);
+        const double value = strata_element_get(tensor->dtype, values, i);
         s.n_nan += isnan(value) != 0;
         s.n_infinite += isinf(value) != 0;
         if (!isfinite(value)) continue;
@@ -217,7 +184,7 @@ static strata_status tell_difference(strata_model *model, int replica, const dis
                 "%s%s, by op %s, in %lld of its elements; element %lld was %.9g, then %.9g",
                 where, strata_device_get_info(model->replicas[replica].device)->id, strata_tensor_name(node),
                 strata_dtype_name(node->dtype), strata_shape_text(node->shape).text, node->op->name, (long long)n_other,
-                (long long)at, element(node, first, at), element(node, second, at));
+                (long long)at, strata_element_get(node->dtype, first, at), strata_element_get(node->dtype, second, at));
     }
     return STRATA_OK;
 }

@@ -7,13 +7,12 @@
  * slots are divided, and the partitioner divides the update. What batches accumulate is a partial sum on each device. If
  * replicas have parameters of their own (strata_strategy.average), all variables are each device's own. A worker with servers
  * has a mesh of two devices: it has all examples, and its gradients are at the servers. The all_reduces that the builder adds
- * to the graph (gradients.c) say where gradients and sums must be complete.
+ * to the graph (step.c) say where gradients and sums must be complete.
  *
  * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
 #include "core/compile/partition.h"
 #include "core/graph/variable.h"
 #include "core/model/shards.h"
-#include "core/model/step.h"
 #include "core/op/ops.h"
 
 /* The mesh of a worker of parameter_server: the worker, which computes, and the servers, where its gradients are placed. */
@@ -139,6 +138,15 @@ static strata_variable *shard_of(void *user, strata_variable *whole, int device)
     return NULL;
 }
 
+/* lengths[r]: how many of the elements [begin, end) of the flat range are in shard r. */
+static void cut(const strata_shards *shards, int64_t begin, int64_t end, int64_t *lengths) {
+    for (int r = 0; r < shards->n; r++) {
+        const int64_t first = begin > shards->begins[r] ? begin : shards->begins[r];
+        const int64_t last = end < shards->begins[r + 1] ? end : shards->begins[r + 1];
+        lengths[r] = last > first ? last - first : 0;
+    }
+}
+
 /* Sets how the slots of each block are divided, in memory of the step's graph. */
 static strata_status place_shards(division *v, strata_error *err) {
     const strata_shards *shards = &v->model->shards;
@@ -149,7 +157,7 @@ static strata_status place_shards(division *v, strata_error *err) {
     if (!v->shards || !lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for shards");
     for (int k = 0; k < n; k++, lengths += shards->n) {
         const strata_parameter_block *at = &v->model->parameters.blocks[k];
-        strata_shards_cut(shards, at->begin, at->end, lengths);
+        cut(shards, at->begin, at->end, lengths);
         v->shards[k] = (strata_placement){.dims = {{.n_axes = 1, .axes = {0}, .lengths = lengths}}};
     }
     return STRATA_OK;
@@ -297,6 +305,7 @@ static bool mixes_examples(const strata_step *step, const strata_partition *part
 static strata_status take_part(const strata_step *whole, strata_device_part *part, strata_step *out, strata_error *err) {
     const int n = whole->n_outputs;
     *out = (strata_step){.graph = part->graph, .layout = whole->layout, .n_updates = part->n_updates};
+    part->graph = NULL;
     out->updates = strata_graph_alloc(out->graph, ((size_t)part->n_updates + 1) * sizeof(*out->updates));
     out->outputs = strata_graph_alloc(out->graph, ((size_t)n + 1) * sizeof(*out->outputs));
     if (!out->updates || !out->outputs) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
@@ -307,23 +316,21 @@ static strata_status take_part(const strata_step *whole, strata_device_part *par
         if (whole->outputs[i] == whole->scores) out->scores = part->outputs[i];
     }
     if (!out->n_outputs && !out->n_updates) out->outputs[out->n_outputs++] = strata_scalar(out->graph, STRATA_DTYPE_F32, 0);
-    part->graph = NULL;
     return strata_graph_check(out->graph, err);
 }
 
 /* Builds the steps of the parts [first, first + n). *out_apart: it was not done, since each part needs a step of its own. */
 static strata_status add(strata_model *model, const strata_model_program *program, int first, int n, bool apart,
-                         strata_layer_cost *layers, strata_step *out_steps, bool *out_apart, strata_error *err) {
+                         strata_layer_cost *layers, bool *out_apart, strata_error *err) {
     strata_step whole;
-    strata_partition *partition;
+    STRATA_OWNED(strata_graph) *graph = NULL;
+    STRATA_OWNED(strata_partition) *partition = NULL;
     STRATA_TRY(build(model, program, first, n, apart, layers, &whole, &partition, err));
-    strata_status status = STRATA_OK;
+    graph = whole.graph;
     *out_apart = !apart && mixes_examples(&whole, partition);
-    for (int r = 0; r < n && !*out_apart && !status; r++)
-        status = take_part(&whole, &partition->parts[r], &out_steps[first + r], err);
-    strata_partition_destroy(partition);
-    strata_graph_destroy(whole.graph);
-    return status;
+    for (int r = 0; r < n && !*out_apart; r++)
+        STRATA_TRY(take_part(&whole, &partition->parts[r], &program->steps[first + r], err));
+    return STRATA_OK;
 }
 
 /* Builds the step of one part, whose device exchanges nothing, or builds its exchanges itself (strata_strategy.average). */
@@ -336,19 +343,13 @@ static strata_status build_alone(strata_model *model, const strata_model_program
 }
 
 strata_status strata_model_divide(strata_model *model, strata_model_program *program, strata_layer_cost *layers,
-                                  strata_step *out_steps, strata_error *err) {
-    const int n = program->n_parts;
+                                  strata_error *err) {
     const bool several = is_divided(model, program->kind);
-    bool apart = true;
-    strata_status status = STRATA_OK;
-    memset(out_steps, 0, (size_t)n * sizeof *out_steps);
-    if (several) status = add(model, program, 0, n, false, layers, out_steps, &apart, err);
-    for (int r = 0; r < n && apart && !status; r++) {
-        bool again;
-        status = several ? add(model, program, r, 1, true, layers, out_steps, &again, err)
-                         : build_alone(model, program, r, layers, &out_steps[r], err);
-    }
+    bool apart = true, again;
+    if (several) STRATA_TRY(add(model, program, 0, program->n_parts, false, layers, &apart, err));
+    for (int r = 0; r < program->n_parts && apart; r++)
+        STRATA_TRY(several ? add(model, program, r, 1, true, layers, &again, err)
+                           : build_alone(model, program, r, layers, &program->steps[r], err));
     program->divided = !apart;
-    for (int r = 0; r < n && status; r++) strata_graph_destroy(out_steps[r].graph);
-    return status;
+    return STRATA_OK;
 }

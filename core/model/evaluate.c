@@ -5,7 +5,6 @@
 #include "core/model/data.h"
 #include "core/model/loop.h"
 #include "core/model/metrics.h"
-#include "core/model/own.h"
 #include "strata/callbacks.h"
 
 /* The number of examples in test sets is usually a multiple of 100, so batches of 100 leave no smaller batch, which would need
@@ -68,18 +67,6 @@ static strata_status make_room(walk *w, int64_t n, strata_error *err) {
     return STRATA_OK;
 }
 
-static void fill_part(walk *w, const flight *next, const strata_program_part *part) {
-    if (!part->n) return;
-    const strata_model *model = w->model;
-    const bool labels = w->kind == STRATA_PROGRAM_EVALUATE;
-    void *inputs[STRATA_MAX_INPUTS], *targets[STRATA_MAX_OUTPUTS];
-    const strata_example_source source = {.batches = w->batches, .dataset = w->dataset, .feed = &w->feed};
-    strata_model_slots(model, part, next->slot, inputs, labels ? targets : NULL);
-    strata_model_write_examples(model, &source, part->first, part->n, inputs, labels ? targets : NULL,
-                                strata_executable_input(part->executable, next->slot, part->example_weights));
-    if (part->examples >= 0) *(float *)strata_executable_input(part->executable, next->slot, part->examples) = (float)part->n;
-}
-
 /* Writes and submits the current batch of n examples. */
 static strata_status submit(walk *w, int64_t n, strata_error *err) {
     flight *next = &w->flights[w->n_flights];
@@ -88,7 +75,13 @@ static strata_status submit(walk *w, int64_t n, strata_error *err) {
     STRATA_TRY(strata_model_get_program(w->model, w->kind, n, w->form, &next->program, err));
     strata_group *group = next->program->group;
     STRATA_TRY(strata_group_acquire(group, &next->slot, err));
-    for (int r = 0; r < next->program->n_parts; r++) fill_part(w, next, &next->program->parts[r]);
+    const strata_example_source source = {.batches = w->batches, .dataset = w->dataset, .feed = &w->feed};
+    for (int r = 0; r < next->program->n_parts; r++) {
+        const strata_program_part *part = &next->program->parts[r];
+        strata_part_write_examples(w->model, part, next->slot, &source, 0);
+        if (part->examples >= 0)
+            *(float *)strata_executable_input(part->executable, next->slot, part->examples) = (float)part->n;
+    }
     STRATA_TRY(strata_group_start(group, next->slot, 0, err));
     STRATA_TRY(strata_group_finish(group, next->slot, NULL, err));
     w->n_flights++;
@@ -110,6 +103,32 @@ static strata_status over_batches(walk *w, strata_error *err) {
     return w->n ? STRATA_OK : strata_fail(err, STRATA_DATA, "the data is empty");
 }
 
+/* Sets the parameters and states of all replicas of this worker to their mean, if they are apart. *out_apart: the values
+ * before, which `separate` sets again and frees; NULL: they were equal. */
+static strata_status join(strata_model *model, float **out_apart, strata_error *err) {
+    const int64_t size = strata_model_all_size(model);
+    const int n = model->strategy->n_replicas;
+    *out_apart = NULL;
+    if (!model->apart || n == 1) return STRATA_OK;
+    STRATA_FREED float *values = NULL;
+    STRATA_TRY(STRATA_NEW(values, (n + 1) * size, err, "model: no host memory for the parameters of %d replicas", n));
+    for (int r = 0; r < n; r++) STRATA_TRY(strata_model_copy(model, r, STRATA_VALUES_ALL, false, values + r * size, err));
+    STRATA_TRY(strata_model_read_all(model, values + n * size, err));
+    STRATA_TRY(strata_model_write_all(model, values + n * size, err));
+    *out_apart = strata_released(&values);
+    return STRATA_OK;
+}
+
+static strata_status separate(strata_model *model, float *apart, strata_error *err) {
+    strata_status status = STRATA_OK;
+    if (!apart) return STRATA_OK;
+    for (int r = 0; r < model->strategy->n_replicas && !status; r++)
+        status = strata_model_copy(model, r, STRATA_VALUES_ALL, true, apart + r * strata_model_all_size(model), err);
+    model->apart = true;
+    free(apart);
+    return status;
+}
+
 static strata_status run(walk *w, int64_t batch, strata_error *err) {
     const strata_model *model = w->model;
     bool labels = w->kind == STRATA_PROGRAM_EVALUATE;
@@ -118,14 +137,14 @@ static strata_status run(walk *w, int64_t batch, strata_error *err) {
     STRATA_TRY(strata_batches_create(w->dataset, &opts, &w->batches, err));
     w->form.byte_scale = strata_batches_byte_scale(w->batches);
     float *apart = NULL;
-    strata_status status = strata_model_join(w->model, &apart, err);
+    strata_status status = join(w->model, &apart, err);
     if (!status) status = over_batches(w, err);
     while (w->n_flights) {
         flight *left = &w->flights[--w->n_flights];
         (void)!strata_group_wait(left->program->group, left->slot, NULL);
     }
     strata_batches_destroy(w->batches);
-    const strata_status parted = strata_model_separate(w->model, apart, status ? NULL : err);
+    const strata_status parted = separate(w->model, apart, status ? NULL : err);
     return status ? status : parted;
 }
 

@@ -10,7 +10,6 @@
 #include "core/model/agree.h"
 #include "core/model/data.h"
 #include "core/model/loop.h"
-#include "core/model/own.h"
 #include "core/run/device.h"
 
 static const double SECONDS_BETWEEN_POLLS = 0.25;
@@ -31,6 +30,101 @@ void strata_history_finish(strata_history *history) {
     free(history->epoch_seconds);
     *history = (strata_history){0};
 }
+
+/* ---- the trace ---- */
+
+strata_status strata_model_trace_devices(strata_model *model, strata_trace *trace, const int *tracks, strata_error *err) {
+    const strata_strategy *strategy = model->strategy;
+    strata_status status = STRATA_OK;
+    strata_model_free_programs(model);
+    for (int r = 0; r < strategy->n_devices; r++) {
+        strata_device *device = strategy->devices[r];
+        if (!device->api->set_trace) continue;
+        strata_status own = strata_device_enter(device, err);
+        if (!own) {
+            own = device->api->set_trace(device, trace, trace ? tracks[r] : 0, err);
+            strata_device_leave(device);
+        }
+        if (!status) status = own;
+    }
+    return status;
+}
+
+strata_status strata_model_trace_begin(strata_model *model, strata_trace *trace, int **out_tracks, strata_error *err) {
+    const strata_strategy *strategy = model->strategy;
+    char name[200];
+    STRATA_TRY(STRATA_NEW(*out_tracks, strategy->n_devices, err, "fit: no host memory for a trace"));
+    for (int r = 0; r < strategy->n_devices; r++) {
+        const strata_device_info *info = strata_device_get_info(strategy->devices[r]);
+        snprintf(name, sizeof name, "replica %d %s queue (%.100s)", r, info->id, info->name);
+        (*out_tracks)[r] = strata_trace_add_track(trace, name);
+    }
+    return strata_model_trace_devices(model, trace, *out_tracks, err);
+}
+
+/* Sends the events of each worker to rank 0, which writes the file. */
+static strata_status gather_events(const fit *f, char *own, size_t bytes, char **texts, strata_error *err) {
+    enum { TRACE_CHANNEL = 0x74726163 };
+    const strata_workers *workers = &f->model->strategy->workers;
+    const uint64_t mine = bytes;
+    STRATA_FREED uint64_t *sizes = NULL;
+    STRATA_TRY(STRATA_NEW(sizes, workers->n, err, "fit: no host memory for a trace"));
+    STRATA_TRY(strata_workers_gather(workers, &mine, sizes, sizeof mine, err));
+    if (workers->rank > 0) return workers->send(workers, 0, TRACE_CHANNEL, own, bytes, err);
+    for (int w = 1; w < workers->n; w++) {
+        STRATA_TRY(STRATA_NEW(texts[w], sizes[w] + 1, err, "fit: no host memory for a trace"));
+        STRATA_TRY(workers->receive(workers, w, TRACE_CHANNEL, texts[w], (size_t)sizes[w], err));
+    }
+    return STRATA_OK;
+}
+
+/* Opens the trace, and has the devices add to it unless that begins with a later step. */
+static strata_status begin_trace(fit *f, strata_error *err) {
+    const strata_workers *workers = &f->model->strategy->workers;
+    STRATA_TRY(strata_trace_create(f->opts.trace, workers->n > 1 ? workers->rank : 0, NULL, &f->tracing.trace, err));
+    if (f->opts.trace_last) return STRATA_OK;
+    f->tracing.now = f->tracing.trace;
+    return strata_model_trace_begin(f->model, f->tracing.now, &f->tracing.tracks, err);
+}
+
+/* Whether tracing begins or ends before the next step. turn_trace then does this; no step may be in flight. */
+static bool trace_turns(const fit *f) {
+    return f->opts.trace_last && (f->n_begun + 1 == f->opts.trace_first || f->n_begun == f->opts.trace_last);
+}
+
+static strata_status turn_trace(fit *f, strata_error *err) {
+    if (f->n_begun + 1 == f->opts.trace_first) {
+        f->tracing.now = f->tracing.trace;
+        return strata_model_trace_begin(f->model, f->tracing.now, &f->tracing.tracks, err);
+    }
+    f->tracing.now = NULL;
+    return strata_model_trace_devices(f->model, NULL, f->tracing.tracks, err);
+}
+
+/* Writes the trace. If the training has failed, it contains only this worker. */
+static strata_status end_trace(fit *f, strata_status trained, strata_error *err) {
+    const strata_workers *workers = &f->model->strategy->workers;
+    const bool many = strata_strategy_has_workers(f->model->strategy) && !trained;
+    const int n = many && workers->rank == 0 ? workers->n : 1;
+    char **texts = NULL;
+    size_t bytes = 0;
+    double ahead = 0;
+    strata_status status =
+        f->tracing.now && f->tracing.tracks ? strata_model_trace_devices(f->model, NULL, f->tracing.tracks, err) : STRATA_OK;
+    if (!status) status = STRATA_NEW(texts, n, err, "fit: no host memory for a trace");
+    if (!status && many) status = strata_workers_compare_clocks(workers, strata_trace_now, &ahead, err);
+    strata_trace_set_ahead(f->tracing.trace, ahead);
+    if (!status) status = strata_trace_events(f->tracing.trace, &texts[0], &bytes, err);
+    if (!status && many) status = gather_events(f, texts[0], bytes, texts, err);
+    if (!status) status = strata_trace_write(f->tracing.trace, (const char *const *)texts, n, err);
+    for (int w = 0; texts && w < n; w++) free(texts[w]);
+    free(texts);
+    free(f->tracing.tracks);
+    strata_trace_destroy(f->tracing.trace);
+    return status;
+}
+
+/* ---- stopping within an epoch ---- */
 
 /* Submits the prepared steps, and waits until all steps are done and their callbacks have returned. */
 static strata_status complete(fit *f, strata_error *err) {
@@ -55,13 +149,11 @@ static strata_status balance(fit *f, int64_t n, strata_error *err) {
     return STRATA_OK;
 }
 
-/* ---- stopping within an epoch ---- */
-
 /* Sets f->end.now if the fit ends before the next step. If one of several workers wants to end, all end before the same step:
  * about four times a second they exchange whether to stop, and also agree after how many steps they do so again. */
 static strata_status poll_stop(fit *f, strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
-    if (f->step.accumulated.n) return STRATA_OK; /* the step's batches are not complete */
+    if (f->step.open.n) return STRATA_OK; /* the step's batches are not complete */
     if (!strata_strategy_has_workers(f->model->strategy)) {
         f->end.now = f->end.wanted;
         return STRATA_OK;
@@ -113,7 +205,7 @@ static strata_status skip_steps(fit *f, strata_error *err) {
                            "fit: %lld examples of epoch %d were trained on, which is not between two batches; go on with the "
                            "batches that the training was begun with",
                            (long long)done->examples, f->progress.epoch + 1);
-    f->progress.step = f->step.accumulated.step = f->epoch.next_step = done->steps;
+    f->progress.step = f->step.open.step = done->steps;
     f->epoch.n_examples = f->epoch.n_measured = done->examples;
     f->model->position = (strata_model_position){0};
     return STRATA_OK;
@@ -128,10 +220,9 @@ static strata_status average(fit *f, strata_error *err) {
     return complete(f, err);
 }
 
-/* Completes all steps. Then all workers use the learning rate that a callback of rank 0 may have set. */
-static strata_status complete_and_share_rate(fit *f, strata_error *err) {
-    STRATA_TRY(complete(f, err));
-    return strata_model_share_rate(f->model, err);
+/* Sends rank 0's learning rate to all workers, all of which must call it. */
+static strata_status share_rate(fit *f, strata_error *err) {
+    return strata_workers_share_double(&f->model->strategy->workers, &f->model->rate.own, err);
 }
 
 static strata_status begin_epoch(fit *f, strata_error *err) {
@@ -152,14 +243,14 @@ static strata_status begin_epoch(fit *f, strata_error *err) {
                     (strata_dataset_size(f->dataset) - f->epoch.n_skipped + f->opts.batch - 1) / f->opts.batch;
     f->progress.steps = strata_fit_count_steps(&f->opts, n_batches, f->step.n_batches);
     f->epoch.n_examples = f->epoch.n_measured = f->epoch.scores.n = 0;
-    f->step.accumulated = (strata_fit_run){0};
+    f->step.open = (strata_fit_run){0};
     STRATA_TRY(done->steps ? strata_model_read_sums(f->model, err) : strata_model_reset_sums(f->model, err));
     for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->epoch.sums[i] = done->steps ? f->model->metrics.sums[i] : 0;
-    f->progress.step = f->epoch.next_step = 0;
+    f->progress.step = 0;
     f->progress.epoch_end = false;
     f->progress.metrics = f->progress.validation = (strata_metrics){0};
     strata_fit_call(f, STRATA_EVENT_EPOCH_BEGIN);
-    STRATA_TRY(strata_model_share_rate(f->model, err));
+    STRATA_TRY(share_rate(f, err));
     return done->steps ? skip_steps(f, err) : STRATA_OK;
 }
 
@@ -170,7 +261,7 @@ static void save_position(fit *f) {
 
 /* Writes a checkpoint after the step that was submitted last, if one is due. */
 static strata_status save_if_due(fit *f, strata_error *err) {
-    if (!f->due.checkpoints || f->step.accumulated.n) return STRATA_OK;
+    if (!f->due.checkpoints || f->step.open.n) return STRATA_OK;
     /* If each worker writes a part, all must make the same decision. This is so by the number of steps; by time rank 0 decides
      * (poll_stop). */
     const bool agreed = strata_checkpoint_folder_is_shared(f->due.checkpoints) && f->opts.checkpoint->every_seconds > 0;
@@ -189,7 +280,7 @@ static bool stops_before_step(const fit *f, strata_status status) {
     bool interrupted = false; /* a driver's compilation was interrupted, and not a callback that returned INTERRUPTED */
     for (int r = 0; r < f->model->strategy->n_replicas; r++)
         interrupted |= f->model->replicas[r].device->given_up.status == STRATA_INTERRUPTED;
-    return status == STRATA_INTERRUPTED && interrupted && f->history.n_steps && !f->step.accumulated.n &&
+    return status == STRATA_INTERRUPTED && interrupted && f->history.n_steps && !f->step.open.n &&
            !strata_strategy_has_workers(f->model->strategy);
 }
 
@@ -206,9 +297,8 @@ static strata_status next_batch(fit *f, bool *more, strata_error *err) {
     if (f->end.now) return STRATA_OK;
     STRATA_TRY(save_if_due(f, err));
     if (f->model->strategy->auto_split && f->history.n_steps >= f->due.next_balance) STRATA_TRY(balance(f, rows.own, err));
-    if (!f->step.accumulated.n) strata_fit_call(f, STRATA_EVENT_BATCH_BEGIN);
-    const strata_status status =
-        f->step.n_batches > 1 ? strata_fit_accumulate(f, &rows, err) : strata_fit_submit(f, f->epoch.next_step, &rows, err);
+    if (!f->step.open.n) strata_fit_call(f, STRATA_EVENT_BATCH_BEGIN);
+    const strata_status status = strata_fit_submit(f, &rows, err);
     *more = !status;
     if (!stops_before_step(f, status)) return status;
     f->end.now = true;
@@ -222,18 +312,20 @@ static bool runs_at_once(const fit *f) {
 
 /* Submits the batches of one step. *more: whether there was a step; false at the end of the epoch and when the fit stops. */
 static strata_status next_step(fit *f, bool *more, strata_error *err) {
-    *more = !f->opts.steps_per_epoch || f->epoch.next_step < f->opts.steps_per_epoch;
-    if (*more && strata_fit_trace_turns(f)) {
+    *more = !f->opts.steps_per_epoch || f->step.open.step < f->opts.steps_per_epoch;
+    if (*more && trace_turns(f)) {
         STRATA_TRY(complete(f, err));
-        STRATA_TRY(strata_fit_turn_trace(f, err));
+        STRATA_TRY(turn_trace(f, err));
     }
     for (int64_t i = 0; i < f->step.n_batches && *more; i++) {
         STRATA_TRY(next_batch(f, more, err));
-        if (!*more && f->step.accumulated.n)
-            STRATA_TRY(strata_fit_submit_accumulated(f, err)); /* the last step has fewer batches */
+        if (!*more && f->step.open.n) STRATA_TRY(strata_fit_submit_accumulated(f, err)); /* the last step has fewer batches */
     }
-    if (*more) f->epoch.next_step++, f->n_begun++;
-    if (*more && f->opts.wait_each_step) return complete_and_share_rate(f, err);
+    f->n_begun += *more;
+    if (*more && f->opts.wait_each_step) {
+        STRATA_TRY(complete(f, err));
+        return share_rate(f, err); /* a callback of rank 0 may have set it */
+    }
     /* The step has already been made, so the caller of strata_fit_step gets it at once. */
     const bool made = runs_at_once(f) && !strata_strategy_has_workers(f->model->strategy);
     return *more && f->reports.wanted && made ? complete(f, err) : STRATA_OK;
@@ -267,9 +359,8 @@ static strata_status end_epoch(fit *f, strata_error *err) {
     h->epoch_seconds[h->n_epochs] = p->epoch_seconds;
     if (h->validation) h->validation[h->n_epochs] = p->validation;
     h->n_epochs++;
-    strata_fit_add_event(f);
-    STRATA_TRY(strata_fit_report(f, err));
-    STRATA_TRY(strata_model_share_rate(f->model, err));
+    STRATA_TRY(strata_fit_report(f, true, err));
+    STRATA_TRY(share_rate(f, err));
     if (strata_strategy_has_workers(f->model->strategy)) {
         const bool due = f->due.checkpoints && workers->rank == 0 && strata_checkpoint_folder_due(f->due.checkpoints, true);
         int32_t sums[3] = {f->end.after_epoch, due, f->end.wanted};
@@ -337,16 +428,15 @@ static strata_status advance(fit *f, strata_error *err) {
         if (f->progress.epoch + 1 < f->opts.epochs && !f->end.after_epoch) return STRATA_OK;
         STRATA_TRY(finish_epochs(f, err));
     }
-    return f->end.callback_status ? strata_fail(err, f->end.callback_status, "%s", f->end.callback_error.message) : STRATA_OK;
+    return f->end.of_callback.status ? strata_fail(err, f->end.of_callback.status, "%s", f->end.of_callback.message)
+                                     : STRATA_OK;
 }
 
 /* If workers read separate batches, the examples that each of them has read depend on the number of workers, so an epoch must
  * be continued with the same number. */
-static strata_status check_readers(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
-                                   strata_error *err) {
-    const fit f = {.model = (strata_model *)model, .dataset = dataset, .opts = *opts};
-    const int64_t now = n_separate_readers(&f), before = model->position.readers;
-    if (!opts->first_step || now == before) return STRATA_OK;
+static strata_status check_readers(const fit *f, strata_error *err) {
+    const int64_t now = n_separate_readers(f), before = f->model->position.readers;
+    if (!f->opts.first_step || now == before) return STRATA_OK;
     return strata_fail(
         err, STRATA_INVALID,
         "fit: the epoch was begun by %lld workers with batches of their own, and would go on with %lld; the rest "
@@ -354,10 +444,11 @@ static strata_status check_readers(const strata_model *model, const strata_datas
         (long long)before, (long long)now);
 }
 
-static strata_status check_options(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
-                                   strata_model_feed *out_feed, strata_error *err) {
-    STRATA_TRY(strata_model_check_compiled(model, "fit", err));
-    STRATA_TRY(strata_model_check_dataset(model, dataset, true, "fit", out_feed, err));
+static strata_status check_options(fit *f, strata_error *err) {
+    const strata_model *model = f->model;
+    const strata_dataset *dataset = f->dataset;
+    const strata_fit_options *opts = &f->opts;
+    STRATA_TRY(strata_model_check_dataset(model, dataset, true, "fit", &f->feed, err));
     if (opts->epochs < 0) return strata_fail(err, STRATA_INVALID, "fit: epochs is %d; it must be at least 1", opts->epochs);
     if (opts->first_epoch < 0 || opts->first_epoch > opts->epochs)
         return strata_fail(err, STRATA_INVALID, "fit: first_epoch is %d; with %d epochs it is 0 to %d", opts->first_epoch,
@@ -385,7 +476,7 @@ static strata_status check_options(const strata_model *model, const strata_datas
         return strata_fail(err, STRATA_INVALID,
                            "fit: first_step is %lld; the model has done %lld steps of its epoch (strata_model_epoch_steps)",
                            (long long)opts->first_step, (long long)model->position.steps);
-    STRATA_TRY(check_readers(model, dataset, opts, err));
+    STRATA_TRY(check_readers(f, err));
     if (opts->class_weights)
         STRATA_TRY(strata_model_check_class_weights(model, opts->class_weights, opts->n_class_weights, err));
     if (opts->steps_per_epoch && strata_dataset_size(dataset) == STRATA_SIZE_INFINITE) return STRATA_OK; /* each epoch ends */
@@ -468,10 +559,15 @@ static void end_training(fit *f) {
 
 static strata_status begin(fit *f, strata_error *err) {
     strata_model *model = f->model;
-    STRATA_TRY(check_options(model, f->dataset, &f->opts, &f->feed, err));
+    STRATA_TRY(check_options(f, err));
     STRATA_TRY(strata_model_agree(model, f->dataset, &f->opts, err));
     STRATA_TRY(begin_training(f, err));
     STRATA_TRY(make_history(f, err));
+    f->progress = (strata_progress){.model = model,
+                                    .epoch = f->opts.first_epoch,
+                                    .epochs = f->opts.epochs,
+                                    .stop = &f->end.after_epoch,
+                                    .stop_now = &f->end.wanted};
     if (model->strategy->trainer) return STRATA_OK;
     f->step.n_batches = strata_model_accumulates(model);
     f->step.form.weighted = strata_model_weighs(f->dataset, f->opts.class_weights);
@@ -480,11 +576,6 @@ static strata_status begin(fit *f, strata_error *err) {
     strata_strategy_worker_share(model->strategy, f->opts.batch, model->strategy->workers.rank, &first, &share);
     /* A batch that is not larger than the data is checked when its program is compiled. */
     if (size >= 0 && f->opts.batch > size && share) STRATA_TRY(strata_model_check_batch(model, f->step.kind, share, err));
-    f->progress = (strata_progress){.model = model,
-                                    .epoch = f->opts.first_epoch,
-                                    .epochs = f->opts.epochs,
-                                    .stop = &f->end.after_epoch,
-                                    .stop_now = &f->end.wanted};
     STRATA_TRY(STRATA_NEW(f->epoch.sums, model->metrics.n_sums, err, "fit: no host memory for its metrics"));
     STRATA_TRY(STRATA_NEW(f->epoch.added, model->metrics.n_sums + 2, err, "fit: no host memory for its metrics"));
     f->due.steps_until_poll = f->due.poll_interval = 1;
@@ -495,7 +586,7 @@ static strata_status begin(fit *f, strata_error *err) {
     STRATA_TRY(strata_validation_begin(model, &f->opts, err));
     if (f->opts.checkpoint) STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->due.checkpoints, err));
     if (f->opts.first_epoch == f->opts.epochs || strata_validation_is_over(model, &f->opts)) STRATA_TRY(finish_epochs(f, err));
-    return f->opts.trace ? strata_fit_begin_trace(f, err) : STRATA_OK;
+    return f->opts.trace ? begin_trace(f, err) : STRATA_OK;
 }
 
 /* Ends the fit: waits for all runs, closes the epoch, the checkpoints and the trace. Returns OK if the failure was already
@@ -508,8 +599,8 @@ static strata_status finish(fit *f, strata_error *err) {
     strata_fit_drain(f);
     close_epoch(f);
     if (f->end.began_callbacks) strata_fit_call(f, STRATA_EVENT_TRAIN_END);
-    if (!f->end.failure && f->end.callback_status) {
-        f->end.failure = status = strata_fail(err, f->end.callback_status, "%s", f->end.callback_error.message);
+    if (!f->end.failure && f->end.of_callback.status) {
+        f->end.failure = status = strata_fail(err, f->end.of_callback.status, "%s", f->end.of_callback.message);
         err = NULL;
     }
     end_training(f);
@@ -520,7 +611,7 @@ static strata_status finish(fit *f, strata_error *err) {
     f->history.loss_scale = f->model->scale.value;
     const strata_status saved = strata_checkpoint_folder_close(f->due.checkpoints, status ? NULL : err);
     if (!status) status = saved;
-    const strata_status traced = f->tracing.trace ? strata_fit_end_trace(f, status, status ? NULL : err) : STRATA_OK;
+    const strata_status traced = f->tracing.trace ? end_trace(f, status, status ? NULL : err) : STRATA_OK;
     if (!status) status = traced;
     return reported ? STRATA_OK : status;
 }
@@ -629,17 +720,12 @@ static strata_status run_trainer(fit *f, strata_error *err) {
     f->end.reached = true;
     if (f->opts.checkpoint && model->strategy->workers.rank == 0)
         STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->due.checkpoints, err));
-    if (f->due.checkpoints || model->callbacks) {
+    if (f->due.checkpoints || model->callbacks.n) {
         f->users.on_progress = f->opts.on_progress;
         f->users.user = f->opts.user;
         f->opts.on_progress = on_trainer_progress;
         f->opts.user = f;
     }
-    f->progress = (strata_progress){.model = model,
-                                    .epoch = f->opts.first_epoch,
-                                    .epochs = f->opts.epochs,
-                                    .stop = &f->end.after_epoch,
-                                    .stop_now = &f->end.wanted};
     f->end.began_callbacks = true;
     STRATA_TRY(strata_callbacks_call(model, STRATA_EVENT_TRAIN_BEGIN, &f->progress, err));
     STRATA_TRY(model->strategy->trainer->fit(model, f->dataset, &f->opts, &f->history, err));

@@ -17,7 +17,6 @@
 #include "core/data/stage/stage.h"
 #include "core/model/data.h"
 #include "core/model/fit.h"
-#include "core/model/own.h"
 
 /* The steps of a fit whose time is measured, to find out whether steps are short. */
 enum { FIRST_MEASURED = 8, LAST_MEASURED = 40 };
@@ -33,13 +32,13 @@ double strata_fit_epoch_seconds(const fit *f) {
 
 /* Performs the exchanges of the newest submitted step, if they were not performed yet, and submits the rest of the step. */
 static strata_status finish_step(fit *f, strata_error *err) {
-    const strata_model_program *program = f->queue.unfinished.program;
+    const run newest = f->queue.unfinished;
     const strata_workers *workers = &f->model->strategy->workers;
     f->queue.unfinished.program = NULL;
-    if (program && strata_strategy_has_workers(f->model->strategy)) workers->at_step(workers, f->queue.unfinished.update);
-    if (!program) return STRATA_OK;
-    STRATA_TRY(strata_group_finish(program->group, f->queue.unfinished.slot, program->contributes, err));
-    if (program->kind == STRATA_PROGRAM_AVERAGE) f->model->apart = false;
+    if (!newest.program) return STRATA_OK;
+    if (strata_strategy_has_workers(f->model->strategy)) workers->at_step(workers, newest.numbers.update);
+    STRATA_TRY(strata_group_finish(newest.program->group, newest.slot, newest.program->contributes, err));
+    if (newest.program->kind == STRATA_PROGRAM_AVERAGE) f->model->apart = false;
     return STRATA_OK;
 }
 
@@ -59,9 +58,7 @@ static strata_status submit_prepared(fit *f, strata_error *err) {
     f->model->apart |= sets_apart(f, first);
     if (n > 1) return strata_group_run_steps(first->program->group, first->slot, n, update - 1, err);
     STRATA_TRY(strata_group_start(first->program->group, first->slot, update - 1, err));
-    f->queue.unfinished.program = first->program;
-    f->queue.unfinished.slot = first->slot;
-    f->queue.unfinished.update = update;
+    f->queue.unfinished = *first;
     return STRATA_OK;
 }
 
@@ -98,33 +95,21 @@ static strata_example_source source_of(const fit *f, const strata_batches *batch
         .batches = batches, .dataset = f->dataset, .feed = &f->feed, .class_weights = f->opts.class_weights};
 }
 
-/* Examples of a step that are computed again: [first, first + n) of the current batch of `batches`. `row` is the index of the
- * first one in the step. */
-typedef struct examined {
-    const strata_batches *batches;
-    int64_t first, n, row;
-} examined;
-
-/* Computes the examples again, with all intermediate values. twice: computes them twice and looks for the first tensor whose
- * bits differ; else looks for the first tensor that is not finite. DATA, with the tensor, if there is one; else OK. */
-static strata_status diagnose_batch(fit *f, const run *step, const examined *again, bool twice, strata_error *err) {
-    int32_t rng[STRATA_RNG_WORDS];
-    const int64_t n = again->n;
-    const strata_model *model = f->model;
-    const strata_example_source source = source_of(f, again->batches);
-    void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS];
-    const strata_examined_step what = {
-        .x = x, .y = y, .n = n, .byte_scale = twice ? f->step.form.byte_scale : 0, .words = step->numbers.words, .rng = rng};
-    strata_status status = STRATA_OK;
+/* Computes n examples of a step again, with all intermediate values: those from `first` on in the current batch of `batches`,
+ * of which the first one is number `row` in the step. twice: computes them twice and looks for the first tensor whose bits
+ * differ; else looks for the first tensor that is not finite. DATA, with the tensor, if there is one; else OK. */
+static strata_status diagnose_batch(fit *f, const run *step, const strata_batches *batches, int64_t first, int64_t n,
+                                    int64_t row, bool twice, strata_error *err) {
+    strata_examined_step what = {.source = source_of(f, batches),
+                                 .first = first,
+                                 .n = n,
+                                 .row = row,
+                                 .byte_scale = twice ? f->step.form.byte_scale : 0,
+                                 .numbers = step->numbers};
     char where[64];
     snprintf(where, sizeof where, "epoch %d, step %lld", f->progress.epoch + 1, (long long)step->step + 1);
-    strata_model_random_state(model, step->numbers.update, again->row, rng);
-    if (strata_model_make_examples(model, n, x, y)) {
-        strata_model_write_examples(model, &source, again->first, n, x, y, NULL);
-        status = (twice ? strata_model_repeat : strata_model_diagnose)(f->model, &what, where, err);
-    }
-    strata_model_free_examples(model, x, y);
-    return status;
+    what.numbers.scale = 1;
+    return (twice ? strata_model_repeat : strata_model_diagnose)(f->model, &what, where, err);
 }
 
 /* Reports a step whose loss was not finite. That step and the steps submitted after it changed no parameters (the gate), so the
@@ -141,7 +126,7 @@ static strata_status report_not_finite(fit *f, const run *done, strata_error *er
     const bool opened = !reopen_batches(f, done->first, &dataset, &batches, NULL);
     for (int64_t i = done->first, row = 0, n; opened && !status && i <= done->last; i++, row += n) {
         if (strata_batches_next(batches, &n, NULL) || !n) break;
-        status = diagnose_batch(f, done, &(examined){batches, 0, n, row}, false, err);
+        status = diagnose_batch(f, done, batches, 0, n, row, false, err);
     }
     strata_batches_destroy(batches);
     strata_dataset_destroy(dataset);
@@ -162,28 +147,23 @@ static void update_metrics(fit *f, const float *sums, int64_t examples) {
 }
 
 void strata_fit_call(fit *f, strata_event event) {
-    if (!f->model->callbacks || (f->end.callback_status && event != STRATA_EVENT_TRAIN_END)) return;
+    if (!f->model->callbacks.n || (f->end.of_callback.status && event != STRATA_EVENT_TRAIN_END)) return;
     const bool between = event != STRATA_EVENT_BATCH_BEGIN && event != STRATA_EVENT_BATCH_END;
     f->model->rate.locked = !between && !f->opts.wait_each_step;
     strata_error err = {0};
     const strata_status status = strata_callbacks_call(f->model, (int)event, &f->progress, &err);
     f->model->rate.locked = true;
-    if (!status || f->end.callback_status) return;
-    f->end.callback_status = status;
-    f->end.callback_error = err;
+    if (!status || f->end.of_callback.status) return;
+    f->end.of_callback = err;
     f->end.wanted = true;
 }
 
-void strata_fit_add_event(fit *f) {
-    if (!f->reports.wanted) return;
+strata_status strata_fit_report(fit *f, bool call, strata_error *err) {
     if (!f->progress.epoch_end) f->progress.epoch_seconds = strata_fit_epoch_seconds(f);
-    f->reports.events[f->reports.n++] = f->progress;
-}
-
-strata_status strata_fit_report(fit *f, strata_error *err) {
+    if (f->reports.wanted) f->reports.events[f->reports.n++] = f->progress;
+    if (!call) return STRATA_OK;
     strata_fit_call(f, f->progress.epoch_end ? STRATA_EVENT_EPOCH_END : STRATA_EVENT_BATCH_END);
     if (!f->opts.on_progress) return STRATA_OK;
-    if (!f->progress.epoch_end) f->progress.epoch_seconds = strata_fit_epoch_seconds(f);
     f->model->rate.locked = !f->progress.epoch_end && !f->opts.wait_each_step;
     const strata_status status = f->opts.on_progress(&f->progress, f->opts.user, err);
     f->model->rate.locked = true;
@@ -254,9 +234,8 @@ strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
     adapt_call(f);
     f->progress.step = done.step + 1;
     f->progress.total_step = h->n_steps;
-    strata_fit_add_event(f);
-    const int64_t steps_per_execution = f->opts.steps_per_execution;
-    return steps_per_execution > 1 && f->progress.step % steps_per_execution ? STRATA_OK : strata_fit_report(f, err);
+    const int64_t together = f->opts.steps_per_execution;
+    return strata_fit_report(f, together <= 1 || f->progress.step % together == 0, err);
 }
 
 void strata_fit_add_to_trace(fit *f, const char *what, int64_t step, double began) {
@@ -277,12 +256,9 @@ void strata_fit_add_epoch_to_trace(fit *f) {
 static void write_replica_inputs(fit *f, const run *step, const strata_worker_step *rows, const strata_program_part *part,
                                  int64_t row, int64_t step_examples) {
     const strata_example_source source = source_of(f, strata_worker_batches_batch(f->epoch.batches));
-    void *inputs[STRATA_MAX_INPUTS], *labels[STRATA_MAX_OUTPUTS];
-    strata_run_write_numbers(&step->numbers, step->program, part, step->slot, row, step_examples);
-    if (!part->n) return;
-    strata_model_slots(f->model, part, step->slot, inputs, labels);
-    strata_model_write_examples(f->model, &source, rows->offset + part->first, part->n, inputs, labels,
-                                strata_executable_input(part->executable, step->slot, part->example_weights));
+    row += step->program->divided ? 0 : part->first;
+    strata_run_write_numbers(&step->numbers, part, step->slot, row, step_examples);
+    strata_part_write_examples(f->model, part, step->slot, &source, rows->offset);
 }
 
 /* Gets the program for a batch of n examples and a free slot of it, and sets runs[n_runs], whose inputs the caller then writes.
@@ -322,9 +298,28 @@ static strata_status submit(fit *f, strata_error *err) {
     return f->queue.n_unsubmitted < f->queue.per_call && f->queue.n_unsubmitted < most ? STRATA_OK : submit_prepared(f, err);
 }
 
+/* All workers take the smallest of their loss scales. */
+static strata_status share_scale(strata_model *model, strata_error *err) {
+    typedef struct scale {
+        double value;
+        int64_t steps;
+    } scale;
+    const strata_workers *workers = &model->strategy->workers;
+    if (!(model->scale.value > 0) || !strata_strategy_has_workers(model->strategy)) return STRATA_OK;
+    const scale own = {model->scale.value, model->scale.steps};
+    STRATA_FREED scale *all = NULL;
+    STRATA_TRY(STRATA_NEW(all, workers->n, err, "model: no host memory for the parameters of %d replicas", workers->n));
+    STRATA_TRY(strata_workers_gather(workers, &own, all, sizeof own, err));
+    for (int w = 0; w < workers->n; w++) {
+        if (all[w].value < model->scale.value) model->scale.value = all[w].value;
+        if (all[w].steps < model->scale.steps) model->scale.steps = all[w].steps;
+    }
+    return STRATA_OK;
+}
+
 strata_status strata_fit_submit_average(fit *f, strata_error *err) {
-    STRATA_TRY(strata_model_share_scale(f->model, err));
-    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_AVERAGE, 0, (run){.step = f->epoch.next_step}, err));
+    STRATA_TRY(share_scale(f->model, err));
+    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_AVERAGE, 0, (run){.step = f->step.open.step}, err));
     return submit(f, err);
 }
 
@@ -345,81 +340,60 @@ static strata_status submit_update(fit *f, strata_error *err) {
     return f->model->optimizer_steps % strategy->every ? STRATA_OK : strata_fit_submit_average(f, err);
 }
 
-/* The words of an update from accumulated gradients for one replica. If the replica makes an update of its own, they are those
- * of its own examples and batches. */
-static void write_accumulated_words(const fit *f, const run *step, const strata_model_replica *replica,
-                                    float words[STRATA_STEP_WORDS]) {
-    const bool own = strata_strategy_has_own(f->model->strategy), idle = own && !replica->n_accumulated;
-    const int64_t examples = own ? replica->accumulated_examples : f->step.accumulated.examples;
-    memcpy(words, step->numbers.words, sizeof step->numbers.words);
-    words[STRATA_STEP_SCALE] = idle ? 0 : (float)((double)f->step.expected_examples / (double)examples / step->numbers.scale);
-    words[STRATA_STEP_BATCHES] = idle ? 1 : (float)(own ? replica->n_accumulated : f->step.accumulated.n);
-    words[STRATA_STEP_SHARE] = !idle;
-}
-
 strata_status strata_fit_submit_accumulated(fit *f, strata_error *err) {
-    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_APPLY, 0, f->step.accumulated, err));
+    const bool has_own = strata_strategy_has_own(f->model->strategy);
+    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_APPLY, 0, f->step.open, err));
     run *step = &f->queue.runs[f->queue.n];
+    float *words = step->numbers.words;
     for (int r = 0; r < step->program->n_parts; r++) {
-        const strata_program_part *part = &step->program->parts[r];
         strata_model_replica *replica = &f->model->replicas[r];
-        float words[STRATA_STEP_WORDS];
-        write_accumulated_words(f, step, replica, words);
+        /* A replica that makes an update of its own makes it from its own examples and batches. */
+        const bool idle = has_own && !replica->n_accumulated;
+        const double examples = (double)(has_own ? replica->accumulated_examples : f->step.open.examples);
+        words[STRATA_STEP_SCALE] = idle ? 0 : (float)((double)f->step.expected_examples / examples / step->numbers.scale);
+        words[STRATA_STEP_BATCHES] = idle ? 1 : (float)(has_own ? replica->n_accumulated : f->step.open.n);
+        words[STRATA_STEP_SHARE] = !idle;
+        strata_part_write_words(&step->program->parts[r], step->slot, words);
         step->program->contributes[r] = replica->n_accumulated > 0;
-        if (part->step >= 0) memcpy(strata_executable_input(part->executable, step->slot, part->step), words, sizeof words);
-        if (part->share >= 0)
-            *(float *)strata_executable_input(part->executable, step->slot, part->share) = words[STRATA_STEP_SHARE];
         replica->n_accumulated = replica->accumulated_examples = 0;
     }
-    f->epoch.n_examples += f->step.accumulated.examples;
-    f->step.accumulated = (run){.step = f->step.accumulated.step + 1};
+    f->epoch.n_examples += f->step.open.examples;
+    f->step.open = (run){.step = f->step.open.step + 1};
     return submit_update(f, err);
 }
 
-/* Submits this worker's rows of a batch, whose program adds to the accumulated gradients. */
-static strata_status submit_accumulation(fit *f, const strata_worker_step *rows, strata_error *err) {
-    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_ACCUMULATE, rows->own, f->step.accumulated, err));
+strata_status strata_fit_submit(fit *f, const strata_worker_step *rows, strata_error *err) {
+    const strata_batches *batch = strata_worker_batches_batch(f->epoch.batches);
+    const bool whole = f->step.n_batches == 1, has_own = strata_strategy_has_own(f->model->strategy);
+    const int64_t row = f->step.open.examples + rows->first;
+    run what = f->step.open;
+    if (!what.n) f->step.expected_examples = rows->n * f->step.n_batches, what.first = rows->batch;
+    what.last = rows->batch;
+    what.n++;
+    what.examples += rows->n;
+    what.own += rows->own;
+    const bool repeats = whole && f->opts.check_repeats;
+    if (repeats) STRATA_TRY(finish_step(f, err)); /* the parameters are those that this step begins with */
+    STRATA_TRY(acquire_run(f, f->step.kind, rows->own, what, err));
     run *step = &f->queue.runs[f->queue.n];
+    if (repeats && rows->own) STRATA_TRY(diagnose_batch(f, step, batch, rows->offset, rows->own, row, true, err));
     const double began = f->tracing.now ? strata_trace_now() : 0;
-    f->step.accumulated.numbers.scale = step->numbers.scale; /* all batches of the step use this scale */
-    step->numbers.words[STRATA_STEP_STATE_SHARE] =
-        strata_strategy_has_own(f->model->strategy) ? 1 : 1.0f / (float)rows->n_computing;
-    for (int r = 0; r < step->program->n_parts; r++) {
-        write_replica_inputs(f, step, rows, &step->program->parts[r], f->step.accumulated.examples + rows->first,
-                             f->step.expected_examples);
-        f->model->replicas[r].n_accumulated += step->program->parts[r].n > 0;
-        f->model->replicas[r].accumulated_examples += step->program->parts[r].n;
-    }
-    strata_fit_add_to_trace(f, "write inputs", step->numbers.update - 1, began);
-    STRATA_TRY(submit(f, err));
-    return measure_newest(f, err);
-}
-
-strata_status strata_fit_accumulate(fit *f, const strata_worker_step *rows, strata_error *err) {
-    if (!f->step.accumulated.n)
-        f->step.expected_examples = rows->n * f->step.n_batches, f->step.accumulated.first = rows->batch;
-    STRATA_TRY(submit_accumulation(f, rows, err));
-    f->step.accumulated.last = rows->batch;
-    f->step.accumulated.n++;
-    f->step.accumulated.examples += rows->n;
-    f->step.accumulated.own += rows->own;
-    return f->step.accumulated.n < f->step.n_batches ? STRATA_OK : strata_fit_submit_accumulated(f, err);
-}
-
-strata_status strata_fit_submit(fit *f, int64_t number, const strata_worker_step *rows, strata_error *err) {
-    const run what = {.step = number, .first = rows->batch, .last = rows->batch, .n = 1, .examples = rows->n, .own = rows->own};
-    const bool own = strata_strategy_has_own(f->model->strategy);
-    if (f->opts.check_repeats) STRATA_TRY(finish_step(f, err)); /* the parameters are those that this step begins with */
-    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_TRAIN, rows->own, what, err));
-    run *step = &f->queue.runs[f->queue.n];
-    const examined again = {strata_worker_batches_batch(f->epoch.batches), rows->offset, rows->own, rows->first};
-    if (f->opts.check_repeats && rows->own) STRATA_TRY(diagnose_batch(f, step, &again, true, err));
-    const double began = f->tracing.now ? strata_trace_now() : 0;
+    step->numbers.words[STRATA_STEP_STATE_SHARE] = has_own ? 1 : 1.0f / (float)rows->n_computing;
     for (int r = 0; r < step->program->n_parts; r++) {
         const strata_program_part *part = &step->program->parts[r];
-        write_replica_inputs(f, step, rows, part, rows->first, own ? part->n : rows->n);
+        write_replica_inputs(f, step, rows, part, row, whole && has_own ? part->n : f->step.expected_examples);
+        f->model->replicas[r].n_accumulated += !whole && part->n;
+        f->model->replicas[r].accumulated_examples += whole ? 0 : part->n;
     }
     strata_fit_add_to_trace(f, "write inputs", step->numbers.update - 1, began);
-    f->epoch.n_examples += rows->n;
-    return submit_update(f, err);
+    what.numbers.scale = step->numbers.scale; /* all batches of the step use this scale */
+    f->step.open = what;
+    if (whole) {
+        f->epoch.n_examples += rows->n;
+        f->step.open = (run){.step = what.step + 1};
+        return submit_update(f, err);
+    }
+    STRATA_TRY(submit(f, err));
+    STRATA_TRY(measure_newest(f, err));
+    return what.n < f->step.n_batches ? STRATA_OK : strata_fit_submit_accumulated(f, err);
 }

@@ -38,21 +38,13 @@ static strata_status no_such_layer(const char *name, const char *const *names, s
                        nearest ? "\"" : "", nearest ? "?" : "");
 }
 
-/* Lists the offset of each parameter in the values that were loaded from a file. */
-static strata_status list_offsets(const strata_model *model, int64_t **out, strata_error *err) {
-    const int n = model->parameters.n;
-    STRATA_TRY(STRATA_NEW(*out, n, err, "freeze: no host memory for %d parameters", n));
-    for (int i = 0; i < n; i++) (*out)[i] = strata_model_place(model, &model->parameters.items[i]);
-    return STRATA_OK;
-}
-
-/* Moves the values that were loaded from a file to the new offsets of the parameters, whose order is the same. */
-static strata_status move_values(strata_model *model, const int64_t *before, strata_error *err) {
+/* Moves the values that were loaded from a file to the new places of the parameters, whose order is the same. */
+static strata_status move_values(strata_model *model, const strata_parameter_set *before, strata_error *err) {
     float *values;
     STRATA_TRY(STRATA_NEW(values, strata_model_all_size(model), err, "freeze: no host memory for the parameters"));
     for (int i = 0; i < model->parameters.n; i++) {
-        const strata_parameter_spec *p = &model->parameters.items[i];
-        memcpy(values + strata_model_place(model, p), model->loaded + before[i],
+        const strata_parameter_spec *p = &model->parameters.items[i], *old = &before->items[i];
+        memcpy(values + strata_model_place(model, p), model->loaded + old->offset + (old->state ? before->flat_size : 0),
                (size_t)strata_shape_elements(p->shape) * sizeof *values);
     }
     free(model->loaded);
@@ -63,17 +55,18 @@ static strata_status move_values(strata_model *model, const int64_t *before, str
 strata_status strata_model_freeze(strata_model *model, const char *name, strata_error *err) {
     const char *names[MOST_NAMES];
     size_t n_names = 0;
-    STRATA_FREED int64_t *before = NULL;
+    __attribute__((cleanup(strata_parameters_finish))) strata_parameter_set before = {0};
     if (model->strategy)
         return strata_fail(err, STRATA_INVALID, "freeze: the model is compiled; layers are frozen before that");
     STRATA_TRY(strata_model_declare(model, err));
     strata_layer *layer = find_layer(&model->list, name, names, &n_names);
     if (!layer) return no_such_layer(name, names, n_names, err);
-    STRATA_TRY(list_offsets(model, &before, err));
     freeze_all(layer);
+    before = model->parameters;
+    model->parameters = (strata_parameter_set){0};
     strata_model_free_parameters(model);
     STRATA_TRY(strata_model_declare(model, err));
     if (!model->parameters.flat_size)
         return strata_fail(err, STRATA_INVALID, "freeze %s: no layer with parameters is left to train", name);
-    return model->loaded ? move_values(model, before, err) : STRATA_OK;
+    return model->loaded ? move_values(model, &before, err) : STRATA_OK;
 }

@@ -368,20 +368,14 @@ strata_status strata_model_from_json(const char *text, size_t bytes, const char 
 strata_status strata_model_from_json_with(strata_registry *registry, const char *text, size_t bytes, const char *source,
                                           strata_model **out_model, strata_error *err) {
     STRATA_FINISHED(strata_json) root = {0};
-    strata_model *model = NULL;
+    STRATA_OWNED(strata_model) *model = NULL;
+    strata_error reason = {0};
     STRATA_TRY(strata_json_parse(source, text, bytes, MAX_JSON_BYTES, &root, err));
-    strata_status status = read_model(&root, registry, &model, err);
-    if (!status) {
-        strata_error reason = {0};
-        status = strata_model_declare(model, &reason);
-        if (status)
-            status = strata_fail(err, status == STRATA_INVALID ? STRATA_DATA : status, "%s: %s", source, reason.message);
-    }
-    if (status)
-        strata_model_destroy(model);
-    else
-        *out_model = model;
-    return status;
+    STRATA_TRY(read_model(&root, registry, &model, err));
+    const strata_status status = strata_model_declare(model, &reason);
+    if (status) return strata_fail(err, status == STRATA_INVALID ? STRATA_DATA : status, "%s: %s", source, reason.message);
+    *out_model = strata_released(&model);
+    return STRATA_OK;
 }
 
 strata_status strata_model_read_json(const char *path, strata_model **out_model, strata_error *err) {
@@ -549,8 +543,7 @@ strata_status strata_model_to_json(const strata_model *model, char **out_text, s
     if (bytes > MAX_JSON_BYTES) /* it could not be read again */
         return strata_fail(err, STRATA_UNSUPPORTED, "model: its JSON would have %zu bytes; at most %d are possible", bytes,
                            MAX_JSON_BYTES);
-    *out_text = text;
-    text = NULL;
+    *out_text = strata_released(&text);
     return STRATA_OK;
 }
 

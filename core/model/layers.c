@@ -43,12 +43,6 @@ void strata_model_build_calls(strata_model *model, strata_layer_context *context
     for (int i = 0; i < model->n_inputs && context->declaring; i++) model->inputs[i].n_tokens = context->n_tokens[i];
 }
 
-strata_tensor *strata_model_build_layers(strata_model *model, strata_layer_context *context, strata_tensor *x) {
-    strata_tensor *outputs[STRATA_MAX_OUTPUTS];
-    strata_model_build_calls(model, context, &x, outputs);
-    return outputs[0];
-}
-
 strata_slot_text strata_slot_name(const char *base, int index) {
     strata_slot_text name;
     if (index)
@@ -84,8 +78,7 @@ static strata_status take_outputs(strata_model *model, strata_tensor *const *out
 
 /* Builds all calls of layers for one example into a new graph. */
 static strata_status build_for_one(strata_model *model, strata_layer_context *context, strata_graph **out_graph,
-                                   strata_tensor **outputs, strata_error *err) {
-    strata_tensor *inputs[STRATA_MAX_INPUTS];
+                                   strata_tensor **inputs, strata_tensor **outputs, strata_error *err) {
     STRATA_TRY(strata_graph_create(out_graph, err));
     if (context->training) context->rng = strata_input(*out_graph, "rng", STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS));
     for (int i = 0; i < model->n_inputs; i++)
@@ -102,10 +95,10 @@ strata_status strata_model_declare(strata_model *model, strata_error *err) {
     if (parent) return strata_fail(err, STRATA_INVALID, "%s: it is begun and does not end", parent->name);
     if (model->parameters.n) return STRATA_OK;
     STRATA_TRY(strata_model_connect(model, err));
-    strata_graph *graph = NULL;
+    STRATA_OWNED(strata_graph) *graph = NULL;
     strata_layer_context context = {.declaring = true};
-    strata_tensor *outputs[STRATA_MAX_OUTPUTS];
-    strata_status status = build_for_one(model, &context, &graph, outputs, err);
+    strata_tensor *inputs[STRATA_MAX_INPUTS], *outputs[STRATA_MAX_OUTPUTS];
+    strata_status status = build_for_one(model, &context, &graph, inputs, outputs, err);
     if (!status) status = take_outputs(model, outputs, err);
     if (!status && !model->parameters.n)
         status = strata_fail(err, STRATA_INVALID, "model: no layer has parameters; there is nothing to train");
@@ -113,20 +106,33 @@ strata_status strata_model_declare(strata_model *model, strata_error *err) {
         strata_model_free_parameters(model);
     else
         strata_parameters_lay_out(&model->parameters);
-    strata_graph_destroy(graph);
+    return status;
+}
+
+strata_status strata_model_graph(strata_model *model, strata_graph **out_graph, strata_tensor **inputs, strata_tensor **outputs,
+                                 strata_error *err) {
+    strata_layer_context context = {.declaring = true};
+    *out_graph = NULL;
+    STRATA_TRY(strata_model_declare(model, err));
+    strata_status status = build_for_one(model, &context, out_graph, inputs, outputs, err);
+    for (int i = 0; i < model->n_outputs && !status; i++)
+        outputs[i] = strata_loss_predict(model->outputs[i].loss, &model->outputs[i].loss_options, outputs[i]);
+    if (!status) status = strata_graph_check(*out_graph, err);
+    if (!status) return STRATA_OK;
+    strata_graph_destroy(*out_graph);
+    *out_graph = NULL;
     return status;
 }
 
 strata_status strata_model_check_endings(strata_model *model, const strata_output_spec *specs, strata_error *err) {
-    strata_graph *graph = NULL;
+    STRATA_OWNED(strata_graph) *graph = NULL;
     strata_layer_context context = {.declaring = true, .training = true};
-    strata_tensor *outputs[STRATA_MAX_OUTPUTS];
-    strata_status status = build_for_one(model, &context, &graph, outputs, err);
-    for (int i = 0; i < model->n_outputs && !status; i++) {
+    strata_tensor *inputs[STRATA_MAX_INPUTS], *outputs[STRATA_MAX_OUTPUTS];
+    STRATA_TRY(build_for_one(model, &context, &graph, inputs, outputs, err));
+    for (int i = 0; i < model->n_outputs; i++) {
         strata_graph_set_scope(graph, model->n_outputs > 1 ? strata_output_name(model, i) : NULL);
         strata_loss_logits(specs[i].loss, &specs[i].loss_options, outputs[i]);
-        status = strata_graph_check(graph, err);
+        STRATA_TRY(strata_graph_check(graph, err));
     }
-    strata_graph_destroy(graph);
-    return status;
+    return STRATA_OK;
 }

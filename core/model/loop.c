@@ -44,11 +44,6 @@ static strata_optimizer settings_of(const strata_model *model) {
     return strata_optimizer_with_rate(&model->optimizer, model->rate.own);
 }
 
-void strata_model_step_words(const strata_model *model, int64_t t, float *words) {
-    const strata_optimizer settings = settings_of(model);
-    strata_optimizer_step(model->optimizer_kind, &settings, t, words);
-}
-
 double strata_model_learning_rate(const strata_model *model) {
     const strata_optimizer settings = settings_of(model);
     return model->trains ? strata_schedule_rate(&settings.schedule, settings.learning_rate, model->optimizer_steps) : 0;
@@ -66,10 +61,6 @@ strata_status strata_model_set_learning_rate(strata_model *model, double rate, s
                            "give fit wait_each_step, with which it may be set after each step");
     model->rate.own = rate;
     return STRATA_OK;
-}
-
-strata_status strata_model_share_rate(strata_model *model, strata_error *err) {
-    return strata_workers_share_double(&model->strategy->workers, &model->rate.own, err);
 }
 
 /* ---- interrupting long calls ---- */
@@ -103,30 +94,34 @@ void strata_model_random_state(const strata_model *model, int64_t t, int64_t row
 
 strata_run_numbers strata_run_numbers_of(const strata_model *model, int64_t t, double scale) {
     strata_run_numbers numbers = {.update = t, .scale = scale};
-    strata_model_step_words(model, t, numbers.words);
+    const strata_optimizer settings = settings_of(model);
+    strata_optimizer_step(model->optimizer_kind, &settings, t, numbers.words);
     numbers.words[STRATA_STEP_SCALE] = (float)(1 / scale);
     strata_model_random_state(model, t, 0, numbers.rng);
     return numbers;
 }
 
-void strata_run_write_numbers(const strata_run_numbers *numbers, const strata_model_program *program,
-                              const strata_program_part *part, int slot, int64_t row, int64_t step_examples) {
+void strata_part_write_words(const strata_program_part *part, int slot, const float words[STRATA_STEP_WORDS]) {
     strata_executable *exe = part->executable;
-    float words[STRATA_STEP_WORDS];
-    int32_t rng[STRATA_RNG_WORDS];
-    memcpy(words, numbers->words, sizeof words);
-    words[STRATA_STEP_SHARE] = part->n ? (float)(numbers->scale * (double)part->n / (double)step_examples) : 0;
-    if (part->step >= 0) memcpy(strata_executable_input(exe, slot, part->step), words, sizeof words);
+    if (part->step >= 0) memcpy(strata_executable_input(exe, slot, part->step), words, STRATA_STEP_WORDS * sizeof *words);
     if (part->share >= 0) *(float *)strata_executable_input(exe, slot, part->share) = words[STRATA_STEP_SHARE];
-    if (part->examples >= 0) *(float *)strata_executable_input(exe, slot, part->examples) = (float)part->n;
     if (part->state_share >= 0)
-        *(float *)strata_executable_input(exe, slot, part->state_share) = part->n ? words[STRATA_STEP_STATE_SHARE] : 0;
+        *(float *)strata_executable_input(exe, slot, part->state_share) = words[STRATA_STEP_STATE_SHARE];
+}
+
+void strata_run_write_numbers(const strata_run_numbers *numbers, const strata_program_part *part, int slot, int64_t row,
+                              int64_t step_examples) {
+    strata_executable *exe = part->executable;
+    strata_run_numbers own = *numbers;
+    own.words[STRATA_STEP_SHARE] = part->n ? (float)(numbers->scale * (double)part->n / (double)step_examples) : 0;
+    if (!part->n) own.words[STRATA_STEP_STATE_SHARE] = 0;
+    strata_part_write_words(part, slot, own.words);
+    if (part->examples >= 0) *(float *)strata_executable_input(exe, slot, part->examples) = (float)part->n;
     float *weights = strata_executable_input(exe, slot, part->weights);
-    for (int64_t i = 0; i < part->n; i++) weights[i] = (float)numbers->scale / (float)step_examples;
+    for (int64_t i = 0; weights && i < part->n; i++) weights[i] = (float)numbers->scale / (float)step_examples;
     if (part->rng < 0 || !part->n) return;
-    memcpy(rng, numbers->rng, sizeof rng);
-    set_first_row(rng, row + (program->divided ? 0 : part->first));
-    memcpy(strata_executable_input(exe, slot, part->rng), rng, sizeof rng);
+    set_first_row(own.rng, row);
+    memcpy(strata_executable_input(exe, slot, part->rng), own.rng, sizeof own.rng);
 }
 
 /* ---- examples ---- */
@@ -153,13 +148,11 @@ bool strata_model_weighs(const strata_dataset *dataset, const double *class_weig
     return class_weights || strata_dataset_has_weights(dataset);
 }
 
-void strata_model_write_examples(const strata_model *model, const strata_example_source *source, int64_t first, int64_t n,
-                                 void *const *inputs, void *const *labels, float *weights) {
-    strata_batches_write(source->batches, first, n, inputs, labels);
-    for (int i = 0; labels && i < model->n_outputs; i++)
-        strata_model_convert_labels(&model->outputs[i], source->dataset, source->feed->targets[i], n, labels[i]);
-    if (!weights) return;
-    strata_batches_write_weights(source->batches, first, n, weights);
-    if (source->class_weights && labels && labels[0])
-        strata_model_weigh_classes(&model->outputs[0], source->class_weights, labels[0], n, weights);
+void strata_part_write_examples(const strata_model *model, const strata_program_part *part, int slot,
+                                const strata_example_source *source, int64_t first) {
+    void *inputs[STRATA_MAX_INPUTS], *labels[STRATA_MAX_OUTPUTS];
+    if (!part->n) return;
+    strata_model_slots(model, part, slot, inputs, labels);
+    strata_model_write_examples(model, source, first + part->first, part->n, inputs, labels,
+                                strata_executable_input(part->executable, slot, part->example_weights));
 }

@@ -35,10 +35,12 @@ typedef struct strata_run_numbers {
 strata_run_numbers strata_run_numbers_of(const strata_model *model, int64_t t, double scale);
 /* The state of random numbers of update t for the example with index `row` in the step. */
 void strata_model_random_state(const strata_model *model, int64_t t, int64_t row, int32_t out[STRATA_RNG_WORDS]);
+/* Writes words, as they are, to the inputs of a part that have them. */
+void strata_part_write_words(const strata_program_part *part, int slot, const float words[STRATA_STEP_WORDS]);
 /* Writes the numbers to the inputs of a part, and the weights of its examples in the step, which has `step_examples` examples
- * in all. row: the index in the step of the first example of the program's batch. */
-void strata_run_write_numbers(const strata_run_numbers *numbers, const strata_model_program *program,
-                              const strata_program_part *part, int slot, int64_t row, int64_t step_examples);
+ * in all. row: the index in the step from which the part counts random numbers. */
+void strata_run_write_numbers(const strata_run_numbers *numbers, const strata_program_part *part, int slot, int64_t row,
+                              int64_t step_examples);
 
 /* ---- examples ---- */
 
@@ -63,6 +65,9 @@ typedef struct strata_example_source {
  * and the weights of the examples (NULL: none). An input or the labels of an output that are NULL are left out. */
 void strata_model_write_examples(const strata_model *model, const strata_example_source *source, int64_t first, int64_t n,
                                  void *const *inputs, void *const *labels, float *weights);
+/* Writes a part's examples of a program's batch, which begins with example `first` of the source's batch, to its inputs. */
+void strata_part_write_examples(const strata_model *model, const strata_program_part *part, int slot,
+                                const strata_example_source *source, int64_t first);
 
 /* ---- validation.c: the validation data of a fit, and the decisions that depend on their loss ---- */
 

@@ -9,6 +9,8 @@
 #include "core/base/file.h"
 #include "core/base/json.h"
 #include "core/data/format/safetensors.h"
+
+static const char NO_MEMORY[] = "checkpoint: no host memory for its manifest";
 static const char FORMAT[] = "strata.checkpoint";
 /* The text before and after the digits of the manifest's own hash, at the end of the manifest. */
 static const char BEFORE_HASH[] = ",\"sha256\":\"", AFTER_HASH[] = "\"}\n";
@@ -37,7 +39,6 @@ void strata_manifest_finish(strata_manifest *manifest) {
         free(manifest->parts[i].bytes);
         free(manifest->parts[i].path);
     }
-    free(manifest->model);
     free(manifest->texts);
     free(manifest->files);
     free(manifest->tensors);
@@ -46,15 +47,7 @@ void strata_manifest_finish(strata_manifest *manifest) {
 }
 
 static strata_status no_memory(strata_error *err) {
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory for its manifest");
-}
-
-strata_status strata_manifest_set_model(strata_manifest *manifest, const char *json, strata_error *err) {
-    char *copy = strdup(json);
-    if (!copy) return no_memory(err);
-    free(manifest->model);
-    manifest->model = copy;
-    return STRATA_OK;
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, NO_MEMORY);
 }
 
 strata_status strata_manifest_add_text(strata_manifest *manifest, const char *key, const char *text, strata_error *err) {
@@ -168,10 +161,12 @@ static void write_tensor(strata_json_writer *w, const strata_manifest_tensor *te
 static void write_body(strata_json_writer *w, const strata_manifest *manifest) {
     strata_json_put_string(w, "format", FORMAT);
     strata_json_put_int(w, "version", STRATA_MANIFEST_VERSION);
-    strata_json_put_string(w, "model", manifest->model ? manifest->model : "");
+    const char *model = strata_manifest_find_text(manifest, STRATA_MODEL_METADATA);
+    strata_json_put_string(w, "model", model ? model : "");
     strata_json_key(w, "texts");
     strata_json_begin_object(w);
-    for (int i = 0; i < manifest->n_texts; i++) strata_json_put_string(w, manifest->texts[i].key, manifest->texts[i].text);
+    for (int i = 0; i < manifest->n_texts; i++)
+        if (manifest->texts[i].text != model) strata_json_put_string(w, manifest->texts[i].key, manifest->texts[i].text);
     strata_json_end_object(w);
     strata_json_begin_array_at(w, "files");
     for (int i = 0; i < manifest->n_files; i++) {
@@ -330,7 +325,7 @@ static strata_status read_root(const strata_json *root, strata_manifest *out, st
                                 "is of version %lld; this Strata reads checkpoints up to version %d. Go on with a newer Strata",
                                 (long long)version, STRATA_MANIFEST_VERSION);
     STRATA_TRY(strata_json_get_string(root, "model", STRATA_JSON_REQUIRED, &model, err));
-    STRATA_TRY(strata_manifest_set_model(out, model, err));
+    STRATA_TRY(strata_manifest_add_text(out, STRATA_MODEL_METADATA, model, err));
     STRATA_TRY(read_texts(root, out, err));
     STRATA_TRY(read_files(root, out, err));
     STRATA_TRY(strata_json_get_array(root, "tensors", &list, err));
@@ -370,15 +365,10 @@ static strata_status read_part(const strata_manifest_file *file, const char *fol
     return strata_safetensors_parse(part->path, part->bytes, n, &part->file, err);
 }
 
-static strata_status open_parts(strata_manifest *manifest, int n, strata_error *err) {
-    STRATA_TRY(STRATA_NEW(manifest->parts, n, err, "checkpoint: no host memory for its manifest"));
-    manifest->n_parts = n;
-    return STRATA_OK;
-}
-
 static strata_status read_parts(strata_manifest *manifest, strata_error *err) {
-    STRATA_TRY(open_parts(manifest, manifest->n_files, err));
-    for (int i = 0; i < manifest->n_files; i++)
+    STRATA_TRY(STRATA_NEW(manifest->parts, manifest->n_files, err, NO_MEMORY));
+    manifest->n_parts = manifest->n_files;
+    for (int i = 0; i < manifest->n_parts; i++)
         STRATA_TRY(read_part(&manifest->files[i], manifest->path, &manifest->parts[i], err));
     return STRATA_OK;
 }
@@ -393,11 +383,9 @@ strata_status strata_manifest_open(const char *folder, strata_manifest *out_mani
 /* Takes the texts and the tensors of the only file. */
 static strata_status take_file(strata_manifest *manifest, const strata_safetensors *file, strata_error *err) {
     strata_json metadata, item;
-    const char *text = strata_safetensors_metadata(file, STRATA_MODEL_METADATA);
-    if (text) STRATA_TRY(strata_manifest_set_model(manifest, text, err));
+    const char *text;
     bool more = strata_json_find(&file->header, "__metadata__", &metadata) && strata_json_first(&metadata, &item);
     for (; more; more = strata_json_next(&item)) {
-        if (!strcmp(item.name, STRATA_MODEL_METADATA)) continue;
         STRATA_TRY(strata_json_to_string(&item, &text, err));
         STRATA_TRY(strata_manifest_add_text(manifest, item.name, text, err));
     }
@@ -411,7 +399,8 @@ static strata_status take_file(strata_manifest *manifest, const strata_safetenso
 
 strata_status strata_manifest_open_file(const char *path, strata_manifest *out_manifest, strata_error *err) {
     *out_manifest = (strata_manifest){.path = path};
-    STRATA_TRY(open_parts(out_manifest, 1, err));
+    STRATA_TRY(STRATA_NEW(out_manifest->parts, 1, err, NO_MEMORY));
+    out_manifest->n_parts = 1;
     strata_status status = strata_safetensors_read(path, &out_manifest->parts[0].file, err);
     if (!status) status = take_file(out_manifest, &out_manifest->parts[0].file, err);
     if (status) strata_manifest_finish(out_manifest);

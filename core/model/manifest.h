@@ -28,7 +28,7 @@
 #include "strata/tensor.h"
 
 #define STRATA_MANIFEST_NAME "manifest.json"
-/* The key of the model's JSON in the metadata of a file. */
+/* The key of the model's JSON among the texts, which are the metadata of a single file. */
 #define STRATA_MODEL_METADATA "strata.model"
 enum { STRATA_MANIFEST_VERSION = 1, STRATA_MANIFEST_MAX_BYTES = 64 << 20 };
 
@@ -59,8 +59,7 @@ typedef struct strata_manifest_text {
 
 /* Zero-initialize it; free it with strata_manifest_finish. It owns everything that it contains. */
 typedef struct strata_manifest {
-    /* The model's JSON (strata_model_to_json). */
-    char *model;
+    /* The model's JSON (strata_model_to_json), STRATA_MODEL_METADATA, and others. */
     strata_manifest_text *texts;
     int n_texts;
     strata_manifest_file *files;
@@ -75,9 +74,8 @@ typedef struct strata_manifest {
 
 void strata_manifest_finish(strata_manifest *manifest); /* NULL and a zeroed manifest are fine */
 
-/* ---- writing: each of these copies its texts; OUT_OF_MEMORY is the only failure of the first four ---- */
+/* ---- writing: each of these copies its texts; OUT_OF_MEMORY is the only failure of the first three ---- */
 
-STRATA_MUST_USE strata_status strata_manifest_set_model(strata_manifest *manifest, const char *json, strata_error *err);
 STRATA_MUST_USE strata_status strata_manifest_add_text(strata_manifest *manifest, const char *key, const char *text,
                                                        strata_error *err);
 /* Adds a file. Its index is then n_files - 1. */

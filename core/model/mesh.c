@@ -109,7 +109,7 @@ static strata_status add_exchanges(const report *r, const strata_partition *part
 }
 
 static strata_status list(report *r, const strata_step *step, strata_model_mesh *out, strata_error *err) {
-    strata_partition *partition = NULL;
+    STRATA_OWNED(strata_partition) *partition = NULL;
     const strata_partition_options opts = {.mesh = &r->mesh,
                                            .n = 1,
                                            .own_statistics = true,
@@ -121,10 +121,8 @@ static strata_status list(report *r, const strata_step *step, strata_model_mesh 
                                            .updates = step->updates,
                                            .n_updates = step->n_updates};
     STRATA_TRY(strata_partition_create(&opts, &partition, err));
-    strata_status status = add_values(r, step->graph, partition, out, err);
-    if (!status) status = add_exchanges(r, partition, out, err);
-    strata_partition_destroy(partition);
-    return status;
+    STRATA_TRY(add_values(r, step->graph, partition, out, err));
+    return add_exchanges(r, partition, out, err);
 }
 
 strata_status strata_model_list_mesh(strata_model *model, int64_t batch, const char *mesh, strata_model_mesh *out_mesh,
@@ -137,9 +135,9 @@ strata_status strata_model_list_mesh(strata_model *model, int64_t batch, const c
     STRATA_TRY(read_mesh(mesh, &r.mesh, err));
     STRATA_TRY(place_examples(&r, opts.batch, err));
     STRATA_TRY(strata_step_build(&step, model, STRATA_PROGRAM_TRAIN, &opts, err));
+    STRATA_OWNED(strata_graph) *graph = step.graph;
     out_mesh->n_devices = strata_mesh_n_devices(&r.mesh);
     const strata_status status = list(&r, &step, out_mesh, err);
-    strata_graph_destroy(step.graph);
     if (status) strata_model_mesh_finish(out_mesh);
     return status;
 }

@@ -28,8 +28,7 @@ strata_status strata_model_create_functional(strata_model **out_model, strata_er
     STRATA_TRY(strata_model_set_label(model, "", err));
     model->functional = true;
     model->rate.own = STRATA_SCHEDULED_RATE;
-    *out_model = model;
-    model = NULL;
+    *out_model = strata_released(&model);
     return STRATA_OK;
 }
 
@@ -45,13 +44,6 @@ static void free_layer(strata_layer *layer) {
     for (int b = 0; b < STRATA_MAX_BRANCHES; b++) free_list(&layer->branches[b]);
     free(layer->options);
     free(layer->name);
-}
-
-void strata_model_drop_layer(strata_model *model, int index) {
-    strata_layer_list *list = &model->list;
-    free_layer(&list->layers[index]);
-    list->n--;
-    memmove(list->layers + index, list->layers + index + 1, (size_t)(list->n - index) * sizeof *list->layers);
 }
 
 static void free_list(strata_layer_list *list) {
@@ -173,8 +165,7 @@ static strata_status choose_name(const strata_layer_list *list, const strata_lay
         return strata_fail(err, STRATA_INVALID, "there are two layers called \"%s\"", name);
     for (int number = 1; !given && name_taken(list, parent, name); number++)
         snprintf(name, bytes, "%s%s%s_%d", prefix, slash, last, number);
-    *out_name = name;
-    name = NULL;
+    *out_name = strata_released(&name);
     return STRATA_OK;
 }
 
@@ -209,7 +200,7 @@ static strata_status check_pairs(const strata_layer_kind *kind, const void *opti
 
 /* Calls the kind's check of the options. A kind accepts only built-in activations: if an option names an activation that the
  * program registered, the kind checks a copy of the options that names a built-in one. */
-static strata_status check_options(const strata_model *model, const strata_layer *layer, strata_error *err) {
+strata_status strata_layer_check_options(const strata_registry *registry, const strata_layer *layer, strata_error *err) {
     const strata_layer_kind *kind = layer->kind;
     STRATA_TRY(check_pairs(kind, layer->options, err));
     STRATA_FREED char *shown = NULL;
@@ -218,7 +209,7 @@ static strata_status check_options(const strata_model *model, const strata_layer
     for (const strata_option *option = kind->options; option->name; option++) {
         const char **name = (const char **)option_string(shown, option);
         if (option->kind != STRATA_OPTION_ACTIVATION || !*name) continue;
-        if (strata_registry_has_activation(model->registry, *name))
+        if (strata_registry_has_activation(registry, *name))
             *name = "relu";
         else if (kind->own)
             STRATA_TRY(strata_activation_check(*name, err));
@@ -238,7 +229,7 @@ static strata_status add_layer(strata_model *model, const strata_layer_kind *kin
     strata_status status = choose_name(list, parent, kind, given, &layer.name, err);
     if (!status) status = copy_options(&layer, options, err);
     if (!status) {
-        status = check_options(model, &layer, err);
+        status = strata_layer_check_options(model->registry, &layer, err);
         if (status) strata_fail_in(err, status, "%s", layer.name);
     }
     if (status)
@@ -299,8 +290,9 @@ void strata_model_add_layer(strata_model *model, const char *layer, const char *
     const strata_layer_kind *kind = NULL;
     STRATA_FREED char *zeros = NULL;
     if (err->status || strata_registry_find_layer(model->registry, layer, &kind, err)) return;
-    if (!kind->own)
-        strata_fail(err, STRATA_INVALID, "strata_model_add_layer: %s is built in; strata_model_add_%s adds it", layer, layer);
+    if (kind->branches[0])
+        strata_fail(err, STRATA_INVALID, "strata_model_add_layer: %s has layers inside; strata_model_begin_%s adds it", layer,
+                    layer);
     else if (options || !STRATA_NEW(zeros, kind->options_bytes, err, "model: no host memory for a layer"))
         strata_model_add(model, kind, name, options ? options : zeros);
 }

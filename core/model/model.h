@@ -18,9 +18,46 @@
 #include "core/optimizer/optimizer.h"
 #include "core/run/group.h"
 #include "core/run/strategy.h"
-#include "strata/model.h"
+#include "strata/callbacks.h"
+#include "strata/distribute.h"
 
 _Static_assert(STRATA_PARAMETER_ALIGNMENT % STRATA_SEGMENT_CHUNK == 0, "a chunk belongs to one parameter");
+
+/* The implementation of training for a strategy whose workers do not run steps together (parameter_server). */
+struct strata_manifest;
+struct strata_trainer {
+    /* Called by strata_model_fit after it checked model, data and options. Defaults are set in opts, and the arrays of history
+     * are allocated. */
+    strata_status (*fit)(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
+                         strata_history *history, strata_error *err);
+    /* Called before a model is saved in a callback of fit. Waits until the workers have finished their batches, and writes the
+     * position in the epoch, the sums and the count of updates to the model; with `values` also parameters, states and slots.
+     * Training continues when the callback returns. Does nothing outside of fit. NULL: the model always has these values. */
+    strata_status (*settle)(strata_model *model, bool values, strata_error *err);
+    /* Called after settle: the tasks that own parameters, states and slots write them to files in the folder, and add these
+     * files and their contents to the manifest. *out_written false: nothing was written, since the model has all values. NULL:
+     * always false. */
+    strata_status (*write_parts)(strata_model *model, const char *folder, struct strata_manifest *manifest, bool *out_written,
+                                 strata_error *err);
+    /* Takes bucket k of the gradients of a worker's program (strata_gradient_layout) as soon as the device has computed it. The
+     * gradients are placed at the servers, which are no devices of the program. NULL: no gradients are placed there. */
+    strata_receive *take;
+};
+
+/* A variable with a copy on each replica's device. */
+struct strata_distributed_variable {
+    strata_strategy *strategy;
+    /* No other variable of the strategy has it, not even a destroyed one, whose address a new one may have. */
+    int64_t number;
+    strata_synchronization synchronization;
+    strata_aggregation aggregation;
+    /* [strategy->n_replicas] */
+    strata_variable **copies;
+    /* For a block of a model's parameters: the model, and the index of the block. NULL: another variable. */
+    strata_model *model;
+    int block;
+    strata_owned owned;
+};
 
 /* A value of the model: one of its inputs, or the result of a call of a layer. */
 struct strata_value {
@@ -77,7 +114,6 @@ typedef struct strata_model_feed {
 /* A metric besides loss and accuracy. */
 typedef struct strata_model_metric {
     char name[STRATA_MAX_PART_NAME + 32];
-    /* The index of the output that it measures. */
     int output;
     const strata_metric_kind *kind;
     strata_metric_case c;
@@ -162,7 +198,6 @@ typedef struct strata_program_part {
 
 /* The format of the batches of a program. */
 typedef struct strata_batch_form {
-    /* Examples have weights. */
     bool weighted;
     /* The features are u8 and are multiplied by this; 0: they have the model's type. */
     float byte_scale;
@@ -185,7 +220,6 @@ enum { STRATA_MOST_BUCKETS = 8 };
 typedef struct strata_gradient_layout {
     /* [n_sparse] One for each sparse parameter. */
     struct strata_sparse_gradient {
-        /* The parameter's index. */
         int parameter;
         /* The output with the rows' indices (-1: there is none, and the gradients are those of all rows in their order), and
          * the number of rows of the gradients. */
@@ -221,6 +255,8 @@ typedef struct strata_model_program {
     strata_group *group;
     int n_parts;
     strata_program_part *parts;
+    /* [n_parts] Until it is compiled: the graphs of its parts. */
+    struct strata_step *steps;
     /* [n_parts] Whether the part has examples. For the kind APPLY, fit sets whether the part had examples in an accumulated
      * batch. For the kind AVERAGE: true. */
     bool *contributes;
@@ -229,8 +265,9 @@ typedef struct strata_model_program {
     bool divided;
     /* How long its comparison with references took, before its first run. */
     double compared_seconds;
-    /* Only for the kind GRADIENTS. */
+    /* Only for the kind GRADIENTS; in the memory of the graph. */
     strata_gradient_layout layout;
+    strata_graph *graph;
     struct strata_model_program *next;
 } strata_model_program;
 
@@ -238,7 +275,6 @@ typedef struct strata_model_program {
 typedef struct strata_step_options {
     /* The replica whose variables it reads and changes. */
     int replica;
-    /* The number of examples. */
     int64_t batch;
     strata_batch_form form;
     /* It is divided among several devices (divide.c): all_reduces say where values must be complete, and numbers of which each
@@ -283,7 +319,6 @@ typedef struct strata_model_best {
 typedef struct strata_model_position {
     /* How many steps of the epoch were done; 0: the position is between two epochs. */
     int64_t steps;
-    /* The number of examples in these steps. */
     int64_t examples;
     /* How many workers read separate batches (strata_auto_shard other than DATA); 0: all read the same batches. */
     int64_t readers;
@@ -377,7 +412,6 @@ struct strata_model {
         int64_t n_sums;
         double *sums;
     } metrics;
-    /* The number of updates that were made. */
     int64_t optimizer_steps;
     struct {
         /* The rate that strata_model_set_learning_rate has set, instead of the schedule's; below 0: the schedule's is used. */
@@ -392,15 +426,16 @@ struct strata_model {
         int64_t steps;
     } scale;
     strata_model_best best;
-    /* NULL if there are no callbacks. */
-    struct strata_model_callbacks *callbacks;
+    struct {
+        strata_callback items[STRATA_MAX_CALLBACKS];
+        int n;
+    } callbacks;
     /* strata_model_set_poll, and when it was called last, in seconds. */
     struct {
         strata_poll_callback call;
         void *user;
         double last;
     } poll;
-    /* A fit has begun and is not over. */
     bool fitting;
     /* If it is not 0, the devices contain the sums of the steps of the epoch that were done. */
     strata_model_position position;
@@ -411,12 +446,8 @@ struct strata_model {
     strata_group_totals communicated;
 };
 
+STRATA_OWNER(strata_model)
 void strata_model_free_notes(strata_model *model);
-/* json.c: the losses of the outputs, their weights and metrics as text, for files of other programs: the loss's name, or JSON
- * where there is more than that. *out_text NULL: there are none; the caller frees it. strata_model_recall_losses sets those of
- * the outputs to those of such a text; it ignores losses and metrics that the program does not have. */
-STRATA_MUST_USE strata_status strata_model_losses_text(const strata_model *model, char **out_text, strata_error *err);
-STRATA_MUST_USE strata_status strata_model_recall_losses(strata_model *model, const char *text, strata_error *err);
 /* The number of elements of a block's gradients that replicas exchange: those of its parameters, and for each row of a sparse
  * parameter how often batches use it. */
 int64_t strata_model_gradient_size(const strata_model *model, int block);
@@ -427,62 +458,62 @@ int64_t strata_model_place(const strata_model *model, const strata_parameter_spe
 /* Reads all parameters and states from the devices: of replicas that are apart, the mean over those of this worker. values:
  * (all_size). */
 STRATA_MUST_USE strata_status strata_model_read_all(strata_model *model, float *values, strata_error *err);
-/* Writes all parameters and states to every device. */
 STRATA_MUST_USE strata_status strata_model_write_all(strata_model *model, const float *values, strata_error *err);
-STRATA_MUST_USE strata_status strata_model_read_replica(const strata_model *model, int replica, float *values,
-                                                        strata_error *err);
-STRATA_MUST_USE strata_status strata_model_write_replica(strata_model *model, int replica, const float *values,
-                                                         strata_error *err);
+/* What a device has: parameters followed by states, (all_size); or, (flat_size), the shard that it updates, or a slot 0, 1. */
+enum { STRATA_VALUES_ALL = -2, STRATA_VALUES_SHARD = -1 };
+/* Reads or sets what a device of this worker has of these values, from or to their places. */
+STRATA_MUST_USE strata_status strata_model_copy(const strata_model *model, int replica, int what, bool set, float *values,
+                                                strata_error *err);
 
-/* step.c, with step.h, gradients.c and update.c: builds the graph of a step. The caller destroys step->graph. */
+/* Of replicas with parameters of their own (strata_strategy_has_own). strata_model_own_size: the number of elements of a
+ * replica's values: parameters, states, slots, the epoch's sums and the loss scale. strata_model_gather_own returns those of
+ * all replicas of all workers, (replicas, size), which the caller frees; every worker must call it. strata_model_write_own sets
+ * them. */
+int64_t strata_model_own_size(const strata_model *model);
+STRATA_MUST_USE strata_status strata_model_gather_own(strata_model *model, float **out_values, strata_error *err);
+STRATA_MUST_USE strata_status strata_model_write_own(strata_model *model, const float *values, strata_error *err);
+void strata_model_forget_interrupted(strata_model *model);
+
+/* step.c: builds the graph of a step. The caller destroys step->graph. */
 STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind,
                                                 const strata_step_options *opts, strata_error *err);
+/* Whether every device needs the gradients of all parameters: to compute their norm, to check whether all are finite, or
+ * because they are sent in a smaller dtype, which only all_reduce supports. */
+bool strata_step_needs_all_gradients(const strata_model *model);
+/* The buckets in which a step gives gradients away, in the order in which it computes them. Returns 0 if they are too small, or
+ * are not those of one block without sparse parameters. */
+int strata_model_list_buckets(const strata_model *model, struct strata_gradient_bucket out_buckets[STRATA_MOST_BUCKETS]);
 
 /* divide.c: how an input of the graph of all replicas is placed: each replica has the rows of its examples, a copy, or a
  * number; the replicas' numbers add up to the input's value. */
 typedef enum strata_input_kind { STRATA_INPUT_EXAMPLES = 0, STRATA_INPUT_COPIED, STRATA_INPUT_SUMMED } strata_input_kind;
 strata_input_kind strata_model_input_kind(const char *name);
-/* divide.c: builds the step of each part of the program, whose kind, batch, form and parts are set, and sets `divided`. The
- * caller destroys the graphs. layers: as in strata_step_options, of the examples of all parts. */
+/* divide.c: builds the steps of a program, whose kind, batch, form and parts are set, and sets `divided`. layers: as in
+ * strata_step_options, of the examples of all parts. */
 STRATA_MUST_USE strata_status strata_model_divide(strata_model *model, strata_model_program *program, strata_layer_cost *layers,
-                                                  strata_step *out_steps, strata_error *err);
+                                                  strata_error *err);
 
 /* programs.c: returns the program for this many examples on this worker's replicas, which is compiled at its first use. batch
  * 0: other workers have the whole batch. */
 STRATA_MUST_USE strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch,
                                                        strata_batch_form form, strata_model_program **out_program,
                                                        strata_error *err);
-/* Builds the graph of the first replica's step of that program without compiling it, for callers that compile it for another
- * device. The caller destroys step->graph. */
-STRATA_MUST_USE strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int64_t batch,
-                                                      strata_step *out_step, strata_error *err);
-/* Returns the memory of a part's inputs, [n_inputs], and labels, [n_outputs] (NULL: not needed), in a slot. The memory of an
- * input that no node of the program uses is NULL. */
+/* Builds the graph of a replica's step of that program without compiling it. The caller destroys step->graph. layers: receives
+ * the cost of each call of a layer; NULL: not needed. */
+STRATA_MUST_USE strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int64_t batch, int replica,
+                                                      strata_layer_cost *layers, strata_step *out_step, strata_error *err);
+void strata_program_find_inputs(const strata_model *model, strata_program_part *part);
+/* Returns the memory of a part's inputs, [n_inputs], and labels, [n_outputs], in a slot. The memory of an input that no node of
+ * the program uses is NULL. */
 void strata_model_slots(const strata_model *model, const strata_program_part *part, int slot, void **out_inputs,
                         void **out_labels);
 /* Checks that the program for this batch size fits in the devices' free memory. Fails: OUT_OF_MEMORY, with the needed and free
  * bytes and a batch size that fits. */
 STRATA_MUST_USE strata_status strata_model_check_batch(strata_model *model, strata_program_kind kind, int64_t batch,
                                                        strata_error *err);
-/* Calls `visit` with each node of the replica's program and where it runs. */
-STRATA_MUST_USE strata_status strata_model_visit(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
-                                                 strata_node_support_visit *visit, void *user, strata_error *err);
-/* Calls `visit` with each value that is in memory at the moment when the first replica's program needs most memory. */
-STRATA_MUST_USE strata_status strata_model_visit_peak(strata_model *model, strata_program_kind kind, int64_t batch,
-                                                      strata_peak_visit *visit, void *user, strata_error *err);
-/* Computes the cost of the program for this batch size on the first device, and of each call of a layer in it (NULL: not
- * needed). */
-STRATA_MUST_USE strata_status strata_model_measure(strata_model *model, strata_program_kind kind, int64_t batch,
-                                                   strata_layer_cost *out_layers, strata_program_cost *out_cost,
-                                                   strata_error *err);
 void strata_model_free_programs(strata_model *model);
-/* Adds the communication of a program to the totals. */
 void strata_model_count(const strata_model *model, const strata_model_program *program, strata_group_totals *totals);
 
-/* loop.c: computes the input "step" of update t = 1, 2, ... (STRATA_STEP_WORDS numbers). */
-void strata_model_step_words(const strata_model *model, int64_t t, float *words);
-/* Sends rank 0's learning rate to all workers, all of which must call it. */
-STRATA_MUST_USE strata_status strata_model_share_rate(strata_model *model, strata_error *err);
 /* compile.c */
 /* Creates a slot of an optimizer with its initial values. */
 STRATA_MUST_USE strata_status strata_optimizer_make_slot(const strata_optimizer_kind *kind, const strata_optimizer *settings,
@@ -490,7 +521,6 @@ STRATA_MUST_USE strata_status strata_optimizer_make_slot(const strata_optimizer_
                                                          strata_variable **out_slot, strata_error *err);
 /* The number of slots of the model's optimizer; 0: the model was only built. */
 int strata_model_n_slots(const strata_model *model);
-/* The device from which variables are read. */
 int strata_model_root(const strata_model *model);
 /* The number of batches whose gradients are accumulated for an update. */
 int64_t strata_model_accumulates(const strata_model *model);
@@ -515,7 +545,7 @@ size_t strata_callbacks_state_bytes(const strata_model *model);
 /* json.c: writes an optimizer's settings as a JSON object. */
 void strata_optimizer_write(strata_json_writer *writer, const strata_optimizer *settings, const strata_optimizer_kind *kind);
 
-/* fit_trace.c: adds a track for each device; the devices then add what they run. *out_tracks: [devices], which the caller
+/* fit.c: adds a track for each device; the devices then add what they run. *out_tracks: [devices], which the caller
  * frees, also on failure. strata_group_set_trace adds the host's slices of a program. */
 STRATA_MUST_USE strata_status strata_model_trace_begin(strata_model *model, strata_trace *trace, int **out_tracks,
                                                        strata_error *err);

@@ -66,8 +66,9 @@ const char *strata_model_note(const strata_model *model, const char *key) {
 strata_status strata_model_read_notes(strata_model *model, const strata_manifest *file, strata_error *err) {
     for (int i = 0; i < file->n_texts; i++) {
         const strata_manifest_text *t = &file->texts[i];
-        /* The description of the training is that of a checkpoint, not of its model. */
-        if (strncmp(t->key, prefix, sizeof prefix - 1) || !strcmp(t->key, STRATA_TRAINING_METADATA)) continue;
+        /* The model's JSON is no note, and the description of the training is that of a checkpoint. */
+        const bool other = !strcmp(t->key, STRATA_MODEL_METADATA) || !strcmp(t->key, STRATA_TRAINING_METADATA);
+        if (other || strncmp(t->key, prefix, sizeof prefix - 1)) continue;
         STRATA_TRY(add(model, t->key + sizeof prefix - 1, t->text, err));
     }
     return STRATA_OK;

@@ -2,8 +2,8 @@
  *
  * Reading, writing, comparing and hashing the parameters and states of a compiled model, one by one and all together. */
 #include "core/model/data.h"
-#include "core/model/own.h"
 #include "core/model/shards.h"
+#include "strata/describe.h"
 #include "strata/sha256.h"
 
 static int64_t float_bytes(int64_t elements) {
@@ -20,37 +20,50 @@ int64_t strata_model_place(const strata_model *model, const strata_parameter_spe
     return parameter->offset + (parameter->state ? model->parameters.flat_size : 0);
 }
 
-/* The elements of a block in `values`, which have the layout of the flat range. */
-static strata_array block_of(const strata_model *model, int block, float *values) {
-    const strata_parameter_block *at = &model->parameters.blocks[block];
-    return strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(at->end - at->begin), values + at->begin);
-}
+/* Elements [begin, begin + n) of a range, which are read into `values`, or set. */
+typedef struct copy {
+    bool set;
+    int64_t begin, n;
+    float *values;
+} copy;
 
-static strata_array state_of(const strata_model *model, float *values) {
-    const strata_parameter_set *set = &model->parameters;
-    return strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(set->state_size), values + set->flat_size);
-}
-
-/* Both ranges, the parameters followed by the states, are numbered together. `variable` contains the n_held elements from
- * `from` on. Reads those of them that are among [begin, begin + n) to their positions in `out`. variable NULL: there are
- * no states. */
-static strata_status read_common(strata_variable *variable, int64_t from, int64_t n_held, int64_t begin, int64_t n, float *out,
+/* Copies what the caller's values and `variable` have in common; the variable (NULL: there is none) has the n_held elements
+ * from `from` on. equal: has the same value already (strata_variable_set_as); NULL: not known. */
+static strata_status copy_common(strata_variable *variable, strata_variable *equal, int64_t from, int64_t n_held, const copy *c,
                                  strata_error *err) {
-    const int64_t first = begin > from ? begin : from, last = begin + n < from + n_held ? begin + n : from + n_held;
+    const int64_t first = c->begin > from ? c->begin : from, end = from + n_held;
+    const int64_t last = c->begin + c->n < end ? c->begin + c->n : end;
     if (!variable || first >= last) return STRATA_OK;
-    strata_array part = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(last - first), out + (first - begin));
-    return strata_variable_get_range(variable, float_bytes(first - from), &part, err);
+    strata_array part = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(last - first), c->values + (first - c->begin));
+    if (!c->set) return strata_variable_get_range(variable, float_bytes(first - from), &part, err);
+    if (last - first == n_held) return strata_variable_set_as(variable, equal, &part, err);
+    return strata_variable_set_range(variable, float_bytes(first - from), &part, err);
 }
 
-static strata_status read_some(const strata_model *model, int replica, int64_t begin, int64_t n, float *out,
-                               strata_error *err) {
+/* what: as for strata_model_copy. equal: a replica that has the same values already; NULL: none. */
+static strata_status copy_values(const strata_model *model, int replica, const strata_model_replica *equal, int what, copy c,
+                                 strata_error *err) {
     const strata_parameter_set *set = &model->parameters;
     const strata_model_replica *own = &model->replicas[replica];
     for (int k = 0; k < set->n_blocks; k++) {
         const strata_parameter_block *at = &set->blocks[k];
-        STRATA_TRY(read_common(own->blocks[k].flat, at->begin, at->end - at->begin, begin, n, out, err));
+        const strata_model_block *b = &own->blocks[k];
+        strata_variable *of_update = what < 0 ? b->shard : b->slots[what], *flat = equal ? equal->blocks[k].flat : NULL;
+        STRATA_TRY(what == STRATA_VALUES_ALL ? copy_common(b->flat, flat, at->begin, at->end - at->begin, &c, err)
+                                             : copy_common(of_update, NULL, b->begin, b->end - b->begin, &c, err));
     }
-    return read_common(own->state, set->flat_size, set->state_size, begin, n, out, err);
+    if (what != STRATA_VALUES_ALL) return STRATA_OK;
+    return copy_common(own->state, equal ? equal->state : NULL, set->flat_size, set->state_size, &c, err);
+}
+
+strata_status strata_model_copy(const strata_model *model, int replica, int what, bool set, float *values, strata_error *err) {
+    const int64_t n = what == STRATA_VALUES_ALL ? strata_model_all_size(model) : model->parameters.flat_size;
+    return copy_values(model, replica, NULL, what, (copy){.set = set, .n = n, .values = values}, err);
+}
+
+static strata_status read_some(const strata_model *model, int replica, int64_t begin, int64_t n, float *out,
+                               strata_error *err) {
+    return copy_values(model, replica, NULL, STRATA_VALUES_ALL, (copy){.begin = begin, .n = n, .values = out}, err);
 }
 
 /* As read_some, of the replica that is read by default; of replicas that are apart, their mean. */
@@ -68,10 +81,6 @@ static strata_status read_model(const strata_model *model, int64_t begin, int64_
     return STRATA_OK;
 }
 
-strata_status strata_model_read_replica(const strata_model *model, int replica, float *values, strata_error *err) {
-    return read_some(model, replica, 0, strata_model_all_size(model), values, err);
-}
-
 strata_status strata_model_read_all(strata_model *model, float *values, strata_error *err) {
     if (!model->strategy && model->loaded) {
         memcpy(values, model->loaded, (size_t)strata_model_all_size(model) * sizeof *values);
@@ -80,30 +89,81 @@ strata_status strata_model_read_all(strata_model *model, float *values, strata_e
     return read_model(model, 0, strata_model_all_size(model), values, err);
 }
 
-/* equal: a replica that has the same values already (strata_variable_set_as); NULL: none. */
-static strata_status write_as(const strata_model *model, int replica, const strata_model_replica *equal, const float *values,
-                              strata_error *err) {
-    const strata_model_replica *own = &model->replicas[replica];
-    float *all = (float *)values; /* the values are only read */
-    for (int k = 0; k < model->parameters.n_blocks; k++) {
-        const strata_array block = block_of(model, k, all);
-        strata_variable *flat = own->blocks[k].flat;
-        if (flat) STRATA_TRY(strata_variable_set_as(flat, equal ? equal->blocks[k].flat : NULL, &block, err));
-    }
-    const strata_array state = state_of(model, all);
-    return own->state ? strata_variable_set_as(own->state, equal ? equal->state : NULL, &state, err) : STRATA_OK;
-}
-
-strata_status strata_model_write_replica(strata_model *model, int replica, const float *values, strata_error *err) {
-    return write_as(model, replica, NULL, values, err);
-}
-
 strata_status strata_model_write_all(strata_model *model, const float *values, strata_error *err) {
+    const copy all = {.set = true, .n = strata_model_all_size(model), .values = (float *)values}; /* which is only read */
     for (int r = 0; r < model->strategy->n_devices; r++)
-        STRATA_TRY(write_as(model, r, r ? &model->replicas[0] : NULL, values, err));
+        STRATA_TRY(copy_values(model, r, r ? &model->replicas[0] : NULL, STRATA_VALUES_ALL, all, err));
     model->apart = false;
     strata_model_forget_interrupted(model);
-    return strata_shards_write_slot(model, -1, (float *)values, err); /* the values are only read */
+    return strata_shards_write_slot(model, STRATA_VALUES_SHARD, (float *)values, err);
+}
+
+/* ---- replicas with parameters of their own: what each has, for checkpoints ---- */
+
+static const char NO_MEMORY[] = "model: no host memory for the parameters of %d replicas";
+
+/* The loss scale of a worker follows the values of each of its replicas: the scale, and the steps since it was changed. */
+enum { N_SCALE = 2 };
+
+int64_t strata_model_own_size(const strata_model *model) {
+    return strata_model_all_size(model) + strata_model_n_slots(model) * model->parameters.flat_size + model->metrics.n_sums +
+           N_SCALE;
+}
+
+/* Reads or writes a replica's slots and sums. */
+static strata_status access_rest(const strata_model *model, int replica, bool set, float *values, strata_error *err) {
+    strata_variable *metrics = model->replicas[replica].metrics;
+    values += strata_model_all_size(model);
+    for (int s = 0; s < strata_model_n_slots(model); s++, values += model->parameters.flat_size)
+        STRATA_TRY(strata_model_copy(model, replica, s, set, values, err));
+    strata_array sums = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->metrics.n_sums), values);
+    return set ? strata_variable_set(metrics, &sums, err) : strata_variable_get(metrics, &sums, err);
+}
+
+static strata_status read_replica(const strata_model *model, int replica, float *values, strata_error *err) {
+    float *scale = values + strata_model_own_size(model) - N_SCALE;
+    STRATA_TRY(strata_model_copy(model, replica, STRATA_VALUES_ALL, false, values, err));
+    STRATA_TRY(access_rest(model, replica, false, values, err));
+    scale[0] = (float)model->scale.value; /* a power of 2 */
+    scale[1] = (float)model->scale.steps; /* below 2^24 */
+    return STRATA_OK;
+}
+
+strata_status strata_model_gather_own(strata_model *model, float **out_values, strata_error *err) {
+    const int64_t size = strata_model_own_size(model), n = model->strategy->n_replicas * size;
+    const strata_workers *workers = &model->strategy->workers;
+    STRATA_FREED float *own = NULL;
+    STRATA_FREED int64_t *bytes = NULL;
+    *out_values = NULL;
+    STRATA_TRY(STRATA_NEW(own, n, err, NO_MEMORY, strata_strategy_num_replicas_in_sync(model->strategy)));
+    STRATA_TRY(STRATA_NEW(bytes, workers->n, err, NO_MEMORY, strata_strategy_num_replicas_in_sync(model->strategy)));
+    for (int r = 0; r < model->strategy->n_replicas; r++) STRATA_TRY(read_replica(model, r, own + r * size, err));
+    if (strata_strategy_has_workers(model->strategy))
+        return strata_workers_gather_parts(workers, own, (size_t)n * sizeof *own, out_values, bytes, err);
+    *out_values = strata_released(&own);
+    return STRATA_OK;
+}
+
+strata_status strata_model_write_own(strata_model *model, const float *values, strata_error *err) {
+    const int64_t size = strata_model_own_size(model), shared = strata_model_all_size(model);
+    const int n_all = strata_strategy_num_replicas_in_sync(model->strategy);
+    const float *own = values + model->strategy->workers.first_replica * size;
+    bool apart = false;
+    for (int r = 1; r < n_all; r++) apart |= memcmp(values, values + r * size, (size_t)shared * sizeof *values) != 0;
+    for (int r = 0; r < model->strategy->n_replicas; r++) {
+        float *of_replica = (float *)own + r * size; /* the values are only read */
+        STRATA_TRY(strata_model_copy(model, r, STRATA_VALUES_ALL, true, of_replica, err));
+        STRATA_TRY(access_rest(model, r, true, of_replica, err));
+    }
+    model->scale.value = (double)own[size - 2];
+    model->scale.steps = (int64_t)own[size - 1];
+    model->apart = apart;
+    return STRATA_OK;
+}
+
+void strata_model_forget_interrupted(strata_model *model) {
+    free(model->interrupted);
+    model->interrupted = NULL;
 }
 
 /* ---- one by one ---- */
@@ -119,7 +179,7 @@ strata_parameter strata_model_parameter(const strata_model *model, int index) {
 }
 
 static strata_status check_parameter(const strata_model *model, int index, const strata_array *value, strata_error *err) {
-    STRATA_TRY(strata_model_check_built(model, "parameter", err));
+    if (!model->loaded || model->strategy) STRATA_TRY(strata_model_check_built(model, "parameter", err));
     if (index < 0 || index >= model->parameters.n)
         return strata_fail(err, STRATA_INVALID, "parameter %d: the model has %d", index, model->parameters.n);
     const strata_parameter_spec *p = &model->parameters.items[index];
@@ -129,38 +189,35 @@ static strata_status check_parameter(const strata_model *model, int index, const
                        strata_shape_text(p->shape).text, strata_dtype_name(value->dtype), strata_shape_text(value->shape).text);
 }
 
-/* Writes the part of `value`, which begins at element `offset` of the flat range, that is in the elements [begin, end) of
- * `variable`. */
-static strata_status set_common(strata_variable *variable, int64_t begin, int64_t end, int64_t offset,
-                                const strata_array *value, strata_error *err) {
-    const int64_t n = strata_shape_elements(value->shape);
-    const int64_t first = begin > offset ? begin : offset, last = end < offset + n ? end : offset + n;
-    if (!variable || first >= last) return STRATA_OK;
-    const strata_array part =
-        strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(last - first), (float *)value->data + (first - offset));
-    return strata_variable_set_range(variable, float_bytes(first - begin), &part, err);
-}
-
 strata_status strata_model_get_parameter(strata_model *model, int index, strata_array *value, strata_error *err) {
     STRATA_TRY(check_parameter(model, index, value, err));
     const int64_t place = strata_model_place(model, &model->parameters.items[index]);
+    if (!model->strategy) {
+        if (strata_array_bytes(value)) memcpy(value->data, model->loaded + place, strata_array_bytes(value));
+        return STRATA_OK;
+    }
     return read_model(model, place, strata_shape_elements(value->shape), value->data, err);
 }
 
 strata_status strata_model_set_parameter(strata_model *model, int index, const strata_array *value, strata_error *err) {
+    if (!model->strategy) STRATA_TRY(strata_model_declare(model, err));
+    if (!model->strategy && !model->loaded)
+        STRATA_TRY(STRATA_NEW(model->loaded, strata_model_all_size(model), err, "model: no host memory for its parameters"));
     STRATA_TRY(check_parameter(model, index, value, err));
     const strata_parameter_spec *p = &model->parameters.items[index];
-    strata_model_forget_interrupted(model);
-    for (int r = 0; r < model->strategy->n_devices; r++) {
-        const strata_model_replica *own = &model->replicas[r];
-        if (p->state && own->state) STRATA_TRY(strata_variable_set_range(own->state, float_bytes(p->offset), value, err));
-        for (int k = 0; k < model->parameters.n_blocks && !p->state; k++) {
-            const strata_parameter_block *at = &model->parameters.blocks[k];
-            const strata_model_block *block = &own->blocks[k];
-            STRATA_TRY(set_common(block->flat, at->begin, at->end, p->offset, value, err));
-            STRATA_TRY(set_common(block->shard, block->begin, block->end, p->offset, value, err));
-        }
+    if (!model->strategy) {
+        if (strata_array_bytes(value))
+            memcpy(model->loaded + strata_model_place(model, p), value->data, strata_array_bytes(value));
+        return STRATA_OK;
     }
+    const copy c = {.set = true,
+                    .begin = strata_model_place(model, p),
+                    .n = strata_shape_elements(value->shape),
+                    .values = value->data};
+    strata_model_forget_interrupted(model);
+    for (int r = 0; r < model->strategy->n_devices; r++)
+        for (int what = STRATA_VALUES_ALL; what <= STRATA_VALUES_SHARD; what++)
+            STRATA_TRY(copy_values(model, r, NULL, what, c, err));
     return STRATA_OK;
 }
 

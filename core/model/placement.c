@@ -42,18 +42,20 @@ static void list_nodes(const strata_model *model, const strata_model_program *pr
  * opencl:0.0 opencl:0.1". */
 static void list_exchanges(const strata_model *model, const strata_model_program *program, strata_text *text) {
     for (int e = 0; e < strata_group_n_exchanges(program->group); e++) {
-        const strata_tensor *node = NULL;
-        for (int r = 0; r < program->n_parts && !node; r++) node = strata_group_communication(program->group, r, e, 0).node;
+        const strata_communication *any = NULL;
+        for (int r = 0; r < program->n_parts && !any; r++) any = strata_group_communication(program->group, r, e);
+        const strata_tensor *node = any->node;
         const strata_communication_attrs *attrs = node->attrs;
         strata_text_add(text, "exchange  %d: %s %s %s: from", e, strata_exchange_name(node), strata_dtype_name(attrs->dtype),
                         strata_shape_text(attrs->shape).text);
-        for (int r = 0; r < program->n_parts; r++)
-            if (strata_group_communication(program->group, r, e, 0).after >= 0)
-                strata_text_add(text, " %s", device_id(model, r));
+        for (int r = 0; r < program->n_parts; r++) {
+            const strata_communication *own = strata_group_communication(program->group, r, e);
+            if (own && own->after >= 0) strata_text_add(text, " %s", device_id(model, r));
+        }
         strata_text_add(text, ", on the host, to");
         for (int r = 0; r < program->n_parts; r++) {
-            const strata_tensor *own = strata_group_communication(program->group, r, e, 0).node;
-            if (own && ((const strata_communication_attrs *)own->attrs)->takes)
+            const strata_communication *own = strata_group_communication(program->group, r, e);
+            if (own && ((const strata_communication_attrs *)own->node->attrs)->takes)
                 strata_text_add(text, " %s", device_id(model, r));
         }
         strata_text_add(text, "\n");

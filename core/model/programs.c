@@ -6,7 +6,6 @@
 
 #include "core/graph/graph.h"
 #include "core/model/build.h"
-#include "core/model/step.h"
 #include "core/op/ops.h"
 #include "core/run/executable.h"
 
@@ -16,84 +15,56 @@ static int n_parts(const strata_model *model, strata_program_kind kind) {
     return updates ? model->strategy->n_devices : model->strategy->n_replicas;
 }
 
-static strata_status make_parts(const strata_strategy *strategy, strata_model_program *program, strata_error *err) {
-    STRATA_TRY(STRATA_NEW(program->parts, program->n_parts, err, "model: no host memory for a program"));
-    STRATA_TRY(STRATA_NEW(program->contributes, program->n_parts, err, "model: no host memory for a program"));
-    for (int r = 0; r < strategy->n_replicas; r++) {
+static void destroy_steps(strata_model_program *program) {
+    for (int r = 0; program->steps && r < program->n_parts; r++) strata_graph_destroy(program->steps[r].graph);
+    free(program->steps);
+    program->steps = NULL;
+}
+
+static void strata_model_program_destroy(strata_model_program *program) {
+    if (!program) return;
+    for (int r = 0; !program->group && program->parts && r < program->n_parts; r++)
+        strata_executable_destroy(program->parts[r].executable);
+    strata_group_destroy(program->group);
+    destroy_steps(program);
+    free(program->parts);
+    free(program->contributes);
+    strata_graph_destroy(program->graph);
+    free(program);
+}
+STRATA_OWNER(strata_model_program)
+
+/* Creates a program with its steps, which is not compiled. *out_program is to be destroyed after a failure too. layers: as for
+ * strata_model_divide. */
+static strata_status create(strata_model *model, strata_program_kind kind, int64_t batch, strata_batch_form form,
+                            strata_layer_cost *layers, strata_model_program **out_program, strata_error *err) {
+    static const char no_memory[] = "model: no host memory for a program";
+    const int n = n_parts(model, kind);
+    strata_model_program *program;
+    STRATA_TRY(STRATA_NEW(*out_program, 1, err, no_memory));
+    program = *out_program;
+    *program = (strata_model_program){.kind = kind, .batch = batch, .form = form, .n_parts = n};
+    STRATA_TRY(STRATA_NEW(program->parts, n, err, no_memory));
+    STRATA_TRY(STRATA_NEW(program->contributes, n, err, no_memory));
+    STRATA_TRY(STRATA_NEW(program->steps, n, err, no_memory));
+    for (int r = 0; r < model->strategy->n_replicas; r++) {
         strata_program_part *part = &program->parts[r];
-        strata_strategy_local_share(strategy, program->batch, r, &part->first, &part->n);
-        program->contributes[r] = part->n > 0 || program->kind == STRATA_PROGRAM_AVERAGE;
+        strata_strategy_local_share(model->strategy, batch, r, &part->first, &part->n);
+        program->contributes[r] = part->n > 0 || kind == STRATA_PROGRAM_AVERAGE;
     }
+    return strata_model_divide(model, program, layers, err);
+}
+
+strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int64_t batch, int replica,
+                                      strata_layer_cost *layers, strata_step *out_step, strata_error *err) {
+    STRATA_OWNED(strata_model_program) *program = NULL;
+    STRATA_TRY(create(model, kind, batch, (strata_batch_form){0}, layers, &program, err));
+    *out_step = program->steps[replica];
+    program->steps[replica].graph = NULL;
     return STRATA_OK;
 }
 
-/* Calls `use` for the step of each part of a program that is not compiled, or for that of part `only`. */
-typedef strata_status use_step(void *user, strata_device *device, const strata_step *step, strata_error *err);
-
-static strata_status examine(strata_model *model, strata_program_kind kind, int64_t batch, int only, strata_layer_cost *layers,
-                             use_step *use, void *user, strata_error *err) {
-    strata_model_program program = {.kind = kind, .batch = batch, .n_parts = n_parts(model, kind)};
-    STRATA_FREED strata_step *steps = NULL;
-    strata_status status = STRATA_NEW(steps, program.n_parts, err, "model: no host memory for a program");
-    if (!status) status = make_parts(model->strategy, &program, err);
-    if (!status) status = strata_model_divide(model, &program, layers, steps, err);
-    const bool made = !status;
-    for (int r = 0; r < program.n_parts && !status; r++)
-        if (only < 0 || r == only) status = use(user, model->replicas[r].device, &steps[r], err);
-    for (int r = 0; r < program.n_parts && made; r++) strata_graph_destroy(steps[r].graph);
-    free(program.parts);
-    free(program.contributes);
-    return status;
-}
-
-static strata_status take_step(void *user, strata_device *device, const strata_step *step, strata_error *err) {
-    strata_step *out = user;
-    (void)device, (void)err;
-    *out = *step;
-    atomic_fetch_add(&step->graph->references, 1);
-    return STRATA_OK;
-}
-
-strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int64_t batch, strata_step *out_step,
-                                      strata_error *err) {
-    return examine(model, kind, batch, 0, NULL, take_step, out_step, err);
-}
-
-/* ---- what a program would need ---- */
-
-static strata_status measure(void *user, strata_device *device, const strata_step *step, strata_error *err) {
-    return strata_executable_measure(device, step->outputs, step->n_outputs, step->updates, step->n_updates, user, err);
-}
-
-typedef struct visit_call {
-    strata_node_support_visit *visit;
-    strata_peak_visit *visit_peak;
-    void *user;
-} visit_call;
-
-static strata_status visit(void *user, strata_device *device, const strata_step *step, strata_error *err) {
-    const visit_call *call = user;
-    if (call->visit)
-        return strata_executable_place(device, step->outputs, step->n_outputs, step->updates, step->n_updates, call->visit,
-                                       call->user, err);
-    return strata_executable_visit_peak(device, step->outputs, step->n_outputs, step->updates, step->n_updates,
-                                        call->visit_peak, call->user, err);
-}
-
-strata_status strata_model_visit(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
-                                 strata_node_support_visit *visit_node, void *user, strata_error *err) {
-    return examine(model, kind, batch, replica, NULL, visit, &(visit_call){.visit = visit_node, .user = user}, err);
-}
-
-strata_status strata_model_visit_peak(strata_model *model, strata_program_kind kind, int64_t batch,
-                                      strata_peak_visit *visit_peak, void *user, strata_error *err) {
-    return examine(model, kind, batch, 0, NULL, visit, &(visit_call){.visit_peak = visit_peak, .user = user}, err);
-}
-
-strata_status strata_model_measure(strata_model *model, strata_program_kind kind, int64_t batch, strata_layer_cost *out_layers,
-                                   strata_program_cost *out_cost, strata_error *err) {
-    return examine(model, kind, batch, 0, out_layers, measure, out_cost, err);
-}
+/* ---- whether a program fits in memory ---- */
 
 static int64_t free_bytes(const strata_device *device) {
     uint64_t all = strata_device_get_info(device)->memory_bytes;
@@ -102,21 +73,23 @@ static int64_t free_bytes(const strata_device *device) {
     return all > used ? (int64_t)(all - used) : 0;
 }
 
-/* Checks that a device has enough free memory for its part. *user: the device that was checked last. */
-static strata_status check_part(void *user, strata_device *device, const strata_step *step, strata_error *err) {
-    strata_program_cost cost = {0};
-    *(const strata_device **)user = device;
-    STRATA_TRY(measure(&cost, device, step, err));
-    if (cost.device_bytes <= free_bytes(device)) return STRATA_OK;
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "the program needs %.1f MiB", (double)cost.device_bytes / 1048576);
-}
-
 /* Checks that every device has enough free memory for its part. *out_device: the first device that does not have enough,
  * else the last one that was checked. */
 static strata_status check_parts(strata_model *model, strata_program_kind kind, int64_t batch, const strata_device **out_device,
                                  strata_error *err) {
+    STRATA_OWNED(strata_model_program) *program = NULL;
     *out_device = model->replicas[0].device;
-    return examine(model, kind, batch, -1, NULL, check_part, out_device, err);
+    STRATA_TRY(create(model, kind, batch, (strata_batch_form){0}, NULL, &program, err));
+    for (int r = 0; r < program->n_parts; r++) {
+        const strata_step *s = &program->steps[r];
+        strata_program_cost cost = {0};
+        *out_device = model->replicas[r].device;
+        STRATA_TRY(strata_executable_measure(model->replicas[r].device, s->outputs, s->n_outputs, s->updates, s->n_updates,
+                                             &cost, err));
+        if (cost.device_bytes > free_bytes(*out_device))
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "the program needs %.1f MiB", (double)cost.device_bytes / 1048576);
+    }
+    return STRATA_OK;
 }
 
 /* Halves the batch, at least once, until its program fits in the free memory. Returns the batch; 0: no batch fits. */
@@ -156,16 +129,19 @@ strata_status strata_model_check_batch(strata_model *model, strata_program_kind 
 
 /* ---- programs ---- */
 
-/* Copies the layout from the graph's memory, since the program outlives the graph. */
-static strata_status keep_layout(const strata_step *step, strata_model_program *program, strata_error *err) {
-    const strata_gradient_layout *layout = &step->layout;
-    memcpy(program->layout.buckets, layout->buckets, sizeof layout->buckets);
-    program->layout.n_buckets = layout->n_buckets;
-    if (!layout->n_sparse || program->layout.sparse) return STRATA_OK;
-    STRATA_TRY(STRATA_NEW(program->layout.sparse, layout->n_sparse, err, "model: no host memory for a program"));
-    memcpy(program->layout.sparse, layout->sparse, (size_t)layout->n_sparse * sizeof *layout->sparse);
-    program->layout.n_sparse = layout->n_sparse;
-    return STRATA_OK;
+void strata_program_find_inputs(const strata_model *model, strata_program_part *part) {
+    const strata_executable *exe = part->executable;
+    for (int i = 0; i < STRATA_MAX_INPUTS; i++)
+        part->x[i] = i < model->n_inputs ? strata_executable_input_index(exe, strata_slot_name("x", i).text) : -1;
+    for (int i = 0; i < STRATA_MAX_OUTPUTS; i++)
+        part->y[i] = i < model->n_outputs ? strata_executable_input_index(exe, strata_slot_name("y", i).text) : -1;
+    part->step = strata_executable_input_index(exe, "step");
+    part->weights = strata_executable_input_index(exe, "weights");
+    part->example_weights = strata_executable_input_index(exe, "example_weights");
+    part->rng = strata_executable_input_index(exe, "rng");
+    part->share = strata_executable_input_index(exe, "share");
+    part->examples = strata_executable_input_index(exe, "examples");
+    part->state_share = strata_executable_input_index(exe, "state_share");
 }
 
 /* Compiles a part's step and finds the executable's inputs. */
@@ -189,28 +165,8 @@ static strata_status compile_part(strata_model *model, strata_model_program *pro
                                                            inside ? &place : NULL, exe, err)
                         : strata_executable_create(device, outputs, n, step->updates, step->n_updates, &opts, exe, err));
     program->compared_seconds += (*exe)->compared_seconds;
-    for (int i = 0; i < STRATA_MAX_INPUTS; i++)
-        part->x[i] = i < model->n_inputs ? strata_executable_input_index(*exe, strata_slot_name("x", i).text) : -1;
-    for (int i = 0; i < STRATA_MAX_OUTPUTS; i++)
-        part->y[i] = i < model->n_outputs ? strata_executable_input_index(*exe, strata_slot_name("y", i).text) : -1;
-    part->step = strata_executable_input_index(*exe, "step");
-    part->weights = strata_executable_input_index(*exe, "weights");
-    part->example_weights = strata_executable_input_index(*exe, "example_weights");
-    part->rng = strata_executable_input_index(*exe, "rng");
-    part->share = strata_executable_input_index(*exe, "share");
-    part->examples = strata_executable_input_index(*exe, "examples");
-    part->state_share = strata_executable_input_index(*exe, "state_share");
+    strata_program_find_inputs(model, part);
     return STRATA_OK;
-}
-
-static void destroy_program(strata_model_program *program) {
-    for (int r = 0; !program->group && program->parts && r < program->n_parts; r++)
-        strata_executable_destroy(program->parts[r].executable);
-    strata_group_destroy(program->group);
-    free(program->parts);
-    free(program->contributes);
-    free(program->layout.sparse);
-    free(program);
 }
 
 static strata_status make_group(const strata_model *model, strata_model_program *program, strata_error *err) {
@@ -237,19 +193,6 @@ static strata_status explain(strata_model *model, const strata_model_program *pr
     return status ? explain_memory(model, program->kind, program->batch, model->replicas[replica].device, status, err) : status;
 }
 
-static strata_status compile(strata_model *model, strata_model_program *program, strata_error *err) {
-    STRATA_TRY(make_parts(model->strategy, program, err));
-    STRATA_FREED strata_step *steps = NULL;
-    STRATA_TRY(STRATA_NEW(steps, program->n_parts, err, "model: no host memory for a program"));
-    strata_status status = explain(model, program, 0, strata_model_divide(model, program, NULL, steps, err), err);
-    const bool made = !status;
-    if (made) status = keep_layout(&steps[0], program, err);
-    for (int r = 0; r < program->n_parts && !status; r++)
-        status = explain(model, program, r, compile_part(model, program, r, &steps[r], err), err);
-    for (int r = 0; r < program->n_parts && made; r++) strata_graph_destroy(steps[r].graph);
-    return status ? status : make_group(model, program, err);
-}
-
 strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch, strata_batch_form form,
                                        strata_model_program **out_program, strata_error *err) {
     for (strata_model_program *p = model->programs; p; p = p->next)
@@ -258,25 +201,28 @@ strata_status strata_model_get_program(strata_model *model, strata_program_kind 
             *out_program = p;
             return STRATA_OK;
         }
-    strata_model_program *program;
-    STRATA_TRY(STRATA_NEW(program, 1, err, "model: no host memory for a program"));
-    *program = (strata_model_program){.kind = kind, .batch = batch, .form = form, .n_parts = n_parts(model, kind)};
-    strata_status status = compile(model, program, err);
-    if (status) {
-        destroy_program(program);
-        return status;
+    STRATA_OWNED(strata_model_program) *program = NULL;
+    const strata_status created = create(model, kind, batch, form, NULL, &program, err);
+    if (created) return program ? explain(model, program, 0, created, err) : created;
+    for (int r = 0; r < program->n_parts; r++)
+        STRATA_TRY(explain(model, program, r, compile_part(model, program, r, &program->steps[r], err), err));
+    program->layout = program->steps[0].layout;
+    if (kind == STRATA_PROGRAM_GRADIENTS) {
+        program->graph = program->steps[0].graph;
+        program->steps[0].graph = NULL;
     }
+    destroy_steps(program);
+    STRATA_TRY(make_group(model, program, err));
     program->next = model->programs;
-    model->programs = program;
-    *out_program = program;
+    *out_program = model->programs = program;
+    program = NULL;
     return STRATA_OK;
 }
 
 void strata_model_slots(const strata_model *model, const strata_program_part *part, int slot, void **out_inputs,
                         void **out_labels) {
     for (int i = 0; i < model->n_inputs; i++) out_inputs[i] = strata_executable_input(part->executable, slot, part->x[i]);
-    for (int i = 0; out_labels && i < model->n_outputs; i++)
-        out_labels[i] = strata_executable_input(part->executable, slot, part->y[i]);
+    for (int i = 0; i < model->n_outputs; i++) out_labels[i] = strata_executable_input(part->executable, slot, part->y[i]);
 }
 
 void strata_model_count(const strata_model *model, const strata_model_program *program, strata_group_totals *totals) {
@@ -289,7 +235,7 @@ void strata_model_free_programs(strata_model *model) {
     for (strata_model_program *p = model->programs, *next; p; p = next) {
         next = p->next;
         strata_model_count(model, p, &model->communicated);
-        destroy_program(p);
+        strata_model_program_destroy(p);
     }
     model->programs = NULL;
 }

@@ -5,40 +5,22 @@
 #include "core/model/data.h"
 #include "core/model/fit.h"
 
-/* Reads the first n examples. */
-static strata_status read_examples(const strata_model *model, const strata_dataset *dataset, const strata_model_feed *parts,
-                                   int64_t n, void *const *x, void *const *y, strata_error *err) {
+/* Runs the executable on the first n examples. */
+static strata_status run(strata_model *model, const strata_dataset *dataset, const strata_model_feed *parts,
+                         strata_executable *exe, int64_t n, int *out_slot, strata_error *err) {
     strata_batches_options opts = {.batch = n};
-    strata_batches *batches = NULL;
+    STRATA_OWNED(strata_batches) *batches = NULL;
     int64_t got = 0;
     strata_model_batch_parts(model, dataset, parts, true, &opts);
     STRATA_TRY(strata_batches_create(dataset, &opts, &batches, err));
-    strata_status status = strata_batches_next(batches, &got, err);
-    const strata_example_source source = {.batches = batches, .dataset = dataset, .feed = parts};
-    if (!status && got < n)
-        status = strata_fail(err, STRATA_INVALID, "gradients: n is %lld; the dataset has %lld examples", (long long)n,
-                             (long long)got);
-    if (!status) strata_model_write_examples(model, &source, 0, n, x, y, NULL);
-    strata_batches_destroy(batches);
-    return status;
-}
-
-static strata_status run(strata_model *model, const strata_dataset *dataset, const strata_model_feed *parts,
-                         strata_executable *exe, int64_t n, int *out_slot, strata_error *err) {
-    float words[STRATA_STEP_WORDS] = {0};
-    int32_t rng[STRATA_RNG_WORDS];
-    void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS];
-    const strata_examined_step what = {.x = x, .y = y, .n = n, .words = words, .rng = rng};
-    strata_model_step_words(model, model->optimizer_steps + 1, words);
-    words[STRATA_STEP_SHARE] = words[STRATA_STEP_SCALE] = 1;
-    strata_model_random_state(model, model->optimizer_steps + 1, 0, rng);
-    strata_status status =
-        strata_model_make_examples(model, n, x, y)
-            ? read_examples(model, dataset, parts, n, x, y, err)
-            : strata_fail(err, STRATA_OUT_OF_MEMORY, "gradients: no host memory for %lld examples", (long long)n);
-    if (!status) status = strata_model_examine(model, exe, &what, out_slot, err);
-    strata_model_free_examples(model, x, y);
-    return status;
+    const strata_examined_step what = {.source = {.batches = batches, .dataset = dataset, .feed = parts},
+                                       .n = n,
+                                       .numbers = strata_run_numbers_of(model, model->optimizer_steps + 1, 1)};
+    STRATA_TRY(strata_batches_next(batches, &got, err));
+    if (got < n)
+        return strata_fail(err, STRATA_INVALID, "gradients: n is %lld; the dataset has %lld examples", (long long)n,
+                           (long long)got);
+    return strata_model_examine(model, exe, &what, out_slot, err);
 }
 
 /* Copies all gradients from the program's outputs (strata_gradient_layout) to the flat range, which is 0. */

@@ -162,8 +162,7 @@ strata_status strata_layer_register(strata_registry *registry, const strata_laye
     STRATA_TRY(copy_options("layer", layer->name, layer->options, layer->options_bytes, own->kind.options,
                             STRATA_MAX_LAYER_OPTIONS - 1, err));
     own->next = registry->layers;
-    registry->layers = own;
-    own = NULL;
+    registry->layers = strata_released(&own);
     return STRATA_OK;
 }
 
@@ -198,8 +197,7 @@ strata_status strata_loss_register(strata_registry *registry, const strata_loss_
     STRATA_TRY(copy_options("loss", loss->name, loss->options, sizeof(strata_loss_options), own->loss.options,
                             STRATA_MAX_LOSS_OPTIONS - 1, err));
     own->next = registry->losses;
-    registry->losses = own;
-    own = NULL;
+    registry->losses = strata_released(&own);
     return STRATA_OK;
 }
 

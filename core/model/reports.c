@@ -39,6 +39,21 @@ static void fill_layers(const strata_model *model, const strata_layer_cost *cost
     }
 }
 
+static strata_program_kind program_of(strata_model_part part) {
+    return part == STRATA_PART_TRAINING     ? STRATA_PROGRAM_TRAIN
+           : part == STRATA_PART_EVALUATION ? STRATA_PROGRAM_EVALUATE
+                                            : STRATA_PROGRAM_PREDICT;
+}
+
+/* What the first replica's program would cost, and each call of a layer in it (NULL: not needed). */
+static strata_status measure(strata_model *model, strata_program_kind kind, int64_t batch, strata_layer_cost *out_layers,
+                             strata_program_cost *out_cost, strata_error *err) {
+    strata_step s;
+    STRATA_TRY(strata_model_build_step(model, kind, batch, 0, out_layers, &s, err));
+    STRATA_OWNED(strata_graph) *graph = s.graph;
+    return strata_executable_measure(model->replicas[0].device, s.outputs, s.n_outputs, s.updates, s.n_updates, out_cost, err);
+}
+
 strata_status strata_model_summarize(strata_model *model, int64_t batch, strata_model_summary *out_summary, strata_error *err) {
     const int n = strata_model_n_calls(model);
     STRATA_FREED strata_layer_cost *costs = NULL;
@@ -46,8 +61,8 @@ strata_status strata_model_summarize(strata_model *model, int64_t batch, strata_
     *out_summary = (strata_model_summary){0};
     STRATA_TRY(strata_model_check_report(model, "summarize", "summarize", false, &batch, err));
     STRATA_TRY(STRATA_NEW(costs, n, err, "summarize: no host memory for %d layers", n));
-    STRATA_TRY(strata_model_measure(model, STRATA_PROGRAM_PREDICT, batch, costs, &forward, err));
-    if (model->trains) STRATA_TRY(strata_model_measure(model, STRATA_PROGRAM_TRAIN, batch, NULL, &step, err));
+    STRATA_TRY(measure(model, STRATA_PROGRAM_PREDICT, batch, costs, &forward, err));
+    if (model->trains) STRATA_TRY(measure(model, STRATA_PROGRAM_TRAIN, batch, NULL, &step, err));
     *out_summary = (strata_model_summary){.batch = batch,
                                           .n_layers = n,
                                           .step_flops = step.flops,
@@ -99,8 +114,11 @@ strata_status strata_model_list_memory(strata_model *model, strata_model_part pa
     out_memory->parameter_bytes = flat;
     out_memory->slot_bytes = flat * strata_model_n_slots(model);
     out_memory->state_bytes = model->parameters.state_size * (int64_t)sizeof(float);
-    const strata_status status =
-        strata_model_visit_peak(model, strata_model_part_program(part), batch, collect_peak, out_memory, err);
+    strata_step s;
+    STRATA_TRY(strata_model_build_step(model, program_of(part), batch, 0, NULL, &s, err));
+    const strata_status status = strata_executable_visit_peak(model->replicas[0].device, s.outputs, s.n_outputs, s.updates,
+                                                              s.n_updates, collect_peak, out_memory, err);
+    strata_graph_destroy(s.graph);
     if (status)
         strata_model_memory_finish(out_memory);
     else if (out_memory->n_values)
@@ -166,7 +184,11 @@ strata_status strata_model_list_places(strata_model *model, strata_model_part pa
     if (n_others < 0 || n_others > MOST_OTHERS || part < STRATA_PART_TRAINING || part > STRATA_PART_PREDICTION)
         return strata_fail(err, STRATA_INVALID, "place: part is %d, with %d other devices; a part is 0..2, devices are 0..%d",
                            (int)part, n_others, MOST_OTHERS);
-    const strata_status status = strata_model_visit(model, strata_model_part_program(part), replica, batch, collect, &c, err);
+    strata_step s;
+    STRATA_TRY(strata_model_build_step(model, program_of(part), batch, replica, NULL, &s, err));
+    const strata_status status = strata_executable_place(model->replicas[replica].device, s.outputs, s.n_outputs, s.updates,
+                                                         s.n_updates, collect, &c, err);
+    strata_graph_destroy(s.graph);
     if (status) strata_model_places_finish(out_places);
     return status;
 }

@@ -31,45 +31,6 @@ int64_t strata_shards_cut_at(int64_t size, int r, int n, const strata_segments *
     return at;
 }
 
-strata_status strata_shards_make(strata_model *model, strata_error *err) {
-    const strata_parameter_set *set = &model->parameters;
-    const int n = strata_strategy_num_replicas_in_sync(model->strategy);
-    bool sharded = false;
-    model->shards = (strata_shards){0};
-    if (!model->trains) return STRATA_OK; /* a model that is only built has no optimizer */
-    STRATA_TRY(
-        strata_shards_decide(model->strategy, strata_model_n_slots(model), set->dense_size < set->flat_size, &sharded, err));
-    if (!sharded) return STRATA_OK;
-    STRATA_TRY(STRATA_NEW(model->shards.begins, n + 1, err, "model: no host memory for %d shards", n));
-    for (int r = 0; r <= n; r++) model->shards.begins[r] = strata_shards_cut_at(set->flat_size, r, n, NULL);
-    model->shards.n = n;
-    return STRATA_OK;
-}
-
-void strata_shards_free(strata_model *model) {
-    free(model->shards.begins);
-    model->shards = (strata_shards){0};
-}
-
-void strata_shards_range(const strata_model *model, int replica, int block, int64_t *out_begin, int64_t *out_end) {
-    const strata_parameter_block *at = &model->parameters.blocks[block];
-    const int id = model->strategy->workers.first_replica + replica;
-    *out_begin = at->begin;
-    *out_end = at->end;
-    if (!model->shards.n) return;
-    const int64_t begin = model->shards.begins[id], end = model->shards.begins[id + 1];
-    if (begin > *out_begin) *out_begin = begin < at->end ? begin : at->end;
-    if (end < *out_end) *out_end = end > *out_begin ? end : *out_begin;
-}
-
-void strata_shards_cut(const strata_shards *shards, int64_t begin, int64_t end, int64_t *lengths) {
-    for (int r = 0; r < shards->n; r++) {
-        const int64_t first = begin > shards->begins[r] ? begin : shards->begins[r];
-        const int64_t last = end < shards->begins[r + 1] ? end : shards->begins[r + 1];
-        lengths[r] = last > first ? last - first : 0;
-    }
-}
-
 /* ---- segments ---- */
 
 strata_status strata_shards_segments(const strata_model *model, int64_t begin, int64_t end, strata_segments *out_segments,
@@ -122,20 +83,9 @@ void strata_shards_own_range(const strata_model *model, int64_t *out_begin, int6
     *out_end = model->shards.begins[workers->first_replicas[workers->rank + 1]];
 }
 
-strata_status strata_shards_access(const strata_model *model, int replica, int slot, bool set, float *values,
-                                   strata_error *err) {
-    for (int k = 0; k < model->parameters.n_blocks; k++) {
-        const strata_model_block *own = &model->replicas[replica].blocks[k];
-        strata_variable *variable = slot < 0 ? own->shard : own->slots[slot];
-        strata_array part = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(own->end - own->begin), values + own->begin);
-        if (variable) STRATA_TRY(set ? strata_variable_set(variable, &part, err) : strata_variable_get(variable, &part, err));
-    }
-    return STRATA_OK;
-}
-
 strata_status strata_shards_read_own_slot(strata_model *model, int slot, float *values, strata_error *err) {
     const int root = strata_strategy_root(model->strategy), n = model->shards.n ? model->strategy->n_replicas : 1;
-    for (int r = 0; r < n; r++) STRATA_TRY(strata_shards_access(model, root + r, slot, false, values, err));
+    for (int r = 0; r < n; r++) STRATA_TRY(strata_model_copy(model, root + r, slot, false, values, err));
     return STRATA_OK;
 }
 
@@ -146,6 +96,6 @@ strata_status strata_shards_read_slot(strata_model *model, int slot, float *valu
 }
 
 strata_status strata_shards_write_slot(strata_model *model, int slot, float *values, strata_error *err) {
-    for (int r = 0; r < model->strategy->n_devices; r++) STRATA_TRY(strata_shards_access(model, r, slot, true, values, err));
+    for (int r = 0; r < model->strategy->n_devices; r++) STRATA_TRY(strata_model_copy(model, r, slot, true, values, err));
     return STRATA_OK;
 }

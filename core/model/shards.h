@@ -14,13 +14,6 @@ STRATA_MUST_USE strata_status strata_shards_decide(const strata_strategy *strate
  * the parameters in these elements, if shards must not divide parameters (NULL: they may); it is then the end of a
  * parameter. */
 int64_t strata_shards_cut_at(int64_t size, int r, int n, const strata_segments *whole);
-/* Decides whether the model's optimizer is sharded, and divides the flat range into shards. */
-STRATA_MUST_USE strata_status strata_shards_make(strata_model *model, strata_error *err);
-void strata_shards_free(strata_model *model);
-/* The part of a block that a device of this worker updates. */
-void strata_shards_range(const strata_model *model, int replica, int block, int64_t *out_begin, int64_t *out_end);
-/* lengths[r]: how many of the elements [begin, end) of the flat range are in shard r. */
-void strata_shards_cut(const strata_shards *shards, int64_t begin, int64_t end, int64_t *lengths);
 /* Computes the positions of the parameters in [begin, end) of the flat range. Free with strata_shards_free_segments. */
 STRATA_MUST_USE strata_status strata_shards_segments(const strata_model *model, int64_t begin, int64_t end,
                                                      strata_segments *out_segments, strata_error *err);
@@ -34,9 +27,5 @@ STRATA_MUST_USE strata_status strata_shards_write_slot(strata_model *model, int 
  * strata_shards_read_own_slot reads only these, to their positions in values, (flat_size). */
 void strata_shards_own_range(const strata_model *model, int64_t *out_begin, int64_t *out_end);
 STRATA_MUST_USE strata_status strata_shards_read_own_slot(strata_model *model, int slot, float *values, strata_error *err);
-/* Reads or sets what a device of this worker has of a slot, or, for slot -1, of the parameters' shards, from or to their
- * positions in values, (flat_size). */
-STRATA_MUST_USE strata_status strata_shards_access(const strata_model *model, int replica, int slot, bool set, float *values,
-                                                   strata_error *err);
 
 #endif

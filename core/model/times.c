@@ -4,8 +4,9 @@
  * and the learning rate is 0, so that the loss stays finite. */
 #include <stdio.h>
 
-#include "core/compile/cost.h"
+#include "core/graph/graph.h"
 #include "core/model/data.h"
+#include "core/model/loop.h"
 #include "core/op/epilogue.h"
 #include "core/run/bench.h"
 
@@ -15,19 +16,15 @@ enum { OP_BYTES = sizeof(((strata_node_times *)0)->op) };
 
 static void fill_slot(const strata_model *model, const strata_program_part *part, int slot) {
     strata_executable *exe = part->executable;
-    float words[STRATA_STEP_WORDS], *weights = strata_executable_input(exe, slot, part->weights);
-    float *step = strata_executable_input(exe, slot, part->step);
-    strata_optimizer_step(model->optimizer_kind, &model->optimizer, 1, words);
-    words[STRATA_STEP_LEARNING_RATE] = words[STRATA_STEP_PLAIN_RATE] = 0;
-    words[STRATA_STEP_SCALE] = 1;
+    strata_run_numbers numbers = strata_run_numbers_of(model, 1, 1);
+    numbers.words[STRATA_STEP_LEARNING_RATE] = numbers.words[STRATA_STEP_PLAIN_RATE] = 0;
+    strata_run_write_numbers(&numbers, part, slot, 0, part->n);
     for (int k = 0; k < model->n_inputs; k++) {
         float *x = strata_executable_input(exe, slot, part->x[k]);
         const bool numbers = x && model->inputs[k].dtype == STRATA_DTYPE_F32;
         const int64_t n = numbers ? part->n * strata_shape_elements(model->inputs[k].shape) : 0;
         for (int64_t i = 0; i < n; i++) x[i] = (float)(i * 7919 % 251) / 251;
     }
-    for (int64_t i = 0; weights && i < part->n; i++) weights[i] = 1 / (float)part->n;
-    if (step) memcpy(step, words, sizeof words);
 }
 
 static strata_status fill_slots(const strata_model *model, const strata_model_program *program, strata_error *err) {

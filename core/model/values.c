@@ -229,31 +229,6 @@ void strata_model_output(strata_model *model, const strata_value *value, strata_
     (void)!add_output(model, value, &opts, &model->building.error);
 }
 
-/* ---- removing ---- */
-
-static void mark_used(strata_model *model) {
-    for (int v = 0; v < model->n_values; v++) model->values[v]->used = false;
-    for (int v = 0; v < model->n_values; v++)
-        for (int i = 0; i < model->values[v]->n_inputs; i++) model->values[model->values[v]->inputs[i]]->used = true;
-    for (int i = 0; i < model->n_outputs; i++) model->values[model->outputs[i].value]->used = true;
-}
-
-void strata_model_drop_call(strata_model *model, int index) {
-    const int layer = model->values[index]->layer;
-    free_value(model->values[index]);
-    model->n_values--;
-    memmove(model->values + index, model->values + index + 1, (size_t)(model->n_values - index) * sizeof *model->values);
-    for (int v = 0; v < model->n_values; v++) {
-        strata_value *value = model->values[v];
-        for (int i = 0; i < value->n_inputs; i++) value->inputs[i] -= value->inputs[i] > index;
-        value->layer -= value->layer > layer;
-    }
-    for (int i = 0; i < model->n_inputs; i++) model->inputs[i].value -= model->inputs[i].value > index;
-    for (int i = 0; i < model->n_outputs; i++) model->outputs[i].value -= model->outputs[i].value > index;
-    strata_model_drop_layer(model, layer);
-    mark_used(model);
-}
-
 /* ---- before the layers are declared ---- */
 
 static strata_status make_chain(strata_model *model, strata_error *err) {

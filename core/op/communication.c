@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The communication ops (communication.h). They divide a replica's graph into segments (core/compile/segments.h) and are
+ * The communication ops (communication.h). They divide a replica's graph into segments (core/compile/segments.c) and are
  * executed between them, so they have no kernels. Their references are those of a group of one device: y = x. */
 #include "core/op/communication.h"
 

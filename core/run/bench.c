@@ -6,7 +6,6 @@
 #include <float.h>
 
 #include "core/base/trace.h"
-#include "core/compile/cost.h"
 
 enum {
     /* The index of the first arena that contains operands. The arenas INPUT and OUTPUT before it stay empty: a program copies
@@ -25,10 +24,6 @@ enum {
  * counted. */
 static const double WORTH_A_SUBMISSION = 1e9, ROUND_SECONDS = 1e-3, WARM_UP_SECONDS = 5e-3;
 
-static int64_t tensor_bytes(const strata_tensor *tensor) {
-    return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
-}
-
 /* ---- places ---- */
 
 /* A range of bytes in an arena of the plan. Operands in the same range share memory. */
@@ -44,7 +39,7 @@ static const strata_tensor *operand(const strata_tensor *node, int i) {
 
 static span span_of(const strata_tensor *tensor, const strata_place *planned) {
     const strata_place place = planned ? planned[tensor->id] : (strata_place){.arena = tensor->id};
-    return (span){place.arena, place.offset, place.offset + tensor_bytes(tensor)};
+    return (span){place.arena, place.offset, place.offset + strata_tensor_bytes(tensor)};
 }
 
 static bool overlap(const span *a, const span *b) {
@@ -69,7 +64,7 @@ static int find_spans(const strata_tensor *node, const strata_place *planned, sp
 }
 
 static strata_status fill(const strata_bench *bench, const strata_tensor *tensor, strata_error *err) {
-    const int64_t n = strata_shape_elements(tensor->shape), bytes = tensor_bytes(tensor);
+    const int64_t n = strata_shape_elements(tensor->shape), bytes = strata_tensor_bytes(tensor);
     if (!n || !strata_dtype_is_float(tensor->dtype)) return STRATA_OK;
     STRATA_FREED char *data = NULL;
     STRATA_TRY(STRATA_NEW(data, bytes, err, "bench: no host memory for %lld bytes", (long long)bytes));

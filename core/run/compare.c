@@ -8,10 +8,6 @@
 
 #include "core/op/element.h"
 
-int64_t strata_check_bytes(const strata_tensor *tensor) {
-    return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
-}
-
 static double value_of(const strata_tensor *tensor, const void *data, int64_t element) {
     return tensor->dtype == STRATA_DTYPE_F32 ? (double)((const float *)data)[element]
                                              : strata_element_get(tensor->dtype, data, element);
@@ -63,7 +59,7 @@ static double largest(const strata_tensor *tensor, const strata_sample *sample, 
 
 double strata_check_difference(const strata_tensor *tensor, const strata_sample *sample, const void *got, const void *want) {
     double most = 0;
-    if (!sample->elements && !memcmp(got, want, (size_t)strata_check_bytes(tensor))) return 0;
+    if (!sample->elements && !memcmp(got, want, (size_t)strata_tensor_bytes(tensor))) return 0;
     for (int64_t i = 0; i < count_of(tensor, sample); i++) {
         const int64_t e = element_of(sample, i);
         most = fmax(most, distance(value_of(tensor, got, e), value_of(tensor, want, e)));

@@ -7,8 +7,6 @@
 
 #include "core/compile/piece.h"
 
-/* The bytes of a tensor's elements. */
-int64_t strata_check_bytes(const strata_tensor *tensor);
 /* The elements of a tensor that are compared. */
 typedef struct strata_sample {
     /* NULL: all. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Cross-device ops: methods that compute the sum or mean of the values of a worker's replicas. A new method needs a
- * file core/run/cross_device/<name>.c, a row in cross_device.c and a name in strata_cross_device_names
- * (strata/strategy.h). */
+ * row in cross_device.c and a name in strata_cross_device_names (strata/strategy.h). */
 #ifndef STRATA_CORE_CROSS_DEVICE_H
 #define STRATA_CORE_CROSS_DEVICE_H
 
@@ -24,7 +23,7 @@ typedef struct strata_cross_device_ops {
                             int n_operands, int64_t elements, void *const *results, int n_results, strata_error *err);
 } strata_cross_device_ops;
 
-extern const strata_cross_device_ops strata_cross_device_host, strata_cross_device_tree, strata_cross_device_device;
+extern const strata_cross_device_ops *const strata_cross_device_host;
 
 /* Finds the method with this name; NULL: "host". Fails: INVALID if there is none, with the names of all methods. */
 STRATA_MUST_USE strata_status strata_cross_device_find(const char *name, const strata_cross_device_ops **out_ops,

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Limits for calls of drivers and plugins. A call that hangs cannot be ended, so there are two ways to notice it:
- *   - A rare call (loading, listing, opening, closing, compiling) is made by a thread of its own, while the caller waits with a
- *     limit. If the call hangs, the caller gets TIMEOUT and goes on; the thread and its memory are abandoned (driver_call.c).
- *   - All other calls are made by the calling thread, because changing threads would cost more than a short step. They are
- *     marked by two atomic stores. A thread of the device observes the marks, and calls
- *     strata_driver_options.on_failure if one stays for too long (driver.c).
- * README.md explains why. */
+ * Limits for calls of drivers and plugins that hang, in two ways, which README.md explains: driver_call.c makes rare calls
+ * (loading, listing, opening, closing, compiling) in a thread of their own; all others are marked by two atomic stores, which a
+ * thread of the device observes (driver.c). */
 #ifndef STRATA_CORE_DRIVER_H
 #define STRATA_CORE_DRIVER_H
 
@@ -104,20 +100,12 @@ double strata_driver_compile_seconds(const strata_device *device, int n_kernels)
 strata_status strata_driver_call_within(const strata_driver_call *call, double seconds, bool (*is_interrupted)(void *user),
                                         void *user, strata_error *err);
 
-/* A call of a driver's compiler. */
-typedef struct strata_driver_compile {
-    /* The name in messages ("kernel matmul f32"), and how many kernels the call compiles; 0: a whole program. */
-    const char *name;
-    int n_kernels;
-    /* As in strata_driver_call. */
-    void (*run)(void *call);
-    void *call;
-    size_t call_bytes;
-} strata_driver_compile;
+/* Makes a call of a driver's compiler, as strata_driver_call describes it, and waits for it. name: in messages ("kernel matmul
+ * f32"); n_kernels: how many kernels the call compiles; 0: a whole program. Warns once if it is slow (strata_device_warn).
+ * Fails: TIMEOUT after the device's time limit, INTERRUPTED if the device's is_interrupted returns true. Then the call goes on
+ * in its thread and nobody waits for it, device->given_up is set, and everything that the driver uses for the call, also the
+ * device itself, must stay until the process ends. */
+strata_status strata_driver_compile_run(strata_device *device, const char *name, int n_kernels, void (*run)(void *call),
+                                        void *call, size_t bytes, strata_error *err);
 
-/* Makes the call and waits for it. Warns once if it is slow (strata_device_warn). Fails: TIMEOUT after the device's
- * time limit, INTERRUPTED if the device's is_interrupted returns true. Then the call goes on in its thread and nobody
- * waits for it, device->given_up is set, and everything that the driver uses for the call, also the device itself, must
- * stay until the process ends. */
-strata_status strata_driver_compile_run(strata_device *device, const strata_driver_compile *what, strata_error *err);
 #endif

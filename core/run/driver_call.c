@@ -200,20 +200,19 @@ double strata_driver_compile_seconds(const strata_device *device, int n_kernels)
     return times * (given ? device->compile_seconds : COMPILE_SECONDS);
 }
 
-strata_status strata_driver_compile_run(strata_device *device, const strata_driver_compile *what, strata_error *err) {
+strata_status strata_driver_compile_run(strata_device *device, const char *name, int n_kernels, void (*run)(void *call),
+                                        void *call, size_t bytes, strata_error *err) {
     const double one = device->compile_seconds > 0 ? device->compile_seconds : COMPILE_SECONDS,
                  default_notice = one / 6 < NOTICE_SECONDS ? one / 6 : NOTICE_SECONDS;
     if (device->given_up.status) return strata_fail(err, device->given_up.status, "%s", device->given_up.message);
-    patience p = {.most = strata_driver_compile_seconds(device, what->n_kernels),
+    patience p = {.most = strata_driver_compile_seconds(device, n_kernels),
                   .is_interrupted = device->is_interrupted,
                   .user = device->on_compile_user,
                   .device = device,
-                  .name = what->name,
+                  .name = name,
                   .notice = device->compile_notice_seconds > 0 ? device->compile_notice_seconds : default_notice};
-    const strata_driver_call call = {.what = {device->info.id, device->info.driver, STRATA_DRIVER_COMPILE},
-                                     .run = what->run,
-                                     .call = what->call,
-                                     .bytes = what->call_bytes};
-    if (run_call(&call, &p)) return STRATA_OK;
+    const strata_driver_call what = {
+        .what = {device->info.id, device->info.driver, STRATA_DRIVER_COMPILE}, .run = run, .call = call, .bytes = bytes};
+    if (run_call(&what, &p)) return STRATA_OK;
     return strata_fail(err, fail_abandoned(&p), "%s", device->given_up.message);
 }

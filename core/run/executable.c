@@ -4,9 +4,7 @@
  * segment (a single one if nothing is communicated). Running one uses a ring of slots. */
 #include "core/run/executable.h"
 
-#include "core/compile/cost.h"
 #include "core/compile/passes.h"
-#include "core/compile/segments.h"
 #include "core/op/ops.h"
 #include "core/run/bench.h"
 
@@ -64,7 +62,7 @@ static strata_status make_buffers(strata_executable *exe, strata_error *err) {
         if (made && arena->bytes) STRATA_TRY(exe->device->api->buffer_create(exe->device, arena->bytes, &arena->buffer, err));
     }
     for (int id = 0; id < exe->plan.n_places; id++) {
-        const strata_tensor *node = exe->graph->nodes[id];
+        const strata_tensor *node = exe->draft.graph->nodes[id];
         strata_place place = exe->plan.places[id];
         if (node->op != &strata_op_constant || place.arena < 0 || !exe->plan.arenas[place.arena].buffer) continue;
         const void *data = ((const strata_constant_attrs *)node->attrs)->data;
@@ -115,8 +113,8 @@ static strata_status compile(strata_executable *exe, strata_error *err) {
 /* Whether the host runs some node of the program for the device (strata_device_options.fallback_to_host). */
 static bool needs_host(const strata_executable *exe) {
     const strata_device_query query = strata_node_support_query(exe->device);
-    for (int id = 0; id < exe->graph->n_nodes; id++) {
-        const strata_tensor *node = exe->graph->nodes[id];
+    for (int id = 0; id < exe->draft.graph->n_nodes; id++) {
+        const strata_tensor *node = exe->draft.graph->nodes[id];
         const bool computes = !(node->op->flags & STRATA_OP_LEAF) && !strata_is_communication(node);
         if (computes && query.supports(query.user, node) == STRATA_SUPPORT_HOST) return true;
     }
@@ -132,34 +130,26 @@ typedef struct request {
     const strata_core_place *place;
 } request;
 
-/* The part of creating an executable that needs no device memory: passes and plan. outputs: with those
- * that print nodes show. */
-static strata_status plan(strata_executable *exe, strata_tensor *const *outputs, const request *wanted,
-                          strata_tensor **new_updates, strata_error *err) {
+/* The part of creating an executable that needs no device memory: passes and plan. */
+static strata_status plan(strata_executable *exe, const request *wanted, strata_error *err) {
+    strata_draft *draft = &exe->draft;
     const strata_core_place *place = wanted->place;
     strata_device_query query = strata_node_support_query(exe->device);
-    strata_graph *decomposed = NULL;
-    const int n_outputs = exe->n_outputs + exe->prints.n, n_updates = wanted->n_updates;
     query.no_fusion = wanted->opts.no_fusion;
-    STRATA_TRY(strata_passes_run(outputs, n_outputs, wanted->updates, n_updates, &query, wanted->alone, &exe->graph,
-                                 exe->outputs, new_updates, err));
+    STRATA_TRY(STRATA_NEW(exe->slots, exe->n_slots, err, "executable: no host memory"));
+    STRATA_TRY(strata_draft_begin(draft, wanted->outputs, wanted->n_outputs, wanted->updates, wanted->n_updates, err));
+    STRATA_TRY(strata_prints_find(exe->device, draft, &exe->prints, err));
+    STRATA_TRY(strata_passes_run(draft, &query, wanted->alone, err));
     /* Between the parts of such a program the host waits for the device, so the program must not wait for other cores. All
      * cores of a system are alike, so the host performs the exchanges of either all cores or none. */
     if (place && place->cores && needs_host(exe)) place = NULL;
-    STRATA_TRY(strata_collectives_prepare(place, &exe->graph, exe->outputs, n_outputs, new_updates, n_updates, err));
-    STRATA_TRY(strata_segments_prepare(&exe->graph, exe->outputs, n_outputs, new_updates, n_updates, err));
-    /* Once more, for the copies that the passes added. */
-    STRATA_TRY(strata_decompose(exe->graph, exe->outputs, n_outputs, new_updates, n_updates, &query, &decomposed, exe->outputs,
-                                new_updates, err));
-    if (decomposed) {
-        strata_graph_destroy(exe->graph);
-        exe->graph = decomposed;
-    }
+    STRATA_TRY(strata_collectives_prepare(place, draft, err));
+    STRATA_TRY(strata_segments_prepare(draft, err));
+    STRATA_TRY(strata_decompose(draft, &query, err)); /* once more, for the copies that the passes added */
     const strata_device_info *info = &exe->device->info;
     uint64_t limit = info->max_range_bytes < info->max_allocation_bytes ? info->max_range_bytes : info->max_allocation_bytes;
     if (!limit || limit > INT64_MAX) limit = INT64_MAX;
-    STRATA_TRY(
-        strata_plan_create(exe->graph, exe->outputs, n_outputs, new_updates, n_updates, (int64_t)limit, &exe->plan, err));
+    STRATA_TRY(strata_plan_create(draft, (int64_t)limit, &exe->plan, err));
     STRATA_TRY(strata_plan_check(&exe->plan, err));
     return check_variables(exe, err);
 }
@@ -187,20 +177,6 @@ static strata_status check_first(strata_executable *exe, strata_error *err) {
     return status;
 }
 
-static strata_status find_prints_and_plan(strata_executable *exe, const request *wanted, strata_error *err) {
-    STRATA_FREED strata_tensor **new_updates = NULL, **outputs = NULL;
-    STRATA_TRY(strata_prints_find(exe->device, wanted->outputs, wanted->n_outputs, wanted->updates, wanted->n_updates,
-                                  &exe->prints, err));
-    const int n_all = wanted->n_outputs + exe->prints.n;
-    STRATA_TRY(STRATA_NEW(new_updates, wanted->n_updates, err, "executable: no host memory"));
-    STRATA_TRY(STRATA_NEW(outputs, n_all, err, "executable: no host memory"));
-    STRATA_TRY(STRATA_NEW(exe->outputs, n_all, err, "executable: no host memory"));
-    STRATA_TRY(STRATA_NEW(exe->slots, exe->n_slots, err, "executable: no host memory"));
-    for (int i = 0; i < n_all; i++)
-        outputs[i] = i < wanted->n_outputs ? wanted->outputs[i] : exe->prints.nodes[i - wanted->n_outputs];
-    return plan(exe, outputs, wanted, new_updates, err);
-}
-
 /* Allocates an executable and runs passes and plan. is_referee: see the struct. */
 static strata_status create_planned(strata_device *device, const request *wanted, bool is_referee,
                                     strata_executable **out_executable, strata_error *err) {
@@ -210,7 +186,7 @@ static strata_status create_planned(strata_device *device, const request *wanted
     exe->is_referee = is_referee;
     exe->n_outputs = wanted->n_outputs;
     exe->n_slots = wanted->opts.n_slots ? wanted->opts.n_slots : DEFAULT_SLOTS;
-    const strata_status status = find_prints_and_plan(exe, wanted, err);
+    const strata_status status = plan(exe, wanted, err);
     if (status)
         strata_executable_destroy(exe);
     else
@@ -275,21 +251,6 @@ static int find_peak(const strata_plan *plan) {
     return peak;
 }
 
-static const strata_tensor *owner_of(const strata_plan *plan, const strata_storage *storage) {
-    const strata_tensor *owner = NULL;
-    int64_t most = -1;
-    for (int i = storage->first; i <= storage->last; i++) {
-        const strata_tensor *node = plan->schedule[i];
-        const strata_place *place = &plan->places[node->id];
-        if (place->arena != storage->arena || place->offset < storage->offset || place->bytes <= most ||
-            place->offset + place->bytes > storage->offset + storage->bytes)
-            continue;
-        owner = node;
-        most = place->bytes;
-    }
-    return owner;
-}
-
 strata_status strata_executable_visit_peak(strata_device *device, strata_tensor *const *outputs, int n_outputs,
                                            strata_tensor *const *updates, int n_updates, strata_peak_visit *visit, void *user,
                                            strata_error *err) {
@@ -300,8 +261,8 @@ strata_status strata_executable_visit_peak(strata_device *device, strata_tensor 
     strata_status status = STRATA_OK;
     for (int s = 0; s < plan->n_storages && !status; s++) {
         const strata_storage *storage = &plan->storages[s];
-        const strata_peak_value value = {owner_of(plan, storage), plan->schedule[peak], storage->bytes};
-        if (is_alive(storage, peak) && value.node) status = visit(&value, user, err);
+        const strata_peak_value value = {storage->owner, plan->schedule[peak], storage->bytes};
+        if (is_alive(storage, peak)) status = visit(&value, user, err);
     }
     strata_executable_destroy(exe);
     return status;
@@ -414,10 +375,8 @@ void strata_executable_destroy(strata_executable *exe) {
     if (exe->device) free_on_device(exe);
     free(exe->programs);
     free(exe->tickets);
-    strata_plan_finish(&exe->plan);
-    strata_graph_destroy(exe->graph);
-    strata_prints_finish(&exe->prints);
-    free(exe->outputs);
+    strata_draft_finish(&exe->draft);
+    free(exe->prints.nodes);
     free(exe->slots);
     free(exe);
 }
@@ -463,12 +422,8 @@ static void show_runs(strata_executable *exe, uint64_t last) {
         exe->slots[oldest].shows = false;
         for (int i = 0; i < exe->prints.n; i++)
             strata_print_show(exe->device, exe->prints.nodes[i], exe->slots[oldest].run,
-                              strata_executable_memory(exe, oldest, exe->outputs[exe->n_outputs + i], false));
+                              strata_executable_memory(exe, oldest, exe->draft.outputs[exe->n_outputs + i], false));
     }
-}
-
-void strata_executable_show_nothing(strata_executable *exe, int slot_index) {
-    exe->slots[slot_index].shows = false;
 }
 
 static strata_status wait_for(const strata_executable *exe, uint64_t ticket, strata_error *err) {
@@ -503,7 +458,7 @@ void *strata_executable_input(strata_executable *exe, int slot_index, int index)
 
 const void *strata_executable_output(const strata_executable *exe, int slot_index, int index) {
     if (index < 0 || index >= exe->n_outputs || slot_index < 0 || slot_index >= exe->n_slots) return NULL;
-    return strata_executable_memory(exe, slot_index, exe->outputs[index], false);
+    return strata_executable_memory(exe, slot_index, exe->draft.outputs[index], false);
 }
 
 void strata_executable_feed(strata_executable *exe, int slot, const char *name, const void *data, size_t bytes) {
@@ -561,16 +516,6 @@ int strata_executable_most_runs(const strata_executable *exe) {
 
 strata_status strata_executable_wait_segment(strata_executable *exe, int slot_index, int segment, strata_error *err) {
     return wait_for(exe, exe->tickets[slot_index * exe->plan.n_segments + segment], err);
-}
-
-strata_executable_communication strata_executable_get_communication(const strata_executable *exe, int index, int slot_index) {
-    const strata_communication *c = &exe->plan.communications[index];
-    return (strata_executable_communication){
-        .node = c->node,
-        .after = c->after,
-        .before = c->before,
-        .operand = c->after < 0 ? NULL : strata_executable_memory(exe, slot_index, c->node->inputs[0], false),
-        .result = c->before < 0 ? NULL : strata_executable_memory(exe, slot_index, c->node, true)};
 }
 
 strata_executable_node strata_executable_get_node(const strata_executable *exe, int index) {
@@ -665,7 +610,7 @@ static strata_status check_outputs(const strata_executable *exe, const strata_ar
     if (n > exe->n_outputs)
         return strata_fail(err, STRATA_INVALID, "executable: %d outputs asked for, it has %d", n, exe->n_outputs);
     for (int i = 0; i < n; i++) {
-        const strata_tensor *output = exe->outputs[i];
+        const strata_tensor *output = exe->draft.outputs[i];
         if (outputs[i].dtype != output->dtype ||
             strata_shape_elements(outputs[i].shape) != strata_shape_elements(output->shape))
             return strata_fail(err, STRATA_INVALID, "executable: output %d is %s %s, the array is %s %s", i,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Internal functions of executables: what a program would need, without compiling it (for models), and running the executable
- * of a replica segment by segment (for groups). */
+ * Internal functions of executables: what a program would need, without compiling it, and running the executable of a replica
+ * segment by segment (for groups). */
 #ifndef STRATA_CORE_EXECUTABLE_H
 #define STRATA_CORE_EXECUTABLE_H
 
@@ -23,11 +23,11 @@ typedef struct strata_slot {
 
 struct strata_executable {
     strata_device *device;
-    /* The optimized copy of the caller's graph; backends point into it. */
-    strata_graph *graph;
+    /* The optimized copy of the caller's graph; backends point into it. Its outputs are the caller's, then the values that
+     * `prints` show. */
+    strata_draft draft;
     strata_plan plan;
-    /* The caller's outputs, then the values that `prints` show; n_outputs is without the latter. */
-    strata_tensor **outputs;
+    /* The number of the caller's outputs. */
     int n_outputs;
     strata_prints prints;
     /* [n_segments] */
@@ -66,7 +66,7 @@ void strata_executable_feed(strata_executable *executable, int slot, const char 
 /* The memory that strata_executable_create would allocate on the device, and the work of one run. */
 typedef struct strata_program_cost {
     int64_t device_bytes;
-    /* Operations, and bytes that are read and written, as core/compile/cost.h counts them. */
+    /* Operations, and bytes that are read and written, as core/graph/graph.h counts them. */
     double flops;
     double moved_bytes;
 } strata_program_cost;
@@ -113,23 +113,6 @@ STRATA_MUST_USE strata_status strata_executable_submit_segment(strata_executable
 int strata_executable_most_runs(const strata_executable *executable);
 STRATA_MUST_USE strata_status strata_executable_wait_segment(strata_executable *executable, int slot, int segment,
                                                              strata_error *err);
-
-/* Suppresses the output of print nodes in the slot's run, because the run has no examples. To be called between its submission
- * and the wait for it. */
-void strata_executable_show_nothing(strata_executable *executable, int slot);
-
-typedef struct strata_executable_communication {
-    /* The communication node; borrowed. */
-    const strata_tensor *node;
-    /* The segment that computes the operand (-1: the replica contributes no value), and the first segment that reads the result
-     * (-1: none does). */
-    int after, before;
-    /* The host memory of the operand; NULL if it has 0 bytes, or the replica contributes no value. */
-    const void *operand;
-    /* The host memory of the result; NULL if it has 0 bytes, or the replica receives none. */
-    void *result;
-} strata_executable_communication;
-strata_executable_communication strata_executable_get_communication(const strata_executable *executable, int index, int slot);
 
 /* The nodes of the executable, in order, for reports. */
 typedef struct strata_executable_node {

@@ -34,6 +34,19 @@ static void sum_f32(float *sum, const void *const *operands, int n_operands, int
     if (r < n_operands) add_to_f32(sum, x[r] + first, n);
 }
 
+/* Adds in pairs, (x0 + x1) + (x2 + x3). */
+static void sum_f32_in_pairs(float *sum, const void *const *operands, int n_operands, int64_t first, int64_t n) {
+    float right[BLOCK];
+    const int half = (n_operands + 1) / 2;
+    if (n_operands <= 2) {
+        sum_f32(sum, operands, n_operands, first, n);
+        return;
+    }
+    sum_f32_in_pairs(sum, operands, half, first, n);
+    sum_f32_in_pairs(right, operands + half, n_operands - half, first, n);
+    add_to_f32(sum, right, n);
+}
+
 static void sum_small_floats(strata_dtype dtype, float *sum, const void *const *operands, int n_operands, int64_t first,
                              int64_t n) {
     for (int64_t i = 0; i < n; i++) sum[i] = (float)strata_element_get(dtype, operands[0], first + i);
@@ -42,10 +55,10 @@ static void sum_small_floats(strata_dtype dtype, float *sum, const void *const *
 }
 
 /* Folds one block. The result, which it returns, is in `sum` or, for f16 and bf16, in `out`. */
-static const void *fold_floats(strata_dtype dtype, strata_reduction reduction, const void *const *operands, int n_operands,
-                               int64_t first, int64_t n, float *sum, void *out) {
+static const void *fold_floats(strata_dtype dtype, strata_reduction reduction, bool in_pairs, const void *const *operands,
+                               int n_operands, int64_t first, int64_t n, float *sum, void *out) {
     if (dtype == STRATA_DTYPE_F32)
-        sum_f32(sum, operands, n_operands, first, n);
+        (in_pairs ? sum_f32_in_pairs : sum_f32)(sum, operands, n_operands, first, n);
     else
         sum_small_floats(dtype, sum, operands, n_operands, first, n);
     if (reduction == STRATA_REDUCE_MEAN)
@@ -64,8 +77,8 @@ static void fold_integers(strata_dtype dtype, const void *const *operands, int n
     }
 }
 
-void strata_fold(strata_dtype dtype, strata_reduction reduction, const void *const *operands, int n_operands, int64_t elements,
-                 void *const *results, int n_results) {
+void strata_fold_ordered(strata_dtype dtype, strata_reduction reduction, bool in_pairs, const void *const *operands,
+                         int n_operands, int64_t elements, void *const *results, int n_results) {
     const size_t bytes = strata_dtype_bytes(dtype);
     for (int64_t first = 0; first < elements; first += BLOCK) {
         const int64_t n = elements - first < BLOCK ? elements - first : BLOCK;
@@ -75,9 +88,14 @@ void strata_fold(strata_dtype dtype, strata_reduction reduction, const void *con
         if (!n_operands)
             memset(out, 0, (size_t)n * bytes);
         else if (strata_dtype_is_float(dtype))
-            folded = fold_floats(dtype, reduction, operands, n_operands, first, n, sum, out);
+            folded = fold_floats(dtype, reduction, in_pairs, operands, n_operands, first, n, sum, out);
         else
             fold_integers(dtype, operands, n_operands, first, n, out);
         for (int j = 0; j < n_results; j++) memcpy((char *)results[j] + (size_t)first * bytes, folded, (size_t)n * bytes);
     }
+}
+
+void strata_fold(strata_dtype dtype, strata_reduction reduction, const void *const *operands, int n_operands, int64_t elements,
+                 void *const *results, int n_results) {
+    strata_fold_ordered(dtype, reduction, false, operands, n_operands, elements, results, n_results);
 }

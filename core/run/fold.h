@@ -12,4 +12,9 @@
 void strata_fold(strata_dtype dtype, strata_reduction reduction, const void *const *operands, int n_operands, int64_t elements,
                  void *const *results, int n_results);
 
+/* The same; in_pairs: f32 is added as (x0 + x1) + (x2 + x3), so that in a sum of n values each is rounded lg n times instead of
+ * up to n - 1 times. With two or three operands the bits are the same. */
+void strata_fold_ordered(strata_dtype dtype, strata_reduction reduction, bool in_pairs, const void *const *operands,
+                         int n_operands, int64_t elements, void *const *results, int n_results);
+
 #endif

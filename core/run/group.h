@@ -53,10 +53,10 @@ void strata_group_set_receiver(strata_group *group, strata_receive *receive, voi
 
 strata_executable *strata_group_replica(const strata_group *group, int replica);
 int strata_group_n_slots(const strata_group *group);
-/* The number of exchanges of a step, in an order in which each replica has its own ones, and a replica's node of one. If the
- * replica takes no part, the node is NULL, and after and before are -1. */
+/* The number of exchanges of a step, in an order in which each replica has its own ones, and a replica's part in one; NULL: it
+ * takes none. */
 int strata_group_n_exchanges(const strata_group *group);
-strata_executable_communication strata_group_communication(const strata_group *group, int replica, int index, int slot);
+const strata_communication *strata_group_communication(const strata_group *group, int replica, int index);
 
 STRATA_MUST_USE strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_error *err);
 /* step: the number of the step since the training began, from 0, for the trace and for checks of devices. */

@@ -9,14 +9,6 @@
 
 #include "core/base/alloc.h"
 
-typedef struct exchange {
-    /* How many of its members have an exchange before it, and how many of these were not performed yet in this step. */
-    int n_before, n_missing;
-    bool begun;
-    /* All members take part. */
-    bool whole;
-} exchange;
-
 typedef struct helper {
     pthread_t thread;
     strata_lanes *lanes;
@@ -25,9 +17,8 @@ typedef struct helper {
 
 struct strata_lanes {
     strata_lanes_options opts;
-    exchange *exchanges;
-    /* [n_exchanges * n_members] The member's exchange after this one; -1: it is the last one, or the member takes no part. */
-    int *following;
+    /* [n_members] The exchange that is the member's next one; n_exchanges: it has performed all; -1: it performs one. */
+    int *next;
     int n_lanes;
     /* [n_lanes - 1] They are started by the first run of a process, since a child of fork does not have its parent's threads.
      * process 0: there was no run. */
@@ -44,11 +35,15 @@ struct strata_lanes {
     strata_error error;
 };
 
+static bool takes_part(const strata_lanes_options *opts, int exchange, int member) {
+    return opts->exchanges[exchange].own[member] >= 0;
+}
+
 /* ---- how many lanes ---- */
 
 static bool same_members(const strata_lanes_options *opts, int a, int b) {
     for (int m = 0; m < opts->n_members; m++)
-        if (opts->takes_part(opts->user, a, m) != opts->takes_part(opts->user, b, m)) return false;
+        if (takes_part(opts, a, m) != takes_part(opts, b, m)) return false;
     return true;
 }
 
@@ -59,7 +54,7 @@ static int count_lanes(const strata_lanes_options *opts) {
         bool known = false;
         int n = 0;
         for (int other = 0; other < e && !known; other++) known = same_members(opts, e, other);
-        for (int m = 0; m < opts->n_members; m++) n += opts->takes_part(opts->user, e, m);
+        for (int m = 0; m < opts->n_members; m++) n += takes_part(opts, e, m);
         n_sets += !known;
         if (n && n < smallest) smallest = n;
     }
@@ -69,22 +64,6 @@ static int count_lanes(const strata_lanes_options *opts) {
 
 /* ---- create and destroy ---- */
 
-static void find_order(strata_lanes *lanes) {
-    const strata_lanes_options *opts = &lanes->opts;
-    for (int m = 0; m < opts->n_members; m++)
-        for (int e = opts->n_exchanges - 1, next = -1; e >= 0; e--) {
-            lanes->following[e * opts->n_members + m] = -1;
-            if (!opts->takes_part(opts->user, e, m)) continue;
-            lanes->following[e * opts->n_members + m] = next;
-            if (next >= 0) lanes->exchanges[next].n_before++;
-            next = e;
-        }
-    for (int e = 0; e < opts->n_exchanges; e++) {
-        lanes->exchanges[e].whole = true;
-        for (int m = 0; m < opts->n_members; m++) lanes->exchanges[e].whole &= opts->takes_part(opts->user, e, m);
-    }
-}
-
 strata_status strata_lanes_create(const strata_lanes_options *opts, strata_lanes **out_lanes, strata_error *err) {
     static const char no_memory[] = "no host memory for %d communications";
     const int n = opts->n_exchanges;
@@ -92,14 +71,12 @@ strata_status strata_lanes_create(const strata_lanes_options *opts, strata_lanes
     STRATA_TRY(STRATA_NEW(lanes, 1, err, no_memory, n));
     lanes->opts = *opts;
     lanes->n_lanes = count_lanes(opts);
-    strata_status status = STRATA_NEW(lanes->exchanges, n, err, no_memory, n);
-    if (!status) status = STRATA_NEW(lanes->following, n * opts->n_members, err, no_memory, n);
+    strata_status status = STRATA_NEW(lanes->next, opts->n_members, err, no_memory, n);
     if (!status) status = STRATA_NEW(lanes->helpers, lanes->n_lanes, err, no_memory, n);
     if (status) {
         strata_lanes_destroy(lanes);
         return status;
     }
-    find_order(lanes);
     *out_lanes = lanes;
     return STRATA_OK;
 }
@@ -115,8 +92,7 @@ void strata_lanes_destroy(strata_lanes *lanes) {
         pthread_cond_destroy(&lanes->moved);
         pthread_mutex_destroy(&lanes->lock);
     }
-    free(lanes->exchanges);
-    free(lanes->following);
+    free(lanes->next);
     free(lanes->helpers);
     free(lanes);
 }
@@ -127,11 +103,22 @@ int strata_lanes_n(const strata_lanes *lanes) {
 
 /* ---- a run ---- */
 
-/* The first exchange that the lane can begin; -1: there is none. */
+/* The member's first exchange from number e on. */
+static int following(const strata_lanes *lanes, int member, int e) {
+    while (e < lanes->opts.n_exchanges && !takes_part(&lanes->opts, e, member)) e++;
+    return e;
+}
+
+/* The first exchange that the lane can begin: the next one of all its members. -1: there is none. */
 static int next_for(const strata_lanes *lanes, int lane) {
-    for (int e = 0; e < lanes->opts.n_exchanges; e++) {
-        const exchange *x = &lanes->exchanges[e];
-        if (!x->begun && !x->n_missing && (lane == 0 || !x->whole)) return e;
+    const strata_lanes_options *opts = &lanes->opts;
+    for (int e = 0; e < opts->n_exchanges; e++) {
+        bool due = true, whole = true;
+        for (int m = 0; m < opts->n_members && due; m++) {
+            due = !takes_part(opts, e, m) || lanes->next[m] == e;
+            whole &= takes_part(opts, e, m);
+        }
+        if (due && (lane == 0 || !whole)) return e;
     }
     return -1;
 }
@@ -140,17 +127,16 @@ static int next_for(const strata_lanes *lanes, int lane) {
 static void perform(strata_lanes *lanes, int lane, int e) {
     const strata_lanes_options *opts = &lanes->opts;
     strata_error err = {0};
-    lanes->exchanges[e].begun = true;
+    for (int m = 0; m < opts->n_members; m++)
+        if (takes_part(opts, e, m)) lanes->next[m] = -1;
     lanes->n_busy++;
     pthread_mutex_unlock(&lanes->lock);
     const strata_status status = opts->perform(opts->user, lane, e, &err);
     pthread_mutex_lock(&lanes->lock);
     lanes->n_busy--;
     lanes->n_done++;
-    for (int m = 0; m < opts->n_members; m++) {
-        const int next = lanes->following[e * opts->n_members + m];
-        if (next >= 0) lanes->exchanges[next].n_missing--;
-    }
+    for (int m = 0; m < opts->n_members; m++)
+        if (takes_part(opts, e, m)) lanes->next[m] = following(lanes, m, e + 1);
     if (status && !lanes->failed) {
         lanes->failed = status;
         lanes->error = err;
@@ -213,10 +199,7 @@ strata_status strata_lanes_run(strata_lanes *lanes, strata_error *err) {
     if (lanes->n_lanes == 1) return STRATA_OK;
     STRATA_TRY(start_helpers(lanes, err));
     pthread_mutex_lock(&lanes->lock);
-    for (int e = 0; e < opts->n_exchanges; e++) {
-        lanes->exchanges[e].n_missing = lanes->exchanges[e].n_before;
-        lanes->exchanges[e].begun = false;
-    }
+    for (int m = 0; m < opts->n_members; m++) lanes->next[m] = following(lanes, m, 0);
     lanes->n_done = 0;
     lanes->failed = STRATA_OK;
     lanes->run++;

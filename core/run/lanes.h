@@ -6,16 +6,14 @@
 #ifndef STRATA_CORE_LANES_H
 #define STRATA_CORE_LANES_H
 
-#include <stdbool.h>
-
-#include "strata/status.h"
+#include "core/run/exchange.h"
 
 typedef struct strata_lanes strata_lanes;
 
 typedef struct strata_lanes_options {
+    /* Borrowed. Each member (replica) has its exchanges in ascending order. */
+    const strata_exchange *exchanges;
     int n_exchanges, n_members;
-    /* Each member has its exchanges in ascending order. */
-    bool (*takes_part)(const void *user, int exchange, int member);
     /* Performs an exchange. lane: the number of the thread, below strata_lanes_n; 0 is the thread that called strata_lanes_run,
      * which performs all exchanges of all members. */
     strata_status (*perform)(void *user, int lane, int exchange, strata_error *err);

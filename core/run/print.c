@@ -4,35 +4,25 @@
 #include <math.h>
 
 #include "core/base/text.h"
-#include "core/compile/walk.h"
 #include "core/op/ops.h"
 
-strata_status strata_prints_find(const strata_device *device, strata_tensor *const *outputs, int n_outputs,
-                                 strata_tensor *const *updates, int n_updates, strata_prints *out_prints, strata_error *err) {
-    *out_prints = (strata_prints){0};
-    const strata_tensor *root = n_outputs ? outputs[0] : n_updates ? updates[0] : NULL;
-    if (!device->on_print || !root || strata_tensor_is_poison(root)) return STRATA_OK;
-    for (int i = 0; i < n_outputs; i++)
-        if (!outputs[i] || outputs[i]->graph != root->graph) return STRATA_OK;
-    for (int i = 0; i < n_updates; i++)
-        if (!updates[i] || updates[i]->graph != root->graph) return STRATA_OK;
-    const strata_graph *graph = root->graph;
-    if (graph->status) return STRATA_OK; /* a node could not be built; the passes report it */
-    int n = 0;
-    for (int id = 0; id < graph->n_nodes; id++) n += graph->nodes[id]->op == &strata_op_print;
-    if (!n) return STRATA_OK;
+strata_status strata_prints_find(const strata_device *device, strata_draft *draft, strata_prints *out_prints,
+                                 strata_error *err) {
+    const strata_graph *graph = draft->graph;
     STRATA_FREED bool *live = NULL;
+    int n = 0;
+    for (int id = 0; id < graph->n_nodes && device->on_print; id++) n += graph->nodes[id]->op == &strata_op_print;
+    if (!n) return STRATA_OK;
     STRATA_TRY(STRATA_NEW(live, graph->n_nodes, err, "executable: no host memory for %d values to show", n));
     STRATA_TRY(STRATA_NEW(out_prints->nodes, n, err, "executable: no host memory for %d values to show", n));
-    strata_mark_live(graph, outputs, n_outputs, updates, n_updates, live, NULL);
+    strata_tensor **outputs = realloc(draft->outputs, (size_t)(draft->n_outputs + n) * sizeof(*outputs));
+    if (!outputs) return strata_fail(err, STRATA_OUT_OF_MEMORY, "executable: no host memory for %d values to show", n);
+    draft->outputs = outputs;
+    strata_mark_live(draft, live, NULL);
     for (int id = 0; id < graph->n_nodes; id++)
-        if (live[id] && graph->nodes[id]->op == &strata_op_print) out_prints->nodes[out_prints->n++] = graph->nodes[id];
+        if (live[id] && graph->nodes[id]->op == &strata_op_print)
+            outputs[draft->n_outputs++] = out_prints->nodes[out_prints->n++] = graph->nodes[id];
     return STRATA_OK;
-}
-
-void strata_prints_finish(strata_prints *prints) {
-    free(prints->nodes);
-    *prints = (strata_prints){0};
 }
 
 /* ---- showing ---- */

@@ -5,22 +5,20 @@
 #ifndef STRATA_CORE_RUN_PRINT_H
 #define STRATA_CORE_RUN_PRINT_H
 
+#include "core/compile/walk.h"
 #include "core/op/attrs.h"
 #include "core/run/device.h"
 
 /* The print nodes of a graph that outputs and updates need, in the order of the graph. n 0: there are none. */
 typedef struct strata_prints {
-    /* Borrowed from the graph. */
+    /* The array is the caller's, to be freed; the nodes are borrowed from the graph. */
     strata_tensor **nodes;
     int n;
 } strata_prints;
 
-/* Finds none if the device has no on_print. Outputs and updates that are NULL are ignored; the passes reject them
- * later. */
-STRATA_MUST_USE strata_status strata_prints_find(const strata_device *device, strata_tensor *const *outputs, int n_outputs,
-                                                 strata_tensor *const *updates, int n_updates, strata_prints *out_prints,
+/* Adds the print nodes to the draft's outputs. Finds none if the device has no on_print. */
+STRATA_MUST_USE strata_status strata_prints_find(const strata_device *device, strata_draft *draft, strata_prints *out_prints,
                                                  strata_error *err);
-void strata_prints_finish(strata_prints *prints); /* a zeroed struct is fine */
 
 /* Shows the value of a print node after run number `run`, if the node prints in this run. data: the elements; NULL:
  * there are none. */

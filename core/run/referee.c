@@ -12,8 +12,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "core/compile/cost.h"
-#include "core/compile/segments.h"
+#include "core/compile/passes.h"
 #include "core/op/communication.h"
 #include "core/op/element.h"
 #include "core/op/ops.h"
@@ -25,7 +24,7 @@ enum {
      * LEAST_WRONG of them. */
     TRIALS = 3,
     LEAST_WRONG = 2,
-    /* The changes of a variable are compared in parts of so many elements: the layers of a model may lie in one variable, and
+    /* The changes of a variable are compared in parts of so many elements: several layers may lie in one variable, and
      * change by different amounts. */
     PART = 1024
 };
@@ -41,13 +40,14 @@ typedef struct value {
     strata_dtype dtype;
     int64_t n;
     bool is_variable;
-    /* Before the run, where the memory of all five begins, and before that of the referee with changed values. */
+    /* Before the run, and before that of the referee with changed values. */
     void *before, *moved_before;
     /* After the device's run, the referee's run, and that with changed values. */
     void *got, *want, *moved;
 } value;
 
 typedef struct trial {
+    strata_memory memory;
     strata_executable *exe, *referee;
     /* The slot of the device's program. */
     int slot;
@@ -113,9 +113,10 @@ static void add_variable(trial *t, int arena) {
 
 static strata_status list_values(trial *t, strata_error *err) {
     const strata_plan *plan = &t->exe->plan;
-    t->values = calloc((size_t)(t->exe->n_outputs + plan->n_communications + plan->n_arenas) + 1, sizeof *t->values);
-    if (!t->values) return no_memory(t, err);
-    for (int i = 0; i < t->exe->n_outputs; i++) add_tensors(t, t->exe->outputs[i], t->referee->outputs[i]);
+    t->values = strata_memory_take(&t->memory, t->exe->n_outputs + plan->n_communications + plan->n_arenas, sizeof *t->values);
+    t->inputs = strata_memory_take(&t->memory, plan->n_inputs, sizeof(*t->inputs));
+    if (t->memory.failed) return no_memory(t, err);
+    for (int i = 0; i < t->exe->n_outputs; i++) add_tensors(t, t->exe->draft.outputs[i], t->referee->draft.outputs[i]);
     for (int k = 0; k < plan->n_communications; k++) {
         const strata_communication *c = &plan->communications[k], *own = find_exchange(t, k);
         if (c->after >= 0 && own && own->after >= 0) add_tensors(t, c->node->inputs[0], own->node->inputs[0]);
@@ -123,18 +124,13 @@ static strata_status list_values(trial *t, strata_error *err) {
     for (int i = 0; i < plan->n_arenas; i++) add_variable(t, i);
     for (int i = 0; i < t->n_values; i++) {
         value *v = &t->values[i];
-        const size_t bytes = bytes_of(v);
-        char *memory = v->before = strata_zeroed(5, bytes ? bytes : 1);
-        if (!memory) return no_memory(t, err);
-        v->moved_before = memory + bytes;
-        v->got = memory + 2 * bytes;
-        v->want = memory + 3 * bytes;
-        v->moved = memory + 4 * bytes;
+        void **parts[] = {&v->before, &v->moved_before, &v->got, &v->want, &v->moved};
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+            *parts[k] = strata_memory_take(&t->memory, (int64_t)bytes_of(v), 1);
     }
-    t->inputs = calloc((size_t)plan->n_inputs + 1, sizeof *t->inputs);
-    for (int i = 0; t->inputs && i < plan->n_inputs; i++)
-        if (!(t->inputs[i] = calloc(1, (size_t)strata_check_bytes(plan->inputs[i]) + 1))) return no_memory(t, err);
-    return t->inputs ? STRATA_OK : no_memory(t, err);
+    for (int i = 0; i < plan->n_inputs; i++)
+        t->inputs[i] = strata_memory_take(&t->memory, strata_tensor_bytes(plan->inputs[i]), 1);
+    return t->memory.failed ? no_memory(t, err) : STRATA_OK;
 }
 
 /* The coarsest tolerance of what the program computes. */
@@ -170,7 +166,7 @@ static strata_status write_variable(const strata_executable *exe, const value *v
 static void generate(const trial *t, const strata_executable *exe, const strata_tensor *tensor, uint32_t number, bool moved) {
     const strata_piece piece = strata_executable_piece(t->referee); /* the host has ops that tell how integers are used */
     void *data = memory_of(t, exe, tensor, true);
-    const size_t bytes = (size_t)strata_check_bytes(tensor);
+    const size_t bytes = (size_t)strata_tensor_bytes(tensor);
     if (!bytes) return;
     memset(data, 0, bytes);
     if (strata_is_communication(tensor) && !strata_dtype_is_float(tensor->dtype)) return;
@@ -187,7 +183,7 @@ static void write_inputs(const trial *t, bool of_referee, bool moved) {
     for (int i = 0; i < t->referee->plan.n_inputs; i++) {
         const strata_tensor *own = t->referee->plan.inputs[i];
         const int index = index_of_input(t->exe, own);
-        const size_t bytes = (size_t)strata_check_bytes(own);
+        const size_t bytes = (size_t)strata_tensor_bytes(own);
         void *data = memory_of(t, t->referee, own, true);
         if (!bytes) continue;
         if (t->on_inputs && index >= 0) {
@@ -203,7 +199,7 @@ static void write_inputs(const trial *t, bool of_referee, bool moved) {
 /* Copies the inputs of the slot to t->inputs, or back. */
 static void copy_inputs(const trial *t, bool back) {
     for (int i = 0; i < t->exe->plan.n_inputs; i++) {
-        const size_t bytes = (size_t)strata_check_bytes(t->exe->plan.inputs[i]);
+        const size_t bytes = (size_t)strata_tensor_bytes(t->exe->plan.inputs[i]);
         void *data = bytes ? memory_of(t, t->exe, t->exe->plan.inputs[i], true) : NULL;
         if (bytes) memcpy(back ? data : t->inputs[i], back ? t->inputs[i] : data, bytes);
     }
@@ -373,9 +369,6 @@ strata_status strata_referee_compare(strata_executable *exe, strata_executable *
     const strata_device_counters before = device->counters;
     const strata_status status = judge(&t, err);
     device->counters = before;
-    for (int i = 0; i < t.n_values; i++) free(t.values[i].before);
-    for (int i = 0; t.inputs && i < exe->plan.n_inputs; i++) free(t.inputs[i]);
-    free(t.inputs);
-    free(t.values);
+    strata_memory_free(&t.memory);
     return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The interface between models and strategies: devices, where updates are placed, shares of a batch. The strategies are in
- * strategies/. */
+ * What a strategy is for those who run steps: devices, where updates are placed, shares of a batch, the workers of a job. The
+ * strategies are in strategies/. */
 #ifndef STRATA_CORE_STRATEGY_H
 #define STRATA_CORE_STRATEGY_H
 
@@ -9,7 +9,7 @@
 #include "core/graph/placement.h"
 #include "core/op/communication.h"
 #include "core/run/cross_device.h"
-#include "strata/distribute.h"
+#include "strata/strategy.h"
 
 /* The workers of a job, each of which has its own strategy object, and the communication between them. */
 typedef struct strata_workers {
@@ -76,31 +76,11 @@ typedef strata_tensor *strata_average(const strata_step_replica *replica, strata
 /* Receives the value of a program's exchange number k that is placed at devices of other tasks. */
 typedef void strata_receive(void *user, int k, const void *value, size_t bytes);
 
-struct strata_manifest;
+/* How a strategy trains whose workers do not run steps together; what trains defines it. */
+typedef struct strata_trainer strata_trainer;
 
-/* The implementation of training for a strategy whose workers do not run steps together (parameter_server). */
-typedef struct strata_trainer {
-    /* Called by strata_model_fit after it checked model, data and options. Defaults are set in opts, and the arrays of history
-     * are allocated. */
-    strata_status (*fit)(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
-                         strata_history *history, strata_error *err);
-    /* Called before a model is saved in a callback of fit. Waits until the workers have finished their batches, and writes the
-     * position in the epoch, the sums and the count of updates to the model; with `values` also parameters, states and slots.
-     * Training continues when the callback returns. Does nothing outside of fit. NULL: the model always has these values. */
-    strata_status (*settle)(strata_model *model, bool values, strata_error *err);
-    /* Called after settle: the tasks that own parameters, states and slots write them to files in the folder, and add these
-     * files and their contents to the manifest. *out_written false: nothing was written, since the model has all values. NULL:
-     * always false. */
-    strata_status (*write_parts)(strata_model *model, const char *folder, struct strata_manifest *manifest, bool *out_written,
-                                 strata_error *err);
-    /* Takes bucket k of the gradients of a worker's program (strata_gradient_layout) as soon as the device has computed it. The
-     * gradients are placed at the servers, which are no devices of the program. NULL: no gradients are placed there. */
-    strata_receive *take;
-    void (*destroy)(void *data);
-} strata_trainer;
-
-/* An object that was made with a strategy: a model, variables, an optimizer, batches, a function. Objects that still exist when
- * the strategy is destroyed are destroyed with it, the newest first. */
+/* An object that was made with a strategy: variables, an optimizer, batches, a function. Objects that still exist when the
+ * strategy is destroyed are destroyed with it, the newest first. */
 typedef struct strata_owned {
     struct strata_owned *next, **link;
     /* Destroys the object, which must call strata_owned_forget. */
@@ -150,21 +130,6 @@ struct strata_strategy {
 };
 
 enum { STRATA_DEFAULT_BUCKET_BYTES = 256 << 10, STRATA_DEFAULT_EVERY = 8 };
-
-/* A variable with a copy on each replica's device. */
-struct strata_distributed_variable {
-    strata_strategy *strategy;
-    /* No other variable of the strategy has it, not even a destroyed one, whose address a new one may have. */
-    int64_t number;
-    strata_synchronization synchronization;
-    strata_aggregation aggregation;
-    /* [strategy->n_replicas] */
-    strata_variable **copies;
-    /* For a block of a model's parameters: the model, and the index of the block. NULL: another variable. */
-    strata_model *model;
-    int block;
-    strata_owned owned;
-};
 
 /* The position of a device in a group of all devices of the strategy; see strata_core_place. Its `cores` is NULL if the device
  * is no core with collectives. */

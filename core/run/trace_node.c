@@ -6,7 +6,6 @@
 
 #include "core/base/alloc.h"
 #include "core/base/text.h"
-#include "core/compile/cost.h"
 #include "core/graph/graph.h"
 
 /* Adds a tensor's name, which the user may have set, to a JSON string. Characters that would need an escape become

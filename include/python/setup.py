@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the wheel. The package contains libstrata.so, which CMake builds, and the declarations of its headers.
+"""Builds the wheel. The package contains libstrata.so and libstrata_interchange.so, which CMake builds, and the declarations of
+their headers.
 
-STRATA_LIBRARY=FILE uses a library that is built already. It must be built from this source tree."""
+STRATA_LIBRARY=FILE uses a libstrata.so that is built already, and the other library beside it. They must be built from this
+source tree."""
 import json
 import os
 import pathlib
@@ -29,7 +31,7 @@ def build_library():
         sys.exit("strata: pip builds the library from the source tree around include/python; install from there")
     build = ROOT / "build" / "python"
     for command in (["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DSTRATA_TESTS=OFF"],
-                    ["cmake", "--build", build, "--target", "strata", "--parallel", str(os.cpu_count())]):
+                    ["cmake", "--build", build, "--target", "strata", "strata_interchange", "--parallel", str(os.cpu_count())]):
         if subprocess.run(command).returncode:
             sys.exit("strata: the library did not build; sh samples/install-packages.sh build installs what it needs")
     return build / "libstrata.so"
@@ -39,9 +41,10 @@ class Build(build_py):
     def run(self):
         super().run()
         package = pathlib.Path(self.build_lib) / "strata"
-        library = os.environ.get("STRATA_LIBRARY") or build_library()
-        shutil.copyfile(library, package / "libstrata.so")
-        subprocess.run(["strip", "--strip-unneeded", package / "libstrata.so"], check=False)
+        library = pathlib.Path(os.environ.get("STRATA_LIBRARY") or build_library())
+        for name in ("libstrata.so", "libstrata_interchange.so"):
+            shutil.copyfile(library if name == "libstrata.so" else library.with_name(name), package / name)
+            subprocess.run(["strip", "--strip-unneeded", package / name], check=False)
         (package / "_api.json").write_text(json.dumps(_headers.read(ROOT / "include" / "strata")))
 
 

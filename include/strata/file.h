@@ -23,6 +23,15 @@ STRATA_API STRATA_MUST_USE strata_status strata_file_read(const char *path, size
  * writable, and for errors of the disk; INVALID when `path` is a folder or a device; OUT_OF_DISK; OUT_OF_MEMORY. */
 STRATA_API STRATA_MUST_USE strata_status strata_file_write(const char *path, const void *bytes, size_t n_bytes,
                                                            strata_error *err);
+/* Reads a file back: `path` is the complete temporary file, before it gets its final name. */
+typedef struct strata_file_check {
+    strata_status (*read)(const char *path, void *context, strata_error *err);
+    void *context;
+} strata_file_check;
+/* As strata_file_write, but renames the file only if `check` can read it; NULL: nothing is checked. Fails also: as check->read,
+ * with a message that names `path`, UNSUPPORTED instead of DATA and INVALID. */
+STRATA_API STRATA_MUST_USE strata_status strata_file_write_checked(const char *path, const void *bytes, size_t n_bytes,
+                                                                   const strata_file_check *check, strata_error *err);
 /* Fails with the status that corresponds to the errno of a file operation, and the message "<path>: cannot <verb>:
  * <reason>". */
 STRATA_API strata_status strata_file_fail(strata_error *err, int error_number, const char *path, const char *verb);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files of other programs as arrays: IDX, CIFAR-10, NumPy, safetensors and pictures. dataset.h and preprocessing.h make
- * datasets of them; these functions show what is in a file.
+ * The files of other programs as arrays: IDX, CIFAR-10, NumPy, safetensors, pictures and zip archives. dataset.h and
+ * preprocessing.h make datasets of them; these functions show what is in a file.
  *
  * `name` is the file's name in messages. Files may be compressed with gzip or xz; their first bytes show it, not their names.
  * */
 #ifndef STRATA_FORMATS_H
 #define STRATA_FORMATS_H
 
+#include "strata/file.h"
 #include "strata/json.h"
 #include "strata/tensor.h"
 
@@ -152,6 +153,29 @@ STRATA_API STRATA_MUST_USE strata_status strata_safetensors_copy(const strata_sa
 STRATA_API STRATA_MUST_USE strata_status strata_safetensors_load(const strata_safetensors *file, const char *tensor_name,
                                                                  strata_array *out_array, strata_error *err);
 
+/* A text in __metadata__; borrowed. */
+typedef struct strata_metadata {
+    const char *key, *value;
+} strata_metadata;
+
+/* How a file is written; each field may be NULL. */
+typedef struct strata_safetensors_writing {
+    /* Reads the temporary file back before it is renamed. */
+    const strata_file_check *check;
+    /* Receive the SHA-256 and the length of the bytes that were written. */
+    char *sha256;
+    int64_t *bytes;
+} strata_safetensors_writing;
+
+/* Writes a temporary file and renames it (strata_file_write), so that `path` is always either the old or the new file. Tensors
+ * are sorted by decreasing element size, then by name, as in the format's own library, so each is aligned to its elements. The
+ * same content gives the same bytes. how: may be NULL.
+ * Fails: INVALID for a duplicate or reserved name or key; OUT_OF_DISK, UNAVAILABLE, OUT_OF_MEMORY as strata_file_write. */
+STRATA_API STRATA_MUST_USE strata_status strata_safetensors_write(const char *path, const strata_named_array *tensors,
+                                                                  size_t n_tensors, const strata_metadata *metadata,
+                                                                  size_t n_metadata, const strata_safetensors_writing *how,
+                                                                  strata_error *err);
+
 /* ---- pictures: PNG, JPEG, WebP, GIF, TIFF, BMP and netpbm (PBM, PGM, PPM) ---- */
 
 /* Reads a picture as u8 (rows, columns, channels), which the caller finishes.
@@ -184,6 +208,68 @@ STRATA_API STRATA_MUST_USE strata_status strata_picture_resize(const strata_arra
 #define STRATA_PICTURE_ENDINGS ".png, .jpg, .jpeg, .webp, .gif, .tif, .tiff, .bmp, .pbm, .pgm, .ppm"
 /* Whether the path ends in one of these, or in .jpe, .jfif, .dib, .apng or .pnm, in lower or upper case. */
 STRATA_API bool strata_picture_is_named(const char *path);
+
+/* ---- zip archives ----
+ * In memory, with members that are stored or deflated. The source of the format is PKWARE's APPNOTE. Encryption, several disks
+ * and archives of more than 4 GiB are not supported. */
+
+enum { STRATA_ZIP_LONGEST_NAME = 256 };
+
+typedef struct strata_zip_member {
+    char name[STRATA_ZIP_LONGEST_NAME];
+    /* 0: stored, 8: deflated. */
+    unsigned method;
+    uint32_t crc;
+    /* The size in the archive, and decompressed, in bytes. */
+    size_t packed, size;
+    /* The offset of its local header. */
+    size_t local;
+} strata_zip_member;
+
+typedef struct strata_zip {
+    /* The archive's name in messages; borrowed. */
+    const char *name;
+    const unsigned char *bytes;
+    size_t n_bytes;
+    strata_zip_member *members;
+    int n_members;
+    strata_error *err;
+} strata_zip;
+
+/* Reads the directory. name, bytes and err are borrowed until finish. Fails: DATA, with the offset of the damage; UNSUPPORTED
+ * for a member of more than 4 GiB. */
+STRATA_API STRATA_MUST_USE strata_status strata_zip_open(const char *name, const void *bytes, size_t n_bytes, strata_zip *out,
+                                                         strata_error *err);
+STRATA_API void strata_zip_finish(strata_zip *zip);
+/* NULL: there is no such member. */
+STRATA_API const strata_zip_member *strata_zip_find(const strata_zip *zip, const char *name);
+/* *out_bytes: the member->size bytes of a member, after comparing their checksum. The bytes of a stored member are in the
+ * archive. Those of a deflated member are in *out_expanded, which the caller frees, also on failure. Fails: DATA for a damaged
+ * member; UNSUPPORTED for other compression methods. */
+STRATA_API STRATA_MUST_USE strata_status strata_zip_unpack(const strata_zip *zip, const strata_zip_member *member,
+                                                           const unsigned char **out_bytes, unsigned char **out_expanded);
+
+/* A member to write; name and bytes are borrowed. */
+typedef struct strata_zip_content {
+    const char *name;
+    const void *bytes;
+    size_t n_bytes;
+} strata_zip_content;
+/* Writes n members, at most STRATA_ZIP_MOST_CONTENTS, without compression, through a temporary file (strata_file_write),
+ * which `check` (NULL: none) reads back before it is renamed. The same members give the same bytes. Fails: UNSUPPORTED for
+ * more than 4 GiB; as strata_file_write. */
+STRATA_API STRATA_MUST_USE strata_status strata_zip_write(const char *path, const strata_zip_content *members, int n,
+                                                          const strata_file_check *check, strata_error *err);
+
+/* ---- files of other programs ---- */
+
+/* Kinds of files that the library reads; UNKNOWN: a model file of strata. */
+typedef enum strata_file_kind { STRATA_FILE_UNKNOWN, STRATA_FILE_KERAS, STRATA_FILE_ONNX } strata_file_kind;
+
+/* Called when a file could not be read as a file of the kind `expected`. Returns `status`, but if the file is of another kind
+ * it fails with DATA, what the file is, and how to convert it. */
+STRATA_API strata_status strata_file_explain(const char *path, const unsigned char *bytes, size_t n_bytes,
+                                             strata_file_kind expected, strata_status status, strata_error *err);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,9 @@
  * Models can also be written as C. core/interchange/README.md lists how ops and layers are mapped. The commands are `strata
  * convert A B` and `strata export`.
  *
+ * These functions are in a library of their own: link libstrata_interchange (`pkg-config --libs strata-interchange`, or
+ * Strata::interchange in CMake) beside libstrata. It uses libstrata's public headers alone (strata/describe.h).
+ *
  * A model that was read is used like any other model: it can be compiled, trained further, saved, and written in these formats
  * again. Its weights are parameters. */
 #ifndef STRATA_INTERCHANGE_H

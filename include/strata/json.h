@@ -102,6 +102,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_json_check_keys(const strata_jso
 STRATA_API strata_status strata_json_fail(const strata_json *value, strata_error *err, strata_status status, const char *format,
                                           ...) STRATA_PRINTF(4, 5);
 
+/* Whether two values differ. out_text: where, "layers[1].units is 64, not 128". */
+STRATA_API bool strata_json_difference(const strata_json *a, const strata_json *b, char *out_text, size_t room);
+
 /* ---- writing ---- */
 
 /* Writes compact text in the order of the calls; the same calls write the same bytes. Start from a zeroed struct. If

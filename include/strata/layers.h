@@ -25,6 +25,8 @@ typedef struct strata_model strata_model;
 
 /* The most inputs and outputs of a model. */
 enum { STRATA_MAX_INPUTS = 8, STRATA_MAX_OUTPUTS = 8 };
+/* The most inputs of a call of a layer. */
+enum { STRATA_MAX_LAYER_INPUTS = 64 };
 
 /* `name` of a layer: copied, and unique in the model. The names of the layer's parameters begin with it: "dense/kernel". NULL:
  * the name is the layer's kind, with a number from the second layer of this kind on: "dense", "dense_1". */
@@ -511,8 +513,9 @@ STRATA_API void strata_model_add_weights(strata_model *model, strata_weights_opt
  * kind of step and each batch size. */
 STRATA_API void strata_model_add_print(strata_model *model, strata_print_options opts);
 
-/* Adds a registered layer (strata/registry.h). layer: the name under which it was registered. name: the name of this layer in
- * the model; NULL: the default, as for other layers. options: the layer's options struct; NULL: zeros. */
+/* Adds a layer by the name of its kind: that under which it was registered (strata/registry.h), or that of a built-in kind in
+ * JSON. name: the name of this layer in the model; NULL: the default. options: the layer's options struct; NULL: zeros. A kind
+ * with layers inside (residual) is added by its own functions. */
 STRATA_API void strata_model_add_layer(strata_model *model, const char *layer, const char *name, const void *options);
 
 /* NULL-terminated: "zeros", "ones", "normal" (standard deviation 0.05), "uniform" (-0.05..0.05), "glorot_uniform",

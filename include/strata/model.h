@@ -490,7 +490,8 @@ typedef struct strata_parameter {
 } strata_parameter;
 STRATA_API int strata_model_n_parameters(const strata_model *model);
 STRATA_API strata_parameter strata_model_parameter(const strata_model *model, int index);
-/* Copy parameter `index` to or from `value`, f32, which must have as many elements. */
+/* Copy parameter `index` to or from `value`, f32, which must have as many elements. If the parameters of a model are set before
+ * it is compiled or built, those that are not set are 0. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_get_parameter(strata_model *model, int index, strata_array *value,
                                                                     strata_error *err);
 STRATA_API STRATA_MUST_USE strata_status strata_model_set_parameter(strata_model *model, int index, const strata_array *value,

@@ -39,6 +39,10 @@ typedef struct strata_option {
     bool required;
 } strata_option;
 
+/* Writes the options that are not zero, and the required ones, into the JSON object that is open. */
+struct strata_json_writer;
+STRATA_API void strata_options_write(struct strata_json_writer *writer, const strata_option *table, const void *options);
+
 #ifdef __cplusplus
 }
 #endif

@@ -247,22 +247,30 @@ typedef enum strata_column_kind {
     STRATA_COLUMN_TEXT
 } strata_column_kind;
 
-/* A column of features. All texts live as long as the preprocessing. */
+/* A column of features or of labels. All texts live as long as the preprocessing. */
 typedef struct strata_column_info {
+    /* NULL for arrays. */
     const char *name;
     strata_column_kind kind;
-    /* WORDS: those with a feature each; "" stands for a missing value. */
-    const char *const *words;
-    int n_words;
-    /* The words are numbers. */
+    /* WORDS: those with a feature each; "" stands for a missing value. `rare`: those that share one feature. */
+    const char *const *words, *const *rare;
+    int n_words, n_rare;
+    /* The words are numbers, and how these are written. */
     bool numeric;
-    /* The decimal character of numbers in words: '.' or ','. */
-    char decimal;
+    strata_number_format format;
+    /* NUMBER and DATE: the feature is (x - mean) / deviation. */
+    double mean, deviation;
+    /* A second feature marks missing values. */
+    bool has_missing;
+    /* DATE: it has features of the time of day. */
+    bool has_time;
 } strata_column_info;
 /* How many columns of features there are. */
 STRATA_API int strata_preprocessing_n_columns(const strata_preprocessing *preprocessing);
 /* A column of features. */
 STRATA_API strata_column_info strata_preprocessing_column(const strata_preprocessing *preprocessing, int index);
+/* The same of a label. WORDS: the words are the classes. */
+STRATA_API strata_column_info strata_preprocessing_label_column(const strata_preprocessing *preprocessing, int index);
 /* How many columns the whole table of the training data had, and the name of one of them. */
 STRATA_API int strata_preprocessing_n_header(const strata_preprocessing *preprocessing);
 STRATA_API const char *strata_preprocessing_header(const strata_preprocessing *preprocessing, int index);

@@ -11,6 +11,7 @@
 #include "strata/coordinator.h"
 #include "strata/csv.h"
 #include "strata/dataset.h"
+#include "strata/describe.h"
 #include "strata/device.h"
 #include "strata/distribute.h"
 #include "strata/events.h"

@@ -199,7 +199,7 @@ static strata_status add_cell(strata_text *csv, const strata_json *cell, const s
             break;
         case STRATA_JSON_NUMBER:
             STRATA_TRY(strata_json_to_number(cell, -1e308, 1e308, &number, err));
-            write_number(number, column && column->decimal == ',', digits);
+            write_number(number, column && column->format.decimal == ',', digits);
             text = digits;
             break;
         case STRATA_JSON_BOOL:

@@ -25,7 +25,7 @@ static void fill_inputs(strata_ps_worker *w, const strata_ps_job *j, const strat
     const strata_run_numbers numbers =
         strata_run_numbers_of(w->model, j->lease.t + j->unit.index + 1, strata_loss_scale(w->model));
     w->unit.rate = (double)numbers.words[STRATA_STEP_PLAIN_RATE];
-    strata_run_write_numbers(&numbers, program, part, slot, row + b->first, j->whole);
+    strata_run_write_numbers(&numbers, part, slot, row + b->first, j->whole);
     void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS]; /* NULL: no node of the program uses this input or output */
     strata_model_slots(w->model, part, slot, x, y);
     for (int k = 0; k < w->sparse.n; k++) {

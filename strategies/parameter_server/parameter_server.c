@@ -108,7 +108,7 @@ static strata_status keep_communication(strata_ps_task *task, const strata_commu
 
 static void destroy_task(void *data) {
     strata_ps_task *task = data;
-    if (!task) return;
+    strata_owned_forget(&task->owned);
     strata_cluster_spec_finish(&task->spec);
     strata_memory_free(&task->memory);
     pthread_mutex_destroy(&task->lock);
@@ -118,11 +118,8 @@ static void destroy_task(void *data) {
 static strata_status fit_task(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                               strata_history *history, strata_error *err);
 
-static const strata_trainer trainer = {.fit = fit_task,
-                                       .settle = strata_ps_settle,
-                                       .write_parts = strata_ps_write_parts,
-                                       .take = strata_ps_take_bucket,
-                                       .destroy = destroy_task};
+static const strata_trainer trainer = {
+    .fit = fit_task, .settle = strata_ps_settle, .write_parts = strata_ps_write_parts, .take = strata_ps_take_bucket};
 
 strata_status strata_parameter_server_join(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
     static const strata_parameter_server_options defaults = {0};
@@ -132,6 +129,7 @@ strata_status strata_parameter_server_join(strata_strategy *strategy, const stra
     pthread_mutex_init(&task->lock, NULL);
     strategy->trainer = &trainer;
     strategy->trainer_data = task;
+    strata_strategy_own(strategy, &task->owned, destroy_task, task);
     strategy->n_in_sync = 1;
     const strata_cluster_options cluster = {.cluster = own->cluster, .task = own->task};
     STRATA_TRY(strata_cluster_spec_resolve(&cluster, &task->spec, err));

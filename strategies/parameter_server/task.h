@@ -45,6 +45,8 @@ static inline int strata_ps_server_of(const strata_ps_route *route, int group, i
 
 /* The strategy's trainer_data. */
 typedef struct strata_ps_task {
+    /* Its entry among what the strategy destroys. */
+    strata_owned owned;
     strata_cluster_spec spec;
     /* "worker:1". */
     char name[STRATA_RPC_TASK_BYTES];

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "backends/host/pool.h"
-#include "core/compile/cost.h"
+#include "core/graph/graph.h"
 #include "core/model/model.h"
 #include "strata/strata.h"
 #include "tests/support/samples.h"
@@ -143,9 +143,13 @@ Test(host, has_a_loop_for_each_large_node_of_the_samples_in_each_precision) {
             cr_assert_eq(strata_model_read_json(path, &model, &err), STRATA_OK, "%s", err.message);
             const strata_compile_options opts = {.seed = 1, .precision = precisions[p]};
             cr_assert_eq(strata_model_compile(model, device, &opts, &err), STRATA_OK, "%s: %s", name, err.message);
-            const strata_status status =
-                strata_model_visit(model, STRATA_PROGRAM_TRAIN, 0, sample->batch, expect_loop, name, &err);
+            strata_step step;
+            cr_assert_eq(strata_model_build_step(model, STRATA_PROGRAM_TRAIN, sample->batch, 0, NULL, &step, &err), STRATA_OK,
+                         "%s", err.message);
+            const strata_status status = strata_executable_place(device, step.outputs, step.n_outputs, step.updates,
+                                                                 step.n_updates, expect_loop, name, &err);
             cr_assert_eq(status, STRATA_OK, "%s: %s", name, err.message);
+            strata_graph_destroy(step.graph);
             strata_model_destroy(model);
         }
     strata_device_close(device);

@@ -34,9 +34,12 @@ static bool performs(kind which, strata_dtype dtype, bool spans_workers) {
                        : which == SCATTER
                            ? strata_reduce_scatter_parts(graph, x, dtype, whole, all, reduction, false, lengths, n_parts, 0)
                            : strata_all_reduce(x, reduction);
-    cr_assert_eq(strata_collectives_prepare(&place, &graph, &y, 1, NULL, 0, &err), STRATA_OK, "%s of %s: %s", names[which],
+    strata_draft draft;
+    cr_assert_eq(strata_draft_begin(&draft, &y, 1, NULL, 0, &err), STRATA_OK);
+    cr_assert_eq(strata_collectives_prepare(&place, &draft, &err), STRATA_OK, "%s of %s: %s", names[which],
                  strata_dtype_name(dtype), err.message);
-    for (int id = 0; id < graph->n_nodes; id++) found |= strata_is_collective(graph->nodes[id]);
+    for (int id = 0; id < draft.graph->n_nodes; id++) found |= strata_is_collective(draft.graph->nodes[id]);
+    strata_draft_finish(&draft);
     strata_graph_destroy(graph);
     return found;
 }

@@ -43,17 +43,13 @@ static strata_support supports(void *user, const strata_tensor *node) {
     return lists(d->prefers_parts, node->op->name) ? STRATA_SUPPORT_PARTS : STRATA_SUPPORT_YES;
 }
 
-typedef struct passed {
-    strata_graph *graph;
-    strata_tensor *output;
-} passed;
-
-/* The graph of one output after all passes. */
-static passed pass(strata_tensor *output, device *d, bool no_fusion) {
+/* The draft of one output after all passes. */
+static strata_draft pass(strata_tensor *output, device *d, bool no_fusion) {
     strata_error err = {0};
-    passed p = {0};
+    strata_draft p;
     const strata_device_query query = {.supports = supports, .user = d, .no_fusion = no_fusion};
-    OK(strata_passes_run(&output, 1, NULL, 0, &query, true, &p.graph, &p.output, NULL, &err));
+    OK(strata_draft_begin(&p, &output, 1, NULL, 0, &err));
+    OK(strata_passes_run(&p, &query, true, &err));
     return p;
 }
 
@@ -64,12 +60,12 @@ static void mark(const strata_tensor *node, bool *live) {
 }
 
 /* Live nodes of the op. */
-static int count(const passed *p, const strata_op *op) {
+static int count(const strata_draft *p, const strata_op *op) {
     enum { MOST = 4096 };
     bool live[MOST] = {false};
     int n = 0;
     cr_assert(p->graph->n_nodes <= MOST);
-    mark(p->output, live);
+    mark(p->outputs[0], live);
     for (int id = 0; id < p->graph->n_nodes; id++) n += live[id] && p->graph->nodes[id]->op == op;
     return n;
 }
@@ -87,13 +83,16 @@ static strata_tensor *input(strata_graph *graph, const char *name, strata_dtype 
 
 Test(decompose, nothing_is_copied_where_the_device_runs_all) {
     strata_error err = {0};
-    strata_graph *graph = new_graph(), *out = graph;
+    strata_graph *graph = new_graph();
+    strata_draft draft;
     device d = {0};
     const strata_device_query query = {.supports = supports, .user = &d};
-    strata_tensor *y = strata_softmax(input(graph, "x", STRATA_DTYPE_F32)), *dead = strata_gelu(y), *new_y = NULL;
-    OK(strata_decompose(graph, &y, 1, NULL, 0, &query, &out, &new_y, NULL, &err));
-    cr_expect_null(out);
-    cr_expect_eq(new_y, y);
+    strata_tensor *y = strata_softmax(input(graph, "x", STRATA_DTYPE_F32)), *dead = strata_gelu(y);
+    OK(strata_draft_begin(&draft, &y, 1, NULL, 0, &err));
+    OK(strata_decompose(&draft, &query, &err));
+    cr_expect_eq(draft.graph, graph);
+    cr_expect_eq(draft.outputs[0], y);
+    strata_draft_finish(&draft);
     cr_expect_eq(d.asked, 1, "leaves and dead nodes are not asked about");
     cr_expect_not_null(dead);
     strata_graph_destroy(graph);
@@ -105,22 +104,22 @@ Test(decompose, a_missing_op_becomes_a_composition_with_its_name) {
     strata_graph *graph = new_graph();
     device d = {.lacks = lacks_softmax};
     strata_tensor *y = strata_tensor_set_name(strata_softmax(input(graph, "x", STRATA_DTYPE_F32)), "answer");
-    passed p = pass(y, &d, true);
+    strata_draft p = pass(y, &d, true);
     cr_expect_eq(count(&p, &strata_op_softmax), 0);
     cr_expect_eq(count(&p, &strata_op_div), 1);
     cr_expect_eq(count(&p, &strata_op_exp), 1);
-    cr_expect_str_eq(p.output->name, "answer");
-    strata_graph_destroy(p.graph);
+    cr_expect_str_eq(p.outputs[0]->name, "answer");
+    strata_draft_finish(&p);
     /* A composition of which a part is missing is none. */
     d.lacks = lacks;
     p = pass(y, &d, true);
     cr_expect_eq(count(&p, &strata_op_softmax), 1);
     cr_expect_eq(count(&p, &strata_op_exp), 0);
     const strata_device_query query = {.supports = supports, .user = &d};
-    cr_expect_str_eq(strata_decompose_obstacle(p.output, &query), "div");
+    cr_expect_str_eq(strata_decompose_obstacle(p.outputs[0], &query), "div");
     d.lacks = lacks_softmax;
-    cr_expect_null(strata_decompose_obstacle(p.output, &query));
-    strata_graph_destroy(p.graph);
+    cr_expect_null(strata_decompose_obstacle(p.outputs[0], &query));
+    strata_draft_finish(&p);
     strata_graph_destroy(graph);
 }
 
@@ -130,12 +129,12 @@ Test(decompose, compositions_are_composed_in_turn) {
     strata_graph *graph = new_graph();
     device d = {.lacks = lacks};
     strata_tensor *y = strata_softmax_cross_entropy(input(graph, "x", STRATA_DTYPE_F32), input(graph, "y", STRATA_DTYPE_F32));
-    passed p = pass(y, &d, true);
+    strata_draft p = pass(y, &d, true);
     for (const char *const *name = lacks; *name; name++)
         for (int i = 0; i < strata_n_ops; i++)
             if (!strcmp(strata_ops[i]->name, *name)) cr_expect_eq(count(&p, strata_ops[i]), 0, "%s", *name);
     cr_expect_gt(count(&p, &strata_op_matmul), 0, "sums are products with ones");
-    strata_graph_destroy(p.graph);
+    strata_draft_finish(&p);
     strata_graph_destroy(graph);
 }
 
@@ -144,13 +143,13 @@ Test(decompose, parts_are_taken_where_the_device_runs_them_better) {
     strata_graph *graph = new_graph();
     device d = {.prefers_parts = silu};
     strata_tensor *x = input(graph, "x", STRATA_DTYPE_F32);
-    passed p = pass(strata_silu(x), &d, true);
+    strata_draft p = pass(strata_silu(x), &d, true);
     cr_expect_eq(count(&p, &strata_op_silu), 0);
-    strata_graph_destroy(p.graph);
+    strata_draft_finish(&p);
     d.prefers_parts = exp_alone; /* it has no composition */
     p = pass(strata_exp(x), &d, true);
     cr_expect_eq(count(&p, &strata_op_exp), 1);
-    strata_graph_destroy(p.graph);
+    strata_draft_finish(&p);
     strata_graph_destroy(graph);
 }
 
@@ -162,20 +161,20 @@ Test(decompose, fused_forms_are_made_where_the_device_has_them) {
     strata_tensor *y = strata_relu(strata_add(strata_matmul(x, w, false, false), bias));
     strata_tensor *z = strata_mul(strata_tanh(strata_add(x, w)), x);
     device all = {0}, few = {.no_epilogues = true, .lacks = lacks};
-    passed p = pass(y, &all, false);
+    strata_draft p = pass(y, &all, false);
     cr_expect_eq(count(&p, &strata_op_relu), 0);
-    strata_graph_destroy(p.graph);
+    strata_draft_finish(&p);
     p = pass(y, &few, false);
     cr_expect_eq(count(&p, &strata_op_relu), 1);
     cr_expect_eq(count(&p, &strata_op_add), 1);
-    cr_expect(strata_epilogue_is_plain(strata_epilogue_of(p.output->inputs[0]->inputs[0])));
-    strata_graph_destroy(p.graph);
+    cr_expect(strata_epilogue_is_plain(strata_epilogue_of(p.outputs[0]->inputs[0]->inputs[0])));
+    strata_draft_finish(&p);
     p = pass(z, &all, false);
     cr_expect_eq(count(&p, &strata_op_chain), 1);
-    strata_graph_destroy(p.graph);
+    strata_draft_finish(&p);
     p = pass(z, &few, false);
     cr_expect_eq(count(&p, &strata_op_chain), 0);
-    strata_graph_destroy(p.graph);
+    strata_draft_finish(&p);
     strata_graph_destroy(graph);
 }
 
@@ -216,12 +215,12 @@ Test(decompose, values_of_16_bits_are_computed_in_f32_where_the_device_has_no_ot
     strata_graph *graph = new_graph();
     device d = {.f32_only = true};
     strata_tensor *x = input(graph, "x", STRATA_DTYPE_BF16), *w = input(graph, "w", STRATA_DTYPE_BF16);
-    passed p = pass(strata_matmul(x, w, false, false), &d, true);
+    strata_draft p = pass(strata_matmul(x, w, false, false), &d, true);
     cr_expect_eq(count(&p, &strata_op_matmul), 1);
     cr_expect_eq(count(&p, &strata_op_cast), 3);
-    cr_expect_eq(p.output->dtype, STRATA_DTYPE_BF16);
-    cr_expect_eq(p.output->inputs[0]->dtype, STRATA_DTYPE_F32);
-    strata_graph_destroy(p.graph);
+    cr_expect_eq(p.outputs[0]->dtype, STRATA_DTYPE_BF16);
+    cr_expect_eq(p.outputs[0]->inputs[0]->dtype, STRATA_DTYPE_F32);
+    strata_draft_finish(&p);
     strata_graph_destroy(graph);
 }
 
@@ -229,7 +228,8 @@ Test(decompose, values_of_16_bits_are_computed_in_f32_where_the_device_has_no_ot
 Test(decompose, what_an_update_changes_in_place_stays) {
     static const char *const lacks[] = {"gather", NULL};
     strata_error err = {0};
-    strata_graph *graph = new_graph(), *out = NULL;
+    strata_graph *graph = new_graph();
+    strata_draft draft;
     strata_variable w = strata_test_variable("w", STRATA_DTYPE_F32, STRATA_SHAPE(6, 4));
     device d = {.lacks = lacks};
     const strata_device_query query = {.supports = supports, .user = &d};
@@ -238,14 +238,15 @@ Test(decompose, what_an_update_changes_in_place_stays) {
     strata_tensor *step = strata_input(graph, "step", STRATA_DTYPE_F32, STRATA_SHAPE(STRATA_STEP_WORDS));
     strata_tensor *rows = strata_gather(read, ids, 0), *other = strata_gather(input(graph, "x", STRATA_DTYPE_F32), ids, 0);
     strata_tensor *changed = strata_sgd(rows, NULL, other, step, NULL, 0, false);
-    strata_tensor *update = strata_scatter_update(read, 0, 6, ids, changed, NULL), *new_update = NULL;
-    OK(strata_decompose(graph, NULL, 0, &update, 1, &query, &out, NULL, &new_update, &err));
-    cr_assert_not_null(out);
-    const strata_tensor *sgd = new_update->inputs[2];
+    strata_tensor *update = strata_scatter_update(read, 0, 6, ids, changed, NULL);
+    OK(strata_draft_begin(&draft, NULL, 0, &update, 1, &err));
+    OK(strata_decompose(&draft, &query, &err));
+    cr_assert_neq(draft.graph, graph);
+    const strata_tensor *sgd = draft.updates[0]->inputs[2];
     cr_expect_eq(sgd->op, &strata_op_sgd);
     cr_expect_eq(sgd->inputs[0]->op, &strata_op_gather);
     cr_expect_neq(sgd->inputs[2]->op, &strata_op_gather);
-    strata_graph_destroy(out);
+    strata_draft_finish(&draft);
     strata_graph_destroy(graph);
 }
 
@@ -267,25 +268,26 @@ static strata_tensor *that_cannot_be_built(strata_tensor *node) {
     return strata_matmul(node->inputs[0], strata_scalar(node->graph, STRATA_DTYPE_I32, 1), false, false);
 }
 
-static strata_status try_op(strata_tensor *(*compose)(strata_tensor *), passed *out, strata_error *err) {
+static strata_status try_op(strata_tensor *(*compose)(strata_tensor *), strata_error *err) {
     static const char *const lacks[] = {"odd", NULL};
     const strata_op odd = {.name = "odd", .n_inputs = 1, .shape = shape, .compose = compose};
     strata_graph *graph = new_graph();
     device d = {.lacks = lacks};
     const strata_device_query query = {.supports = supports, .user = &d};
     strata_tensor *x = input(graph, "x", STRATA_DTYPE_F32), *y = strata_node(NULL, &odd, 1, &x, NULL);
-    const strata_status status = strata_passes_run(&y, 1, NULL, 0, &query, true, &out->graph, &out->output, NULL, err);
-    if (!status) strata_graph_destroy(out->graph);
+    strata_draft draft;
+    cr_assert_eq(strata_draft_begin(&draft, &y, 1, NULL, 0, err), STRATA_OK);
+    const strata_status status = strata_passes_run(&draft, &query, true, err);
+    strata_draft_finish(&draft);
     strata_graph_destroy(graph);
     return status;
 }
 
 Test(decompose, wrong_compositions_are_errors_and_impossible_ones_are_none) {
     strata_error err = {0};
-    passed p;
-    cr_expect_eq(try_op(of_itself, &p, &err), STRATA_INTERNAL);
+    cr_expect_eq(try_op(of_itself, &err), STRATA_INTERNAL);
     cr_expect_not_null(strstr(err.message, "composed of itself"), "%s", err.message);
-    cr_expect_eq(try_op(of_another_shape, &p, &err), STRATA_INTERNAL);
+    cr_expect_eq(try_op(of_another_shape, &err), STRATA_INTERNAL);
     cr_expect_not_null(strstr(err.message, "its composition is f32 ()"), "%s", err.message);
-    cr_expect_eq(try_op(that_cannot_be_built, &p, &err), STRATA_OK, "%s", err.message);
+    cr_expect_eq(try_op(that_cannot_be_built, &err), STRATA_OK, "%s", err.message);
 }

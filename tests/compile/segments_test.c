@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Segments: the inputs and outputs of a segment are in memory that other segments cannot use (core/compile/segments.h). Each
+ * Segments: the inputs and outputs of a segment are in memory that other segments cannot use (core/compile/segments.c). Each
  * test has one replica, so an exchange changes no value. random_graphs_test.c has more graphs. */
-#include "core/compile/segments.h"
-
 #include <criterion/criterion.h>
 #include <malloc.h>
 #include <math.h>
 #include <string.h>
 
+#include "core/compile/passes.h"
 #include "core/run/group.h"
 #include "strata/ops.h"
 

@@ -23,11 +23,12 @@ libdir=$(dirname "$(find "$prefix" -name libstrata.so)")
 "$prefix/bin/strata" --version >/dev/null || { echo "the installed command does not run"; exit 1; }
 
 # Only symbols that are declared with STRATA_API may be exported.
-foreign=$(nm -D --defined-only "$libdir/libstrata.so" | awk '$3 !~ /^strata_/ && $2 != "A" { print $3 }')
-[ -z "$foreign" ] || { echo "libstrata.so exports names without the prefix strata_:" $foreign; exit 1; }
-
-foreign=$(nm --defined-only "$libdir/libstrata.a" 2>/dev/null | awk '$2 ~ /^[TDRBCW]$/ && $3 !~ /^strata_/ { print $3 }')
-[ -z "$foreign" ] || { echo "libstrata.a has names without the prefix strata_:" $foreign; exit 1; }
+for name in libstrata libstrata_interchange; do
+    foreign=$(nm -D --defined-only "$libdir/$name.so" | awk '$3 !~ /^strata_/ && $2 != "A" { print $3 }')
+    [ -z "$foreign" ] || { echo "$name.so exports names without the prefix strata_:" $foreign; exit 1; }
+    foreign=$(nm --defined-only "$libdir/$name.a" 2>/dev/null | awk '$2 ~ /^[TDRBCW]$/ && $3 !~ /^strata_/ { print $3 }')
+    [ -z "$foreign" ] || { echo "$name.a has names without the prefix strata_:" $foreign; exit 1; }
+done
 
 export PKG_CONFIG_PATH="$libdir/pkgconfig"
 # shellcheck disable=SC2046 # the flags are words
@@ -41,6 +42,18 @@ LD_LIBRARY_PATH=$libdir "$work/by_cxx"
     cmake --build "$work/consumer"; } >"$work/cmake.log" 2>&1 || { cat "$work/cmake.log"; exit 1; }
 "$work/consumer/with_shared"
 "$work/consumer/with_static"
+
+# libstrata has none of libstrata_interchange, which finds libstrata beside itself.
+! nm -D --defined-only "$libdir/libstrata.so" | grep -qw strata_model_save_c || { echo "libstrata.so exports it"; exit 1; }
+# shellcheck disable=SC2046
+"$CC" -std=c11 -Wall -Wextra -Werror "$here/convert.c" -o "$work/convert" \
+    $(pkg-config --cflags --libs strata-interchange)
+for program in "$work/convert" "$work/consumer/with_interchange" "$work/consumer/with_interchange_static"; do
+    LD_LIBRARY_PATH=$libdir "$program" "$work/small.c" >"$work/calls" || { cat "$work/calls"; exit 1; }
+    [ "$(cat "$work/calls")" = "input (1,3)
+dense (1,2)" ] || { cat "$work/calls"; exit 1; }
+    "$CC" -std=c99 -Wall -Werror -c "$work/small.c" -o "$work/small.o"
+done
 
 # The cluster library alone: the sample links no other part of Strata, and its processes find each other.
 # shellcheck disable=SC2046
@@ -79,5 +92,6 @@ for header in "$prefix"/include/strata/*.h; do
     # shellcheck disable=SC2086
     c++ -x c++ -std=c++17 -Wpedantic $alone || { echo "$name does not compile alone as C++17"; exit 1; }
 done
-echo "installed, moved, and used by pkg-config (C, C++) and find_package (shared, static), the cluster library also alone; " \
+echo "installed, moved, and used by pkg-config (C, C++) and find_package (shared, static), with libstrata_interchange, the" \
+    "cluster library also alone; " \
     "headers compile alone"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Compares what libstrata.so exports with its public headers and with symbols.txt, the public symbols of the last release and
-# those that were added since:
+# Compares what libstrata.so and libstrata_interchange.so export with the public headers and with symbols.txt, the public
+# symbols of the last release and those that were added since:
 #   - each function and variable that a header declares with STRATA_API is exported, and nothing else
 #   - none of symbols.txt is missing, since compiled programs need them; from version 1.0 on, removing one needs a new soname
 #   - symbols.txt has all of them: `sh tests/install/symbols_test.sh --write` adds and removes what a change meant to
@@ -25,7 +25,8 @@ for header in "$include"/strata/*.h; do echo "#include <strata/$(basename "$head
     sed 's/__attribute__(([a-z_]*))//g; s/[([].*//; s/ *$//; s/.*[^a-z0-9_]//' | sort -u >"$work/declared"
 [ "$(wc -l <"$work/declared")" -gt 400 ] || fail "only $(wc -l <"$work/declared") declarations were found in $include"
 
-nm -D --defined-only "$build/libstrata.so" | awk '$3 ~ /^strata_/ { print $3 }' | sort -u >"$work/exported"
+nm -D --defined-only "$build/libstrata.so" "$build/libstrata_interchange.so" |
+    awk '$3 ~ /^strata_/ { print $3 }' | sort -u >"$work/exported"
 missing=$(comm -23 "$work/declared" "$work/exported")
 [ -z "$missing" ] || fail "declared in include/strata and not exported:" $missing
 foreign=$(comm -13 "$work/declared" "$work/exported")

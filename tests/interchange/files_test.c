@@ -10,6 +10,7 @@
 
 #include "core/base/file.h"
 #include "core/model/model.h"
+#include "strata/describe.h"
 #include "strata/formats.h"
 #include "strata/interchange.h"
 #include "strata/preprocessing.h"

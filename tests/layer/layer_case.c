@@ -47,7 +47,8 @@ strata_array layer_run(strata_model *model, const strata_array *x, const double 
     context.state = strata_input(graph, "state", STRATA_DTYPE_F32, state.shape);
     context.rng = strata_input(graph, "rng", STRATA_DTYPE_I32, rng.shape);
     strata_tensor *input = strata_input(graph, "x", x->dtype, x->shape);
-    strata_tensor *y = strata_model_build_layers(model, &context, input);
+    strata_tensor *y;
+    strata_model_build_calls(model, &context, &input, &y);
     cr_assert_eq(strata_graph_check(graph, &err), STRATA_OK, "%s", err.message);
     strata_test_feed feeds[] = {{input, (strata_array *)x}, {block, &flat}, {context.state, &state}, {context.rng, &rng}};
     cr_assert_eq(strata_test_eval(&y, 1, feeds, 4, &out, &err), STRATA_OK, "%s", err.message);

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Fails when a folder of the library links to, or includes a header of, a folder on its own level or a higher one, when the
-command or a sample includes another header than its own and the public ones or links a symbol that these do not declare, when
-nothing uses a function or variable of the library, when a
-file other than core/base/locale.c calls a function of the C library whose result depends on the program's locale, and when a
-file waits for a time of day or compares such times.
+command, a sample or libstrata_interchange includes another header than its own and the public ones or links a symbol that these
+do not declare or libstrata.so does not export, when nothing uses a function or variable of the library, when a folder names what
+belongs to folders above it, when a file other than core/base/locale.c calls a function of the C library whose result depends on
+the program's locale, and when a file waits for a time of day or compares such times.
 
 usage: links.py SOURCE_DIR BUILD_DIR
 
@@ -38,7 +38,7 @@ LEVELS = [
     ["strata/pipeline.h"],
     ["strata/model.h"],
     ["strata/ahead.h", "strata/callbacks.h", "strata/conformance.h", "strata/coordinator.h", "strata/distribute.h",
-     "strata/interchange.h", "strata/preprocessing.h", "strata/summary.h", "strata/tokenizer.h"],
+     "strata/describe.h", "strata/interchange.h", "strata/preprocessing.h", "strata/summary.h", "strata/tokenizer.h"],
     ["strata/strata.h"],
     ["core/run"],
     ["backends/backends.def"],
@@ -52,6 +52,9 @@ LEVELS = [
     ["strategies"],
 ]
 LEVEL_OF = {folder: level for level, folders in enumerate(LEVELS) for folder in folders}
+
+# Words that the files of a folder do not contain, since what they name is made of it, and is in folders above it.
+NOT_NAMED = {"core/run": re.compile(r"model|histor(?:y|ies)|manifest", re.I)}
 
 
 # What depends on the locale: text of numbers, letters, the order of words, dates and messages. snprintf is checked by its
@@ -159,22 +162,39 @@ def declared(headers):
 
 
 def reaches_inside(source, build, defined, promised):
-    """What the command and the samples include besides public headers and their own, and the symbols of the library that they
-    link and no public header declares."""
+    """What the command, the samples and libstrata_interchange include besides public headers and their own, and the symbols of
+    the library that they link and no public header declares."""
     found = []
-    for path in sorted((source / "samples").rglob("*.[ch]")):
+    for path in sorted([*(source / "samples").rglob("*.[ch]"), *(source / INTERCHANGE).glob("*.[ch]")]):
+        name = str(path.relative_to(source))
+        own = INTERCHANGE + "/" if name.startswith(INTERCHANGE) else "sample_"
         for target in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
-            if not (target.startswith("strata/") or target.startswith("sample_") or (path.parent / target).exists()):
-                name = path.relative_to(source)
-                found.append(f"{name} includes {target}: a program includes the public headers, strata/*.h, alone")
-    programs = sorted(build.glob("CMakeFiles/sample_*.dir"))
+            if not (target.startswith(("strata/", "generated/onnx.pb-c.h", own)) or (path.parent / target).exists()):
+                found.append(f"{name} includes {target}: it includes the public headers, strata/*.h, and its own alone")
+    programs = sorted(build.glob("CMakeFiles/sample_*.dir")) + [build / "CMakeFiles/strata_interchange_objects.dir"]
     for name, wanted in sorted(symbols(source, programs)[1].items()):
-        if not (name.startswith("samples/") and (source / name).exists()):
+        if not (name.startswith(("samples/", INTERCHANGE)) and (source / name).exists()):
             continue
         for symbol in sorted(wanted & defined.keys() - promised):
             found.append(f"{name} links {symbol}, which no public header declares")
     return found
 
+
+def is_missing(source, build):
+    """The symbols that libstrata_interchange needs and libstrata.so does not export."""
+    library = build / "libstrata.so"
+    if not library.exists():
+        return []
+    exported = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
+    exported = {line.split()[-1] for line in exported.splitlines()}
+    defined, needed = symbols(source, [build / "CMakeFiles/strata_interchange_objects.dir"])
+    return [f"{name} needs {symbol}, which libstrata.so does not export" for name, wanted in sorted(needed.items())
+            for symbol in sorted(wanted) if symbol.startswith("strata_") and symbol not in exported | defined.keys()
+            and not symbol.startswith("strata_onnx__")]
+
+
+# The folder of libstrata_interchange.
+INTERCHANGE = "core/interchange"
 
 # model.c makes a function for each row of layers.def; a residual is begun and ended by two others.
 NEVER_USED = {"strata_model_add_residual"}
@@ -194,17 +214,26 @@ def is_never_used(source, build, defined, promised):
             for symbol, name in sorted(defined.items()) if symbol not in used and not name.startswith(("data/", "shaders/"))]
 
 
+def names_above(source):
+    """The lines of a folder's files that name what NOT_NAMED keeps out of it."""
+    return [f"{path.relative_to(source)}:{number} names what is above {folder}: {line.strip()}"
+            for folder, words in NOT_NAMED.items() for path in sorted((source / folder).rglob("*.[ch]"))
+            for number, line in enumerate(path.read_text().splitlines(), 1) if words.search(line)]
+
+
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     source, build = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     objects = [build / "CMakeFiles" / f"{name}.dir" for name in ("strata_objects", "strata_cluster_objects")]
-    defined, needed = symbols(source, objects)
+    library, _ = symbols(source, objects)
+    defined, needed = symbols(source, objects + [build / "CMakeFiles/strata_interchange_objects.dir"])
     needed = {name: wanted for name, wanted in needed.items() if (source / name).exists()}
     if len(needed) < 100:
         sys.exit(f"there are object files of only {len(needed)} sources in {' '.join(sys.argv[2:])}")
     promised = declared(sorted((source / "include/strata").glob("*.h")))
-    wrong = reaches_inside(source, build, defined, promised) + is_never_used(source, build, defined, promised)
+    wrong = reaches_inside(source, build, library, promised) + is_missing(source, build)
+    wrong += is_never_used(source, build, defined, promised) + names_above(source)
     for path in sorted((source / "include/strata").glob("*.h")):
         name = f"strata/{path.name}"
         if name not in LEVEL_OF:

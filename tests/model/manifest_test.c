@@ -49,7 +49,7 @@ static void write_two_files(void) {
     static float w[12], b[2] = {20, 21};
     for (int i = 0; i < 12; i++) w[i] = (float)i;
     strata_manifest m = {0};
-    OK(strata_manifest_set_model(&m, "{\"layers\":[]}", &err));
+    OK(strata_manifest_add_text(&m, STRATA_MODEL_METADATA, "{\"layers\":[]}", &err));
     OK(strata_manifest_add_text(&m, "strata.note", "a \"quoted\" text", &err));
     add_file(&m, "part-0.safetensors",
              &(strata_named_array){"w[5:12]", strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(7), w + 5)}, 1);
@@ -85,7 +85,7 @@ Test(manifest, puts_tensors_together_from_pieces_in_several_files) {
     cr_assert(b[0] == 20 && b[1] == 21);
     OK(strata_manifest_read(folder, &m, &err));
     cr_assert_str_eq(strata_manifest_find_text(&m, "strata.note"), "a \"quoted\" text");
-    cr_assert_str_eq(m.model, "{\"layers\":[]}");
+    cr_assert_str_eq(strata_manifest_find_text(&m, STRATA_MODEL_METADATA), "{\"layers\":[]}");
     cr_assert_eq(strata_manifest_find(&m, "w")->n_pieces, 2);
     strata_manifest_finish(&m);
 }

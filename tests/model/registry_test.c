@@ -443,9 +443,9 @@ TEST_ON_HOST(registry, options_out_of_range_are_refused_in_c_and_json) {
         strata_model *model = NULL;
         OK(strata_model_create(STRATA_SHAPE(3), &model, &err));
         OK(strata_model_set_registry(model, registry, &err));
-        strata_model_add_layer(model, i ? "dense" : "power", NULL, &(power_options){.exponent = 0.5});
+        strata_model_add_layer(model, i ? "residual" : "power", NULL, &(power_options){.exponent = 0.5});
         FAILS(strata_model_compile(model, device, NULL, &err), STRATA_INVALID,
-              i ? "dense is built in; strata_model_add_dense" : "power: exponent is 0.5; it must be 1..4");
+              i ? "residual has layers inside; strata_model_begin_residual" : "power: exponent is 0.5; it must be 1..4");
         strata_model_destroy(model);
     }
     strata_registry_destroy(registry);

@@ -267,7 +267,7 @@ static bool is_among(const strata_op *op, const strata_op *const *ops, size_t n)
 /* A new op needs a lowering, a composition of ops that have one, or an entry in one of these lists. */
 Test(strata_pjrt_lower, every_op_is_lowered_or_composed_or_listed_as_missing) {
     /* Ops that no program contains. Leaves are operands of the program. The passes replace a print node by its operand.
-     * Where replicas exchange values, the core divides a program and makes the exchange itself (core/compile/segments.h);
+     * Where replicas exchange values, the core divides a program and makes the exchange itself (core/compile/segments.c);
      * only all_reduce is lowered, for programs of several replicas. */
     static const strata_op *const outside[] = {&strata_op_input,      &strata_op_constant,       &strata_op_read,
                                                &strata_op_reduce_to,  &strata_op_merge,          &strata_op_broadcast,

@@ -213,7 +213,7 @@ Test(pjrt_steps, training_evaluation_and_prediction_of_each_sample_are_lowered) 
             strata_error err = {0};
             strata_step step;
             pjrt_module module;
-            cr_assert_eq(strata_model_build_step(t.model, kinds[k], 4, &step, &err), STRATA_OK, "%s", err.message);
+            cr_assert_eq(strata_model_build_step(t.model, kinds[k], 4, 0, NULL, &step, &err), STRATA_OK, "%s", err.message);
             const strata_status status = strata_pjrt_lower_graph(step.outputs, step.outputs[0] != step.scores, step.updates,
                                                                  step.n_updates, (pjrt_lower_options){0}, &module, &err);
             cr_expect_eq(status, STRATA_OK, "%s, program %zu: %s", strata_test_samples[i].name, k, err.message);

@@ -82,8 +82,8 @@ static void make_effects_program(const strata_test_sample *sample, const strata_
     strata_step step;
     strata_tensor *products[MOST_PRODUCTS], *slopes[MOST_PRODUCTS], *outputs[4 * MOST_PRODUCTS];
     *p = (effects_program){0};
-    cr_assert_eq(strata_model_build_step(host->model, STRATA_PROGRAM_TRAIN, sample->batch, &step, &err), STRATA_OK, "%s",
-                 err.message);
+    cr_assert_eq(strata_model_build_step(host->model, STRATA_PROGRAM_TRAIN, sample->batch, 0, NULL, &step, &err), STRATA_OK,
+                 "%s", err.message);
     strata_tensor *loss = find(step.graph, "loss");
     const strata_tensor *x = find(step.graph, "x"), *y = find(step.graph, "y");
     p->x_dtype = x->dtype, p->x_shape = x->shape;

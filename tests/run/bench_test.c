@@ -34,13 +34,14 @@ static strata_bench run_alone(strata_tensor *root, bool updates, const strata_te
     strata_bench bench;
     strata_program *program = NULL;
     double us = 0;
-    cr_assert_eq(strata_plan_create(graph, &root, !updates, &root, updates, INT64_MAX, &plan, &err), STRATA_OK);
+    const strata_draft draft = {
+        .graph = graph, .outputs = &root, .updates = &root, .n_outputs = !updates, .n_updates = updates};
+    cr_assert_eq(strata_plan_create(&draft, INT64_MAX, &plan, &err), STRATA_OK);
     cr_assert_eq(strata_bench_init(&bench, device, node, plan.places, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(device->api->compile(device, &bench.piece, &program, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(strata_bench_time(&bench, program, 1, &us, &err), STRATA_OK, "%s", err.message);
     cr_assert_gt(us, 0);
     device->api->program_destroy(program);
-    strata_plan_finish(&plan);
     return bench;
 }
 

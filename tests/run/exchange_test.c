@@ -10,6 +10,7 @@
 
 #include "core/base/trace.h"
 #include "core/op/communication.h"
+#include "core/op/element.h"
 #include "core/run/group.h"
 #include "strata/ops.h"
 
@@ -231,19 +232,58 @@ Test(exchange, a_message_between_workers_is_read_by_one_and_written_by_the_other
     const float value[3] = {1, 2, 3};
     const strata_workers workers = {
         .rank = 0, .n = 2, .n_replicas = 2, .send = pass_on, .receive = take, .communicator = message};
-    const strata_exchange_context context = {.workers = &workers};
     strata_graph *graph = new_graph();
     strata_tensor *x = strata_input(graph, "x", f32, STRATA_SHAPE(3));
-    const strata_exchange_member sender = {.node = strata_send_to_worker(x, 7, 0, 1), .operand = value, .gives = true};
-    const strata_exchange_member receiver = {
+    strata_exchange_member sender = {.node = strata_send_to_worker(x, 7, 0, 1), .operand = value, .gives = true};
+    strata_exchange_member receiver = {
         .node = strata_recv_from_worker(graph, f32, STRATA_SHAPE(3), 7, 0, 1), .result = got, .takes = true};
-    uint64_t read = 0, written = 0;
-    OK(strata_exchange_run(&context, &sender, 1, &read, &written, &err));
-    cr_expect(read == 12 && written == 0, "a sender reads %d bytes and writes %d", (int)read, (int)written);
-    OK(strata_exchange_run(&context, &receiver, 1, &read, &written, &err));
-    cr_expect(read == 12 && written == 12, "together they read %d bytes and write %d", (int)read, (int)written);
+    const void *operand;
+    void *result;
+    strata_exchange_job job = {.members = &sender, .n = 1, .workers = &workers, .operands = &operand, .results = &result};
+    OK(strata_exchange_run(&job, &err));
+    cr_expect(job.read == 12 && job.written == 0, "a sender reads %d bytes and writes %d", (int)job.read, (int)job.written);
+    job.members = &receiver;
+    OK(strata_exchange_run(&job, &err));
+    cr_expect(job.read == 12 && job.written == 12, "together they read %d bytes and write %d", (int)job.read, (int)job.written);
     cr_expect_arr_eq(got, value, sizeof got);
     strata_graph_destroy(graph);
+}
+
+/* Another worker with one value for the mean, which is 3 everywhere. */
+static strata_status add_threes(const strata_workers *workers, strata_dtype dtype, strata_dtype wire, const void *own,
+                                void *out_sum, int64_t elements, strata_error *error) {
+    (void)workers, (void)wire, (void)error;
+    const double other = dtype == f32 ? 1 : 3; /* f32: the number of values */
+    for (int64_t i = 0; i < elements; i++) strata_element_set(dtype, out_sum, i, strata_element_get(dtype, own, i) + other);
+    return STRATA_OK;
+}
+
+Test(exchange, a_mean_over_workers_may_be_of_a_short_float) {
+    const strata_workers workers = {.rank = 0, .n = 2, .n_replicas = 2, .sum = add_threes};
+    for (strata_dtype dtype = STRATA_DTYPE_F16; dtype <= STRATA_DTYPE_BF16; dtype++) {
+        uint16_t value[3] = {0}, got[3] = {0};
+        const void *operand;
+        void *result;
+        strata_graph *graph = new_graph();
+        strata_tensor *x = strata_input(graph, "x", dtype, STRATA_SHAPE(3));
+        for (int i = 0; i < 3; i++) strata_element_set(dtype, value, i, i + 1);
+        strata_exchange_member member = {.node = strata_all_reduce(x, STRATA_REDUCE_MEAN),
+                                         .operand = value,
+                                         .gives = true,
+                                         .result = got,
+                                         .takes = true,
+                                         .counts = true};
+        strata_exchange_job job = {.members = &member,
+                                   .n = 1,
+                                   .workers = &workers,
+                                   .over_workers = true,
+                                   .operands = &operand,
+                                   .results = &result,
+                                   .reads_results = true};
+        OK(strata_exchange_run(&job, &err));
+        for (int i = 0; i < 3; i++) cr_expect_eq(strata_element_get(dtype, got, i), (i + 1 + 3) / 2.0);
+        strata_graph_destroy(graph);
+    }
 }
 
 /* The sum over the devices [first, first + n) in this channel; n 0: over all. */

@@ -22,12 +22,9 @@ typedef struct plan {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool begun[MOST], ended[MOST], in_order;
-    int lanes[MOST];
+    int lanes[MOST], own[MOST][MOST];
+    strata_exchange exchanges[MOST];
 } plan;
-
-static bool takes_part(const void *user, int exchange, int member) {
-    return ((const plan *)user)->members[exchange] >> member & 1;
-}
 
 static strata_status perform(void *user, int lane, int e, strata_error *err) {
     plan *p = user;
@@ -51,7 +48,11 @@ static strata_lanes *create(plan *p) {
     strata_lanes *lanes = NULL;
     strata_error err = {0};
     const strata_lanes_options opts = {
-        .n_exchanges = p->n_exchanges, .n_members = p->n_members, .takes_part = takes_part, .perform = perform, .user = p};
+        .exchanges = p->exchanges, .n_exchanges = p->n_exchanges, .n_members = p->n_members, .perform = perform, .user = p};
+    for (int e = 0; e < p->n_exchanges; e++) {
+        p->exchanges[e].own = p->own[e];
+        for (int m = 0; m < p->n_members; m++) p->own[e][m] = p->members[e] >> m & 1 ? e : -1;
+    }
     pthread_mutex_init(&p->lock, NULL);
     strata_clock_cond_init(&p->changed);
     cr_assert_eq(strata_lanes_create(&opts, &lanes, &err), STRATA_OK, "%s", err.message);

@@ -342,7 +342,7 @@ static void compute(const char *json, strata_dtype precision, bool elsewhere, co
     OK(strata_group_acquire(program->group, &slot, &err));
     const strata_program_part *part = &program->parts[0];
     const strata_run_numbers numbers = strata_run_numbers_of(model, 1, strata_loss_scale(model));
-    strata_run_write_numbers(&numbers, program, part, slot, 0, N);
+    strata_run_write_numbers(&numbers, part, slot, 0, N);
     float *x = strata_executable_input(part->executable, slot, part->x[0]);
     int32_t *y = strata_executable_input(part->executable, slot, part->y[0]);
     for (int i = 0; i < N * 8; i++) x[i] = (float)((i * 37 + 11) % 64) / 32 - 1;

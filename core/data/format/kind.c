@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/data/format/kind.h"
-
 #include <stdbool.h>
 #include <string.h>
+
+#include "strata/formats.h"
 
 /* What a file is, with what can be done; text NULL: it is not known. */
 typedef struct finding {

@@ -8,7 +8,6 @@
 #include "core/base/file.h"
 #include "core/data/dataset.h"
 #include "core/data/format/npy.h"
-#include "core/data/format/zip.h"
 #include "strata/formats.h"
 
 enum { MOST_MEMBERS = 4096 };

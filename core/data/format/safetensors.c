@@ -10,7 +10,6 @@
 
 #include "core/base/bytes.h"
 #include "core/base/file.h"
-#include "core/data/format/kind.h"
 #include "strata/sha256.h"
 
 enum { LENGTH_BYTES = 8 };

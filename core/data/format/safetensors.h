@@ -25,27 +25,4 @@ bool strata_safetensors_find_dtype(const char *name, strata_dtype *out_dtype, in
 STRATA_MUST_USE strata_status strata_safetensors_parse(const char *name, const void *bytes, size_t n_bytes,
                                                        strata_safetensors *out_file, strata_error *err);
 
-/* ---- writing ---- */
-
-typedef struct strata_metadata {
-    const char *key, *value;
-} strata_metadata;
-
-/* How a file is written; each field may be NULL. */
-typedef struct strata_safetensors_writing {
-    /* Reads the temporary file back before it is renamed. */
-    const strata_file_check *check;
-    /* Receive the SHA-256 and the length of the bytes that were written. */
-    char *sha256;
-    int64_t *bytes;
-} strata_safetensors_writing;
-
-/* Writes a temporary file and renames it (core/base/file.h), so that `path` is always either the old or the new file. Tensors
- * are sorted by decreasing element size, then by name, as in the format's own library, so each is aligned to its elements. The
- * same content gives the same bytes. how: may be NULL.
- * Fails: INVALID for a duplicate or reserved name or key; OUT_OF_DISK, UNAVAILABLE, OUT_OF_MEMORY as core/base/file.h. */
-STRATA_MUST_USE strata_status strata_safetensors_write(const char *path, const strata_named_array *tensors, size_t n_tensors,
-                                                       const strata_metadata *metadata, size_t n_metadata,
-                                                       const strata_safetensors_writing *how, strata_error *err);
-
 #endif

@@ -3,11 +3,12 @@
  * Zip archives: the members, each after its header, and a directory that lists them: name, offset, sizes, compression method
  * and checksum. Members that are written are not compressed, and have the earliest date that a zip archive can have, so that
  * the same members give the same bytes. */
-#include "core/data/format/zip.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
+
+#include "core/base/file.h"
+#include "strata/formats.h"
 
 enum {
     END_BYTES = 22,

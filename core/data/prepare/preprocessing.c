@@ -654,14 +654,27 @@ int strata_preprocessing_n_columns(const strata_preprocessing *p) {
     return p->n_columns;
 }
 
-strata_column_info strata_preprocessing_column(const strata_preprocessing *p, int index) {
-    const strata_column *c = &p->columns[index];
+static strata_column_info info_of(const strata_column *c) {
     return (strata_column_info){.name = c->name,
                                 .kind = c->kind,
                                 .words = (const char *const *)c->words,
+                                .rare = (const char *const *)c->rare,
                                 .n_words = c->n_words,
+                                .n_rare = c->n_rare,
                                 .numeric = c->numeric,
-                                .decimal = c->format.decimal};
+                                .format = c->format,
+                                .mean = c->mean,
+                                .deviation = c->deviation,
+                                .has_missing = c->has_missing,
+                                .has_time = c->has_time};
+}
+
+strata_column_info strata_preprocessing_column(const strata_preprocessing *p, int index) {
+    return info_of(&p->columns[index]);
+}
+
+strata_column_info strata_preprocessing_label_column(const strata_preprocessing *p, int index) {
+    return info_of(&p->labels[index]);
 }
 
 int strata_preprocessing_n_header(const strata_preprocessing *p) {

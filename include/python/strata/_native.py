@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads libstrata and calls its functions. The declarations in its headers (_headers.py) determine how arguments are
-converted.
+"""Loads libstrata and libstrata_interchange, and calls their functions. The declarations in the headers (_headers.py) determine
+how arguments are converted.
 
     lib.model_read_json("m.json")                   strata_model_read_json(path, &out_model, &err)   ->  the handle
     lib.dataset_from_arrays(x, y, 0)                numpy arrays where C takes a strata_array *
@@ -63,21 +63,23 @@ def _load():
     path = named or (str(packaged) if packaged.exists() else ctypes.util.find_library("strata"))
     if not path:
         raise ImportError("libstrata.so was not found: install the package by pip, or name the library in STRATA_LIBRARY")
+    name = pathlib.Path(path).name
+    other = str(pathlib.Path(path).with_name(name.replace("libstrata", "libstrata_interchange", 1)))  # beside it
     try:
-        return path, ctypes.CDLL(path)
+        return path, ctypes.CDLL(path), ctypes.CDLL(other)
     except OSError as error:
-        raise ImportError(f"{path} cannot be loaded: {error}") from None
+        raise ImportError(f"{path} and {other} cannot be loaded: {error}") from None
 
 
 _table = json.loads((_here / "_api.json").read_text()) if (_here / "_api.json").exists() else \
     _headers.read(_here.parents[1] / "strata")
 constants = _table["constants"]
-_path, _c = _load()
+_path, _c, _interchange = _load()
 _libc = ctypes.CDLL(None)
 _libc.free.argtypes = [ctypes.c_void_p]
 
-_BASIC = {"void": None, "bool": ctypes.c_bool, "char": ctypes.c_char, "int": ctypes.c_int, "double": ctypes.c_double,
-          "float": ctypes.c_float, "size_t": ctypes.c_size_t, "va_list": ctypes.c_void_p,
+_BASIC = {"void": None, "bool": ctypes.c_bool, "char": ctypes.c_char, "int": ctypes.c_int, "unsigned": ctypes.c_uint,
+          "double": ctypes.c_double, "float": ctypes.c_float, "size_t": ctypes.c_size_t, "va_list": ctypes.c_void_p,
           **{f"{u}int{n}_t": getattr(ctypes, f"c_{u}int{n}") for u in ("", "u") for n in (8, 16, 32, 64)}}
 _structs = {}
 
@@ -587,7 +589,7 @@ class _Call:
 
     def __init__(self, name):
         self.result, self.parameters = _table["functions"][name]
-        self.function = getattr(_c, name)
+        self.function = getattr(_c if hasattr(_c, name) else _interchange, name)
         self.function.restype = ctype(self.result)
         self.function.argtypes = [ctypes.POINTER(ctype(t)) if d else ctype(t) for t, _, d in self.parameters]
         self.name, self.calls_back = name, name in _CALLING
