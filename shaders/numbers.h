@@ -39,7 +39,6 @@ float log1p_f32(float x) {
 #define MIN(a, b)    min_f32(a, b)
 #define SIGMOID(x)   sigmoid_f32(x)
 #define SIGN(x)      sign_f32(x)
-#define DIVIDE(a, b) ((a) / (b))
 #define EQUAL(a, b)  (!IS_NAN(a) && !IS_NAN(b) && (a) == (b))
 #define LESS(a, b)   (!IS_NAN(a) && !IS_NAN(b) && (a) < (b))
 #else
@@ -60,10 +59,6 @@ float log1p_f32(float x) {
 #define SIGN(x)     PASTE(SIGN_, T)(x)
 #define SIGN_i32(x) ((x) < 0 ? -1 : I32((x) > 0))
 #define SIGN_i64(x) ((x) < I64(0) ? I64(-1) : I64((x) > I64(0)))
-/* The smallest integer divided by -1 would trap on some processors. So division by -1 negates instead, which wraps
- * around. */
-#define DIVIDE(a, b) \
-    ((b) == ZERO ? ZERO : (b) == ZERO - 1 ? ZERO - (a) : (a) / ((b) == ZERO || (b) == ZERO - 1 ? ZERO + 1 : (b)))
 #define EQUAL(a, b) ((a) == (b))
 #define LESS(a, b)  ((a) < (b))
 #endif

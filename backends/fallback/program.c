@@ -128,8 +128,7 @@ static strata_status compile_part(const cutter *c, program_part *part, int first
  * itself does not move carried values. */
 static strata_status make_ports(cutter *c, strata_error *err) {
     strata_program *program = c->program;
-    program->slots = calloc(2 * (size_t)c->piece->n_slots, sizeof(*program->slots));
-    if (!program->slots) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for slots");
+    STRATA_TRY(STRATA_NEW(program->slots, 2 * (size_t)c->piece->n_slots, err, "fallback: no host memory for slots"));
     for (int kind = 0; kind < 2; kind++) {
         const int64_t bytes = c->piece->arenas[kind].bytes;
         const int index = c->piece->n_arenas + kind;

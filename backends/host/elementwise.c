@@ -20,7 +20,6 @@
 #define COS(x)       cosf(x)
 #define SIGMOID(x)   (1.0f / (1.0f + expf(-(x))))
 #define POW(a, b)    powf(a, b)
-#define DIVIDE(a, b) ((a) / (b))
 #define MIN(a, b)    (isnan(a) ? (a) : (b) < (a) || isnan(b) ? (b) : (a))
 #define MAX(a, b)    (isnan(a) ? (a) : (b) > (a) || isnan(b) ? (b) : (a))
 #define SIGN(x)      (isnan(x) ? (x) : (float)(((x) > 0) - ((x) < 0)))

@@ -5,7 +5,6 @@
  * have the same bits as those of the product or of gather_grad, followed by Adam. */
 #include "backends/kernel/lowering.h"
 #include "core/op/adam_product.h"
-#include "core/op/copy.h"
 
 enum { ROWS, COLS }; /* candidate->values of cpu/adam_product */
 enum {
@@ -24,7 +23,7 @@ static strata_status add_launches(const strata_tensor *node, strata_launch *laun
         launch->offsets[i] = attrs->offset;
         launch->extents[i] = n;
     }
-    STRATA_ADD_FLOATS(launch, 1 - attrs->adam.beta1, 1 - attrs->adam.beta2, attrs->adam.epsilon, attrs->adam.decay);
+    STRATA_LAUNCH_FLOATS(launch, 1 - attrs->adam.beta1, 1 - attrs->adam.beta2, attrs->adam.epsilon, attrs->adam.decay);
     strata_launch_constant_add(launch, "DECAY", attrs->adam.decay != 0);
     STRATA_TRY(strata_lowering_add(lowering, launch, err));
     STRATA_TRY(strata_adam_lower(node, 0, attrs->offset, lowering, err));
@@ -59,8 +58,8 @@ static strata_status product_lower(const strata_kernel_limits *limits, const str
                        node->inputs[STRATA_ADAM_PRODUCT_B], node->inputs[STRATA_ADAM_PRODUCT_STEP],
                        node->inputs[STRATA_ADAM_PRODUCT_GATE]);
     launch.writes = 0;
-    STRATA_ADD_WORDS(&launch, s.m, s.n, s.k, blocks);
-    STRATA_ADD_CONSTANTS(&launch, {"ROWS", candidate->values[ROWS]}, {"COLS", candidate->values[COLS]});
+    STRATA_LAUNCH_INTS(&launch, s.m, s.n, s.k, blocks);
+    STRATA_LAUNCH_CONSTANTS(&launch, {"ROWS", candidate->values[ROWS]}, {"COLS", candidate->values[COLS]});
     return add_launches(node, &launch, s.m * s.n, lowering, err);
 }
 
@@ -85,9 +84,9 @@ static strata_status gather_lower(const strata_kernel_limits *limits, const stra
                        node->inputs[STRATA_ADAM_GATHER_INDICES], NULL, node->inputs[STRATA_ADAM_PRODUCT_STEP],
                        node->inputs[STRATA_ADAM_PRODUCT_GATE]);
     launch.writes = 1u << 5;
-    STRATA_ADD_WORDS(&launch, s.axis, s.n_indices, s.repeats);
-    STRATA_ADD_CONSTANTS(&launch, {"VECTORS", (int32_t)(s.inner / strata_cpu_lanes(limits))},
-                         {"SHARED", s.repeats >= strata_cpu_lanes(limits)});
+    STRATA_LAUNCH_INTS(&launch, s.axis, s.n_indices, s.repeats);
+    STRATA_LAUNCH_CONSTANTS(&launch, {"VECTORS", (int32_t)(s.inner / strata_cpu_lanes(limits))},
+                            {"SHARED", s.repeats >= strata_cpu_lanes(limits)});
     strata_lowering_scratch(lowering, (s.axis + groups) * s.inner * (int64_t)sizeof(float));
     return add_launches(node, &launch, s.axis * s.inner, lowering, err);
 }

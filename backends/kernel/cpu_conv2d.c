@@ -10,7 +10,6 @@
 
 #include "backends/kernel/lowering.h"
 #include "core/op/conv2d.h"
-#include "core/op/copy.h"
 #include "core/op/ops.h"
 #include "core/op/reduce.h"
 
@@ -173,7 +172,7 @@ static strata_status transpose_filters(const strata_tensor *filters, strata_lowe
     strata_launch launch = {
         .kernel = "cpu/transpose", .variant = "f32", .global = {d[0] * d[1]}, .local = {1}, .grid_stride = true};
     STRATA_SET_BUFFERS(&launch, filters, NULL);
-    STRATA_ADD_WORDS(&launch, d[0] * d[1], d[2], d[3]);
+    STRATA_LAUNCH_INTS(&launch, d[0] * d[1], d[2], d[3]);
     strata_lowering_scratch(lowering, strata_shape_elements(filters->shape) * (int64_t)sizeof(float));
     return strata_lowering_add(lowering, &launch, err);
 }
@@ -188,11 +187,11 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     strata_launch launch = strata_cpu_launch(limits, "cpu/conv2d", s.n * strata_ceil_div(v.to_h, block_h));
     STRATA_SET_BUFFERS(&launch, node->inputs[0], transposed ? NULL : node->inputs[1], strata_epilogue_bias(node),
                        strata_epilogue_aux_operand(node), node);
-    STRATA_ADD_CONSTANTS(&launch, {"ROWS", candidate->values[ROWS]}, {"COLS", candidate->values[COLS]},
-                         {"STEP", (int32_t)v.step}, {"SLAB", (int32_t)floats_of_slab(slab_floats(&v, block_h))});
-    STRATA_ADD_WORDS(&launch, v.to_h, v.to_w, v.from_h, v.from_w, v.depth, v.columns, block_h, v.slab_h, v.slab_w, v.step_h,
-                     v.spread_h, v.spread_w, v.pad_h, v.pad_w, s.kernel_h, v.first_h, v.tap_h, v.runs, v.run, v.first_w,
-                     v.run_step, epilogue->has_bias, epilogue->activation, epilogue->aux);
+    STRATA_LAUNCH_CONSTANTS(&launch, {"ROWS", candidate->values[ROWS]}, {"COLS", candidate->values[COLS]},
+                            {"STEP", (int32_t)v.step}, {"SLAB", (int32_t)floats_of_slab(slab_floats(&v, block_h))});
+    STRATA_LAUNCH_INTS(&launch, v.to_h, v.to_w, v.from_h, v.from_w, v.depth, v.columns, block_h, v.slab_h, v.slab_w, v.step_h,
+                       v.spread_h, v.spread_w, v.pad_h, v.pad_w, s.kernel_h, v.first_h, v.tap_h, v.runs, v.run, v.first_w,
+                       v.run_step, epilogue->has_bias, epilogue->activation, epilogue->aux);
     if (transposed) STRATA_TRY(transpose_filters(node->inputs[1], lowering, err));
     return strata_lowering_add(lowering, &launch, err);
 }
@@ -255,9 +254,10 @@ static strata_status filter_lower(const strata_kernel_limits *limits, const stra
     const filter_plan p = filter_plan_of(limits, node);
     strata_launch launch = strata_cpu_launch(limits, "cpu/conv2d_filter_grad", p.parts);
     STRATA_SET_BUFFERS(&launch, node->inputs[0], node->inputs[1], p.parts > 1 ? NULL : node);
-    STRATA_ADD_CONSTANTS(&launch, {"ROWS", (int32_t)p.tile.rows}, {"COLS", (int32_t)p.tile.cols}, {"SLAB", (int32_t)p.slab});
-    STRATA_ADD_WORDS(&launch, s.n * s.out_h, p.part_h, p.chunk_h, s.in_h, s.in_w, s.in_c, s.out_h, s.out_w, s.out_c, s.kernel_h,
-                     p.slab_h, p.slab_w, s.stride[0], s.stride[1], s.dilation[0], s.top, s.left, p.runs, p.run, p.run_step);
+    STRATA_LAUNCH_CONSTANTS(&launch, {"ROWS", (int32_t)p.tile.rows}, {"COLS", (int32_t)p.tile.cols}, {"SLAB", (int32_t)p.slab});
+    STRATA_LAUNCH_INTS(&launch, s.n * s.out_h, p.part_h, p.chunk_h, s.in_h, s.in_w, s.in_c, s.out_h, s.out_w, s.out_c,
+                       s.kernel_h, p.slab_h, p.slab_w, s.stride[0], s.stride[1], s.dilation[0], s.top, s.left, p.runs, p.run,
+                       p.run_step);
     if (p.parts > 1) strata_lowering_scratch(lowering, p.parts * strata_shape_elements(node->shape) * (int64_t)sizeof(float));
     STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     return p.parts > 1 ? strata_reduce_scratch(node, p.parts, lowering, err) : STRATA_OK;

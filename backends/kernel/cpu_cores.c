@@ -4,7 +4,6 @@
  * launches of a collective are a meeting, the work, and a second meeting (shaders/cpu/cores.h). */
 #include "backends/kernel/lowering.h"
 #include "core/op/communication.h"
-#include "core/op/copy.h"
 #include "core/op/ops.h"
 
 /* The bytes of scratch memory that stands for the order of meetings. */
@@ -31,7 +30,7 @@ static strata_launch launch_of(const strata_kernel_limits *limits, const strata_
     strata_launch launch = strata_cpu_launch(limits, kernel, 1);
     if (variant) launch.variant = variant;
     STRATA_SET_BUFFERS(&launch, memory_of(node->inputs[0]), memory_of(node));
-    STRATA_ADD_WORDS(&launch, (int64_t)limits->meeting, (int64_t)(limits->meeting >> 32), limits->core);
+    STRATA_LAUNCH_INTS(&launch, (int64_t)limits->meeting, (int64_t)(limits->meeting >> 32), limits->core);
     return launch;
 }
 
@@ -73,7 +72,7 @@ static strata_status add(const strata_kernel_limits *limits, const strata_tensor
     launch.global[0] = n;
     launch.grid_stride = true;
     strata_launch_constant_add(&launch, "EVERYWHERE", everywhere);
-    STRATA_ADD_WORDS(&launch, first, n);
+    STRATA_LAUNCH_INTS(&launch, first, n);
     return add_launches(limits, node, &launch, lowering, err);
 }
 
@@ -98,7 +97,7 @@ static strata_status gather_lower(const strata_kernel_limits *limits, const stra
     (void)candidate;
     launch.global[0] = strata_shape_elements(node->inputs[0]->shape);
     launch.grid_stride = true;
-    STRATA_ADD_WORDS(&launch, outer, attrs->lengths[attrs->own] * inner, row, rows_before(attrs) * inner);
+    STRATA_LAUNCH_INTS(&launch, outer, attrs->lengths[attrs->own] * inner, row, rows_before(attrs) * inner);
     return add_launches(limits, node, &launch, lowering, err);
 }
 

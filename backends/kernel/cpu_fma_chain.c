@@ -6,7 +6,6 @@
 
 #include "backends/kernel/lowering.h"
 #include "core/op/attrs.h"
-#include "core/op/copy.h"
 
 enum { GROUPS_A_CORE = 8 }; /* with several groups per core, a core that was interrupted does not delay the others much */
 
@@ -35,7 +34,7 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     strata_launch launch = strata_cpu_launch(limits, "cpu/fma_chain", strata_least(blocks, groups));
     launch.grid_stride = true;
     STRATA_SET_BUFFERS(&launch, node->inputs[0], node);
-    STRATA_ADD_WORDS(&launch, n, attrs->steps);
+    STRATA_LAUNCH_INTS(&launch, n, attrs->steps);
     strata_launch_constant_add(&launch, "CHAINS", candidate->values[0]);
     return strata_lowering_add(lowering, &launch, err);
 }

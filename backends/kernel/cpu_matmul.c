@@ -11,7 +11,6 @@
 #include <stdio.h>
 
 #include "backends/kernel/lowering.h"
-#include "core/op/copy.h"
 #include "core/op/matmul.h"
 
 /* A register tile of rows x cols vectors. Its accumulators must fit into 32 vector registers with AVX-512 and into 16
@@ -250,17 +249,13 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
         group_n = (fitting > 1 ? fitting : 1) * columns;
     }
     strata_launch launch = strata_cpu_launch(limits, "cpu/matmul", blocks);
-    const strata_launch_constant constants[] = {{"ROWS", v[ROWS]},
-                                                {"COLS", v[COLS]},
-                                                {"TRANSPOSE_A", (int32_t)attrs->transpose_a},
-                                                {"PACK", v[PACK]},
-                                                {"PANELS", v[PACK] ? panels : 1}};
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) launch.constants[launch.n_constants++] = constants[i];
+    STRATA_LAUNCH_CONSTANTS(&launch, {"ROWS", v[ROWS]}, {"COLS", v[COLS]}, {"TRANSPOSE_A", (int32_t)attrs->transpose_a},
+                            {"PACK", v[PACK]}, {"PANELS", v[PACK] ? panels : 1});
     STRATA_SET_BUFFERS(&launch, node->inputs[0], node->inputs[1], strata_epilogue_bias(node), strata_epilogue_aux_operand(node),
                        node);
-    STRATA_ADD_WORDS(&launch, s.m, s.n, s.k, s.a_row, s.b_row, s.a_batch, s.b_batch, attrs->transpose_b, v[BLOCKS_M],
-                     v[BLOCK_N], v[BLOCK_K], group_n, by_columns(&s), attrs->epilogue.has_bias, attrs->epilogue.activation,
-                     attrs->epilogue.aux);
+    STRATA_LAUNCH_INTS(&launch, s.m, s.n, s.k, s.a_row, s.b_row, s.a_batch, s.b_batch, attrs->transpose_b, v[BLOCKS_M],
+                       v[BLOCK_N], v[BLOCK_K], group_n, by_columns(&s), attrs->epilogue.has_bias, attrs->epilogue.activation,
+                       attrs->epilogue.aux);
     return strata_lowering_add(lowering, &launch, err);
 }
 

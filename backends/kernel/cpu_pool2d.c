@@ -4,7 +4,6 @@
  * The gradient is only for windows that lie side by side without overlap or padding, which is the usual case. For other
  * windows the portable kernel is used, which reads every window that contains an element. */
 #include "backends/kernel/lowering.h"
-#include "core/op/copy.h"
 #include "core/op/ops.h"
 #include "core/op/pool2d.h"
 
@@ -44,13 +43,13 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     strata_launch launch = strata_cpu_launch(limits, grad ? "cpu/max_pool2d_grad" : "cpu/max_pool2d", s.n * s.out_h);
     (void)candidate;
     launch.grid_stride = true;
-    STRATA_ADD_WORDS(&launch, s.n * s.out_h, s.in_h, s.in_w, s.out_h, s.out_w, s.c, w->size[0], w->size[1]);
+    STRATA_LAUNCH_INTS(&launch, s.n * s.out_h, s.in_h, s.in_w, s.out_h, s.out_w, s.c, w->size[0], w->size[1]);
     if (grad) {
         STRATA_SET_BUFFERS(&launch, node->inputs[0], node->inputs[1], node);
         strata_launch_constant_add(&launch, "RECTIFIED", ((const strata_pool2d_attrs *)node->attrs)->rectified != 0);
     } else {
         STRATA_SET_BUFFERS(&launch, node->inputs[0], node);
-        STRATA_ADD_WORDS(&launch, w->stride[0], w->stride[1], w->padding[STRATA_PAD_TOP], w->padding[STRATA_PAD_LEFT]);
+        STRATA_LAUNCH_INTS(&launch, w->stride[0], w->stride[1], w->padding[STRATA_PAD_TOP], w->padding[STRATA_PAD_LEFT]);
     }
     return strata_lowering_add(lowering, &launch, err);
 }

@@ -4,7 +4,6 @@
  * average of an embedding's rows and its gradient. If rows are as short as a vector, the portable kernels are not
  * vectorized. The results have the same bits as those of the portable kernels. */
 #include "backends/kernel/lowering.h"
-#include "core/op/copy.h"
 #include "core/op/gather.h"
 #include "core/op/ops.h"
 #include "core/op/reduce.h"
@@ -31,8 +30,8 @@ static strata_status sum_lower(const strata_kernel_limits *limits, const strata_
     launch.grid_stride = true;
     STRATA_SET_BUFFERS(&launch, node->inputs[0], node);
     strata_launch_constant_add(&launch, "MEAN", node->op == &strata_op_reduce_mean);
-    STRATA_ADD_WORDS(&launch, a.outer, a.n, a.inner, order.run);
-    STRATA_ADD_FLOATS(&launch, (double)a.n);
+    STRATA_LAUNCH_INTS(&launch, a.outer, a.n, a.inner, order.run);
+    STRATA_LAUNCH_FLOATS(&launch, (double)a.n);
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -51,8 +50,8 @@ static strata_status mean_lower(const strata_kernel_limits *limits, const strata
     (void)candidate;
     launch.grid_stride = true;
     STRATA_SET_BUFFERS(&launch, node->inputs[0], node->inputs[1], node);
-    STRATA_ADD_WORDS(&launch, s.rows, a.outer, a.n, a.inner, s.order.run);
-    STRATA_ADD_FLOATS(&launch, (double)a.n);
+    STRATA_LAUNCH_INTS(&launch, s.rows, a.outer, a.n, a.inner, s.order.run);
+    STRATA_LAUNCH_FLOATS(&launch, (double)a.n);
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -69,7 +68,7 @@ static strata_status grad_lower(const strata_kernel_limits *limits, const strata
     (void)candidate;
     launch.grid_stride = launch.few_groups = true;
     STRATA_SET_BUFFERS(&launch, node->inputs[0], node->inputs[1], node);
-    STRATA_ADD_WORDS(&launch, s.axis, s.inner, s.n_indices, s.repeats);
+    STRATA_LAUNCH_INTS(&launch, s.axis, s.inner, s.n_indices, s.repeats);
     return strata_lowering_add(lowering, &launch, err);
 }
 

@@ -10,7 +10,6 @@
 
 #include "backends/kernel/lowering.h"
 #include "core/op/conv2d.h"
-#include "core/op/copy.h"
 #include "core/op/ops.h"
 
 enum {
@@ -111,14 +110,14 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     strata_launch filters = strata_cpu_launch(limits, "cpu/winograd_filters", v.depth);
     filters.grid_stride = true;
     STRATA_SET_BUFFERS(&filters, node->inputs[1], NULL);
-    STRATA_ADD_WORDS(&filters, v.depth, v.columns);
-    STRATA_ADD_CONSTANTS(&filters, {"COLS", cols}, {"TURNED", node->op == &strata_op_conv2d_input_grad});
+    STRATA_LAUNCH_INTS(&filters, v.depth, v.columns);
+    STRATA_LAUNCH_CONSTANTS(&filters, {"COLS", cols}, {"TURNED", node->op == &strata_op_conv2d_input_grad});
     strata_launch launch = strata_cpu_launch(limits, "cpu/winograd", strata_ceil_div(all, tiles));
     STRATA_SET_BUFFERS(&launch, node->inputs[0], NULL, strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node);
-    STRATA_ADD_WORDS(&launch, all, tiles_h(v.to_h), tiles_h(v.to_w), v.to_h, v.to_w, v.from_h, v.from_w, v.columns, v.pad_h,
-                     v.pad_w, epilogue->has_bias, epilogue->activation, epilogue->aux);
-    STRATA_ADD_CONSTANTS(&launch, {"ROWS", candidate->values[ROWS]}, {"COLS", cols}, {"TILES", tiles},
-                         {"DEPTH", (int32_t)v.depth});
+    STRATA_LAUNCH_INTS(&launch, all, tiles_h(v.to_h), tiles_h(v.to_w), v.to_h, v.to_w, v.from_h, v.from_w, v.columns, v.pad_h,
+                       v.pad_w, epilogue->has_bias, epilogue->activation, epilogue->aux);
+    STRATA_LAUNCH_CONSTANTS(&launch, {"ROWS", candidate->values[ROWS]}, {"COLS", cols}, {"TILES", tiles},
+                            {"DEPTH", (int32_t)v.depth});
     strata_lowering_scratch(lowering, POINTS * v.depth * strata_ceil_div(v.columns, tile_n) * tile_n * (int64_t)sizeof(float));
     STRATA_TRY(strata_lowering_add(lowering, &filters, err));
     return strata_lowering_add(lowering, &launch, err);
@@ -160,20 +159,16 @@ static strata_status filter_lower(const strata_kernel_limits *limits, const stra
     int64_t parts = strata_most(1, strata_least(MOST_PARTS, all / PART_TILES));
     const int64_t part = strata_ceil_div(all, parts);
     parts = strata_ceil_div(all, part);
-    const strata_launch_constant constants[] = {{"ROWS", candidate->values[ROWS]},
-                                                {"COLS", candidate->values[COLS]},
-                                                {"TILES", candidate->values[TILES]},
-                                                {"DEPTH", (int32_t)s.in_c},
-                                                {"K_SIZE", (int32_t)s.out_c}};
     strata_launch launch = strata_cpu_launch(limits, "cpu/winograd_filter_grad", parts);
     STRATA_SET_BUFFERS(&launch, node->inputs[0], node->inputs[1], NULL);
-    STRATA_ADD_WORDS(&launch, all, part, tiles_h(s.out_h), tiles_h(s.out_w), s.in_h, s.in_w, s.out_h, s.out_w, s.top, s.left);
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) launch.constants[launch.n_constants++] = constants[i];
+    STRATA_LAUNCH_INTS(&launch, all, part, tiles_h(s.out_h), tiles_h(s.out_w), s.in_h, s.in_w, s.out_h, s.out_w, s.top, s.left);
+    STRATA_LAUNCH_CONSTANTS(&launch, {"ROWS", candidate->values[ROWS]}, {"COLS", candidate->values[COLS]},
+                            {"TILES", candidate->values[TILES]}, {"DEPTH", (int32_t)s.in_c}, {"K_SIZE", (int32_t)s.out_c});
     strata_launch fold =
         strata_cpu_launch(limits, "cpu/winograd_filter_fold", strata_ceil_div(elements, strata_cpu_lanes(limits)));
     fold.grid_stride = true;
     STRATA_SET_BUFFERS(&fold, NULL, node);
-    STRATA_ADD_WORDS(&fold, parts, elements);
+    STRATA_LAUNCH_INTS(&fold, parts, elements);
     strata_lowering_scratch(lowering, parts * POINTS * elements * (int64_t)sizeof(float));
     STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     return strata_lowering_add(lowering, &fold, err);

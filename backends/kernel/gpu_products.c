@@ -12,7 +12,6 @@
  * of a sum in its own order, so it is only used with options.fast. */
 #include "backends/kernel/gpu_tiles.h"
 #include "core/op/conv2d.h"
-#include "core/op/copy.h"
 #include "core/op/matmul.h"
 #include "core/op/ops.h"
 
@@ -98,9 +97,9 @@ static strata_status begin_launch(const strata_tensor *node, const node_product 
         const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
         const bool by_input = node->op == &strata_op_conv2d_input_grad;
         STRATA_TRY(strata_conv2d_launch(node, launch, err));
-        STRATA_ADD_WORDS(launch, by_input ? tap_step(&s, 0) : 1, by_input ? tap_step(&s, 1) : 1);
+        STRATA_LAUNCH_INTS(launch, by_input ? tap_step(&s, 0) : 1, by_input ? tap_step(&s, 1) : 1);
     }
-    STRATA_ADD_WORDS(launch, p->parts, p->part);
+    STRATA_LAUNCH_INTS(launch, p->parts, p->part);
     strata_tiles_launch_parts(node, p->parts, launch);
     return STRATA_OK;
 }
@@ -130,8 +129,8 @@ static strata_status lower_to_library(const strata_kernel_limits *limits, const 
     const strata_matmul_sizes s = strata_matmul_sizes_of(node);
     strata_launch launch = {.kernel = limits->library->stem, .global = {1}, .local = {1}};
     STRATA_SET_BUFFERS(&launch, node->inputs[0], node->inputs[1], node);
-    STRATA_ADD_WORDS(&launch, s.m, s.n, s.k, s.n_batch, s.a_row, s.b_row, s.a_batch, s.b_batch, attrs->transpose_a,
-                     attrs->transpose_b);
+    STRATA_LAUNCH_INTS(&launch, s.m, s.n, s.k, s.n_batch, s.a_row, s.b_row, s.a_batch, s.b_batch, attrs->transpose_a,
+                       attrs->transpose_b);
     return strata_lowering_add(lowering, &launch, err);
 }
 

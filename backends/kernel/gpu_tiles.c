@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/op/copy.h"
 #include "core/op/epilogue.h"
 
 enum {
@@ -106,7 +105,7 @@ int strata_tiles_candidates(const strata_kernel_limits *limits, const strata_til
 
 void strata_tiles_launch(const strata_candidate *candidate, strata_launch *launch) {
     const int *t = candidate->values;
-    STRATA_ADD_CONSTANTS(launch, {"WORK_M", t[TILE_WORK_M]}, {"WORK_N", t[TILE_WORK_N]}, {"TILE_K", t[TILE_STEPS]});
+    STRATA_LAUNCH_CONSTANTS(launch, {"WORK_M", t[TILE_WORK_M]}, {"WORK_N", t[TILE_WORK_N]}, {"TILE_K", t[TILE_STEPS]});
     launch->local[0] = t[TILE_LOCAL_X];
     launch->local[1] = t[TILE_LOCAL_Y];
     launch->global[0] = t[TILE_LOCAL_X];
@@ -149,7 +148,7 @@ strata_status strata_tiles_fold(const strata_tensor *node, int64_t columns, int6
         .grid_stride = true,
     };
     STRATA_SET_BUFFERS(&launch, NULL, strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node);
-    STRATA_ADD_WORDS(&launch, elements, columns, parts);
+    STRATA_LAUNCH_INTS(&launch, elements, columns, parts);
     strata_epilogue_constants(&launch, node);
     strata_lowering_scratch(lowering, parts * elements * (int64_t)sizeof(float));
     return strata_lowering_add(lowering, &launch, err);

@@ -116,9 +116,9 @@ void strata_units_launch(const strata_kernel_limits *limits, const strata_tensor
                          const strata_candidate *candidate, bool in_parts, strata_launch *launch) {
     const strata_matrix_unit *unit = unit_of(limits, node->dtype);
     const int *tile = candidate->values;
-    STRATA_ADD_CONSTANTS(launch, {"UNIT_M", (int32_t)unit->m}, {"UNIT_N", (int32_t)unit->n}, {"UNIT_K", (int32_t)unit->k},
-                         {"GROUPS_M", tile[GROUPS_M]}, {"GROUPS_N", tile[GROUPS_N]}, {"UNITS_M", tile[UNITS_M]},
-                         {"UNITS_N", tile[UNITS_N]}, {"SUMS", in_parts});
+    STRATA_LAUNCH_CONSTANTS(launch, {"UNIT_M", (int32_t)unit->m}, {"UNIT_N", (int32_t)unit->n}, {"UNIT_K", (int32_t)unit->k},
+                            {"GROUPS_M", tile[GROUPS_M]}, {"GROUPS_N", tile[GROUPS_N]}, {"UNITS_M", tile[UNITS_M]},
+                            {"UNITS_N", tile[UNITS_N]}, {"SUMS", in_parts});
     launch->variant = strata_dtype_name(node->dtype);
     launch->writes = 1u << (in_parts ? launch->n_buffers : launch->n_buffers - 1);
     launch->buffers[launch->n_buffers++] = NULL; /* the sums of parts */

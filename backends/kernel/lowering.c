@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-#include "core/op/copy.h"
-
 #define STRATA_FAMILY(name) extern const strata_family strata_family_##name;
 #include "backends/kernel/families.def"
 
@@ -18,24 +16,6 @@ const strata_family *const strata_families[] = {
     NULL};
 
 /* ---- for families ---- */
-void strata_launch_set_buffers(strata_launch *launch, int n, const strata_tensor *const *buffers) {
-    launch->n_buffers = n;
-    launch->writes = 1u << (n - 1);
-    for (int i = 0; i < n; i++) launch->buffers[i] = buffers[i];
-}
-
-void strata_launch_add_words(strata_launch *launch, size_t n, const int64_t *words) {
-    for (size_t i = 0; i < n; i++) strata_launch_word(launch)->u32 = (uint32_t)words[i];
-}
-
-void strata_launch_add_constants(strata_launch *launch, size_t n, const strata_launch_constant *constants) {
-    for (size_t i = 0; i < n; i++) strata_launch_constant_add(launch, constants[i].name, constants[i].value);
-}
-
-void strata_launch_add_floats(strata_launch *launch, size_t n, const double *words) {
-    for (size_t i = 0; i < n; i++) strata_launch_word(launch)->f32 = (float)words[i];
-}
-
 bool strata_cpu_counts(const strata_tensor *node) {
     bool fits = strata_shape_elements(node->shape) <= INT32_MAX;
     for (int i = 0; i < node->n_inputs && i < 2; i++) fits = fits && strata_shape_elements(node->inputs[i]->shape) <= INT32_MAX;

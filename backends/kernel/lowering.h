@@ -7,6 +7,7 @@
 
 #include "backends/kernel/kernel.h"
 #include "core/base/text.h"
+#include "core/op/copy.h"
 
 /* ---- whole numbers ---- */
 static inline int64_t strata_ceil_div(int64_t a, int64_t b) {
@@ -22,24 +23,6 @@ static inline int64_t strata_most(int64_t a, int64_t b) {
 }
 
 /* ---- launches ---- */
-/* Sets the buffers of a launch, of which it writes the last one, and appends scalar arguments: integers that fit into 32 bits,
- * or floats; and constants. */
-void strata_launch_set_buffers(strata_launch *launch, int n, const strata_tensor *const *buffers);
-void strata_launch_add_words(strata_launch *launch, size_t n, const int64_t *words);
-void strata_launch_add_floats(strata_launch *launch, size_t n, const double *words);
-void strata_launch_add_constants(strata_launch *launch, size_t n, const strata_launch_constant *constants);
-#define STRATA_COUNT(type, ...) (sizeof((const type[]){__VA_ARGS__}) / sizeof(type))
-#define STRATA_SET_BUFFERS(launch, ...)                                                     \
-    strata_launch_set_buffers(launch, (int)STRATA_COUNT(strata_tensor *const, __VA_ARGS__), \
-                              (const strata_tensor *const[]){__VA_ARGS__})
-#define STRATA_ADD_WORDS(launch, ...) \
-    strata_launch_add_words(launch, STRATA_COUNT(int64_t, __VA_ARGS__), (const int64_t[]){__VA_ARGS__})
-#define STRATA_ADD_FLOATS(launch, ...) \
-    strata_launch_add_floats(launch, STRATA_COUNT(double, __VA_ARGS__), (const double[]){__VA_ARGS__})
-#define STRATA_ADD_CONSTANTS(launch, ...)                                                  \
-    strata_launch_add_constants(launch, STRATA_COUNT(strata_launch_constant, __VA_ARGS__), \
-                                (const strata_launch_constant[]){__VA_ARGS__})
-
 /* Fills an empty lowering (core/graph/launch.h) with the launches of `node` on a device with these limits: those of the first
  * family that fits, else those of op->lower. */
 strata_status strata_lowering_run(strata_lowering *lowering, const strata_kernel_limits *limits, strata_tuner *tuner,

@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #include "backends/kernel/lowering.h"
-#include "core/op/copy.h"
 #include "core/op/gather.h"
 
 enum {
@@ -53,7 +52,7 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
                                 .grid_stride = true,
                                 .turns = (int)n + 1};
         STRATA_SET_BUFFERS(&launch, node->inputs[0], node->inputs[1], node);
-        STRATA_ADD_WORDS(&launch, s.axis, s.inner, n, range, s.repeats, first % s.repeats);
+        STRATA_LAUNCH_INTS(&launch, s.axis, s.inner, n, range, s.repeats, first % s.repeats);
         STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     }
     return STRATA_OK;

@@ -7,7 +7,6 @@
 #include "backends/kernel/lowering.h"
 #include "core/op/axes.h"
 #include "core/op/conv2d.h"
-#include "core/op/copy.h"
 #include "core/op/matmul.h"
 #include "core/op/ops.h"
 
@@ -98,7 +97,7 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     }
     strata_launch launch = strata_matmul_launch(node);
     launch.kernel = "matmul_registers";
-    STRATA_ADD_CONSTANTS(&launch, {"WORK_M", rows}, {"WORK_N", columns});
+    STRATA_LAUNCH_CONSTANTS(&launch, {"WORK_M", rows}, {"WORK_N", columns});
     launch.global[0] = n_blocks(&e, candidate->values);
     launch.local[0] = LANES;
     /* lavapipe also counts the check that ends a loop, so a loop of n iterations counts n + 1. */

@@ -7,7 +7,6 @@
  * This is used on CPUs (lowering.c). There, a vector kernel is tens of times faster than the portable kernel, and a
  * conversion is only one pass over memory. */
 #include "backends/kernel/lowering.h"
-#include "core/op/copy.h"
 
 enum { ALIGNMENT = 16 /* in elements of scratch memory: a cache line */ };
 

@@ -166,9 +166,8 @@ static strata_status make_call(strata_program *program, const strata_piece *piec
 static strata_status make_calls(strata_program *program, const strata_piece *piece, strata_error *err) {
     STRATA_DRIVER_CALL(&program->device->base, COMPILE);
     const int n = program->n_calls = program->list.n_launches;
-    program->calls = calloc((size_t)n * (size_t)program->n_slots + 1, sizeof *program->calls);
-    if (!program->calls)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %d launches", program->device->base.info.id, n);
+    STRATA_TRY(STRATA_NEW(program->calls, (size_t)n * (size_t)program->n_slots, err, "%s: no host memory for %d launches",
+                          program->device->base.info.id, n));
     for (int i = 0; i < n * program->n_slots; i++)
         STRATA_TRY(make_call(program, piece, &program->list.launches[i % n], i / n, &program->calls[i], err));
     return STRATA_OK;
@@ -214,8 +213,7 @@ static strata_status make_sequence(strata_program *program, const strata_piece *
                                    cl_program built, strata_error *err) {
     strata_device *device = &program->device->base;
     const int64_t table_bytes = (int64_t)(sequence->table_words * sizeof *sequence->table);
-    program->calls = calloc((size_t)program->n_slots, sizeof *program->calls);
-    if (!program->calls) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program", device->info.id);
+    STRATA_TRY(STRATA_NEW(program->calls, program->n_slots, err, "%s: no host memory for a program", device->info.id));
     program->n_calls = 1;
     STRATA_DRIVER_CALL(device, COMPILE);
     STRATA_TRY(device->api->buffer_create(device, table_bytes, &program->table, err));

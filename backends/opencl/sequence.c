@@ -276,8 +276,7 @@ strata_status strata_opencl_sequence_write(const opencl_device *device, const st
                                            strata_error *err) {
     sequence_writer writer = {.list = list, .out = out};
     *out = (opencl_sequence){.n_workers = device->limits.compute_units};
-    out->arenas = calloc(MOST_ARENAS, sizeof *out->arenas);
-    if (!out->arenas) return strata_fail(err, STRATA_OUT_OF_MEMORY, "compile: no memory for a sequence");
+    STRATA_TRY(STRATA_NEW(out->arenas, MOST_ARENAS, err, "compile: no memory for a sequence"));
     bool fits = true;
     for (int l = 0; l < list->n_launches && fits; l++) {
         fits = find_site(&writer, l) >= 0;

@@ -183,6 +183,14 @@ hlo_value strata_hlo_select(hlo *h, hlo_value condition, hlo_value a, hlo_value 
     return op(h, "select", x, 3, a.type, shape, "");
 }
 
+hlo_value strata_hlo_compare_with(hlo *h, const char *direction, hlo_value x, double number) {
+    return strata_hlo_compare(h, direction, x, strata_hlo_scalar(h, x.type, number));
+}
+
+hlo_value strata_hlo_keep(hlo *h, hlo_value condition, hlo_value x) {
+    return strata_hlo_select(h, condition, x, strata_hlo_scalar(h, x.type, 0));
+}
+
 hlo_value strata_hlo_convert(hlo *h, hlo_value x, int type) {
     return x.type == type ? x : op(h, "convert", &x, 1, type, x.shape, "");
 }

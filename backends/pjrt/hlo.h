@@ -48,15 +48,14 @@ hlo_value strata_hlo_data(hlo *h, int type, strata_shape shape, const void *elem
 hlo_value strata_hlo_iota(hlo *h, int type, strata_shape shape, int axis);
 
 /* ---- element-wise ---- */
-/* Writes the ops of a formula of values[], whose letters are a, b, c, ..., and x for the first one. It has the operators and
- * words of core/op/elementwise.def, and comparisons. It must be correct. */
-hlo_value strata_hlo_formula(hlo *h, const char *formula, const hlo_value *values);
-#define HLO_FORMULA(h, formula, ...) strata_hlo_formula(h, formula, (const hlo_value[]){__VA_ARGS__})
 hlo_value strata_hlo_unary(hlo *h, const char *name, hlo_value x);
 hlo_value strata_hlo_binary(hlo *h, const char *name, hlo_value a, hlo_value b);
-/* direction: EQ NE LT LE GT GE. */
+/* direction: EQ NE LT LE GT GE. strata_hlo_compare_with: with a number in x's type. */
 hlo_value strata_hlo_compare(hlo *h, const char *direction, hlo_value a, hlo_value b);
+hlo_value strata_hlo_compare_with(hlo *h, const char *direction, hlo_value x, double number);
 hlo_value strata_hlo_select(hlo *h, hlo_value condition, hlo_value a, hlo_value b);
+/* x where the condition is true, else 0. */
+hlo_value strata_hlo_keep(hlo *h, hlo_value condition, hlo_value x);
 /* Returns x itself if it has the type already. */
 hlo_value strata_hlo_convert(hlo *h, hlo_value x, int type);
 hlo_value strata_hlo_bitcast(hlo *h, hlo_value x, int type);

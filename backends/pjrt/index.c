@@ -11,11 +11,11 @@ static hlo_value gather(hlo *h, const strata_tensor *node) {
     const int axis = strata_pjrt_axis(node);
     if (!strata_shape_elements(from) || !strata_shape_elements(node->shape))
         return strata_hlo_fill(h, (int)node->dtype, node->shape, 0);
-    const hlo_value indices = strata_pjrt_operand(h, node, 1), n = strata_hlo_scalar(h, indices.type, (double)from.dims[axis]);
+    const hlo_value indices = strata_pjrt_operand(h, node, 1);
     const hlo_value rows = strata_hlo_gather(h, strata_pjrt_operand(h, node, 0), indices, axis);
-    const hlo_value in_range =
-        strata_hlo_binary(h, "and", HLO_FORMULA(h, "x >= 0", indices), HLO_FORMULA(h, "a < b", indices, n));
-    return HLO_FORMULA(h, "b ? a : 0", rows, strata_hlo_spread(h, in_range, node->shape, axis));
+    const hlo_value in_range = strata_hlo_binary(h, "and", strata_hlo_compare_with(h, "GE", indices, 0),
+                                                 strata_hlo_compare_with(h, "LT", indices, (double)from.dims[axis]));
+    return strata_hlo_keep(h, strata_hlo_spread(h, in_range, node->shape, axis), rows);
 }
 
 static hlo_value gather_grad(hlo *h, const strata_tensor *node) {
@@ -53,19 +53,14 @@ static hlo_value scatter_update(hlo *h, const strata_tensor *node) {
     return strata_hlo_concat(h, parts, n_parts, 0);
 }
 
-static hlo_value one_hot(hlo *h, const strata_tensor *node) {
-    const hlo_value x = strata_pjrt_operand(h, node, 0);
-    return HLO_FORMULA(h, "a == b", strata_hlo_spread(h, x, node->shape, 0),
-                       strata_hlo_iota(h, x.type, node->shape, node->shape.rank - 1));
-}
-
 static hlo_value first_index(hlo *h, const strata_tensor *node) {
     const int64_t n = strata_shape_elements(node->inputs[0]->shape);
     if (!n || !node->shape.dims[0]) return strata_hlo_fill(h, HLO_I32, node->shape, 0);
     const hlo_value none = strata_hlo_fill(h, HLO_I32, node->shape, INT32_MAX);
     const hlo_value x = strata_hlo_reshape(h, strata_pjrt_operand(h, node, 0), STRATA_SHAPE(n));
     const hlo_value places = strata_hlo_with(h, "add", strata_hlo_iota(h, HLO_I32, STRATA_SHAPE(n), 0), 1);
-    return HLO_FORMULA(h, "a == b ? 0 : a", strata_hlo_scatter(h, "minimum", none, x, places, 0), none);
+    const hlo_value first = strata_hlo_scatter(h, "minimum", none, x, places, 0);
+    return strata_hlo_keep(h, strata_hlo_compare(h, "NE", first, none), first);
 }
 
 /* Sums over i a table (S, N) that has x_i if element i belongs to segment s, otherwise 0. Compilers do not store the table. */
@@ -80,13 +75,8 @@ static hlo_value segment_sum(hlo *h, const strata_tensor *node) {
         strata_hlo_binary(h, "and", strata_hlo_compare(h, "GE", at, strata_hlo_spread(h, begins, table, 0)),
                           strata_hlo_compare(h, "LT", at, strata_hlo_spread(h, ends, table, 0)));
     const hlo_value x = strata_hlo_spread(h, strata_pjrt_operand(h, node, 0), table, 1);
-    return strata_hlo_fold(h, "add", HLO_FORMULA(h, "b ? a : 0", x, inside), 0, 1, 1);
+    return strata_hlo_fold(h, "add", strata_hlo_keep(h, inside, x), 0, 1, 1);
 }
 
-const pjrt_row strata_pjrt_index[] = {PJRT_ROW(gather),
-                                      PJRT_ROW(gather_grad),
-                                      PJRT_ROW(scatter_update),
-                                      PJRT_ROW(one_hot),
-                                      PJRT_ROW(first_index),
-                                      PJRT_ROW(segment_sum),
-                                      {0}};
+const pjrt_row strata_pjrt_index[] = {PJRT_ROW(gather),      PJRT_ROW(gather_grad), PJRT_ROW(scatter_update),
+                                      PJRT_ROW(first_index), PJRT_ROW(segment_sum), {0}};

@@ -9,25 +9,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/compile/walk.h"
 #include "core/op/attrs.h"
 #include "core/op/ops.h"
 
 enum { NONE = -1, UNSET = INT32_MIN, INLINE_BYTES = 64 };
+
+/* What is known of a tensor. */
+typedef struct pjrt_tensor {
+    /* Its id is UNSET if there is none yet. A variable's value is stored for its first read. */
+    hlo_value value;
+    /* The index of the parameter that the tensor is; NONE: it is not a parameter. */
+    int parameter;
+    /* Whether the piece computes the tensor, and whether it sets a new value for it although another piece computes it. */
+    bool inside, changed;
+    /* Whether it is in output memory but the host does not read it, and whether nodes of other pieces read it. */
+    bool hidden, read;
+} pjrt_tensor;
 
 typedef struct pjrt_lowering {
     hlo h; /* the first member, so that a pointer to it is also one to the lowering */
     const strata_piece *piece;
     pjrt_lower_options options;
     pjrt_module *module;
-    /* [tensor id] Whether the piece computes the tensor. */
-    bool *inside;
-    /* [tensor id] Whether the piece sets a new value for the tensor although another piece computes it. */
-    bool *changed;
-    /* [tensor id] The value of the tensor; its id is UNSET if there is none yet. A variable's value is stored for its
-     * first read. */
-    hlo_value *values;
-    /* [tensor id] The index of the parameter that the tensor is; NONE: it is not a parameter. */
-    int *parameter_of;
+    /* [tensor id] */
+    pjrt_tensor *tensors;
     /* [arena] The id of the first read of the variable in the arena; NONE: it has not been read. */
     int *reads;
     int n_ids;
@@ -60,21 +66,12 @@ int strata_pjrt_axis(const strata_tensor *node) {
     return (int)(axis < 0 ? axis + node->inputs[0]->shape.rank : axis);
 }
 
-hlo_value strata_pjrt_constant(hlo *h, const strata_tensor *node, const char *name) {
-    return strata_hlo_scalar(h, HLO_F32, strata_pjrt_float(node, name));
-}
-
 /* ---- roots ---- */
-
-static bool is_view(const strata_tensor *node) {
-    int64_t first;
-    return (node->op->flags & STRATA_OP_VIEW) || (node->op == &strata_op_slice && strata_slice_is_view(node, &first));
-}
 
 /* Whether the tensor is in the memory of its first operand: an update, or a view that the piece does not compute. */
 static bool lies_in_operand(const pjrt_lowering *l, const strata_tensor *node) {
-    const bool computed = node->id < l->n_ids && l->inside[node->id];
-    return (node->op->flags & STRATA_OP_UPDATE) || (is_view(node) && !computed);
+    const bool computed = node->id < l->n_ids && l->tensors[node->id].inside;
+    return (node->op->flags & STRATA_OP_UPDATE) || (strata_is_view(node, NULL) && !computed);
 }
 
 static const strata_tensor *root_of(const pjrt_lowering *l, const strata_tensor *node) {
@@ -106,11 +103,18 @@ static pjrt_port port_of(const pjrt_lowering *l, const strata_tensor *root) {
 static hlo_value parameter(pjrt_lowering *l, const strata_tensor *root, int key) {
     const int index = l->module->n_parameters++;
     l->module->parameters[index] = port_of(l, root);
-    l->parameter_of[key] = index;
+    l->tensors[key].parameter = index;
     return (hlo_value){-index - 1, (int)root->dtype, root->shape};
 }
 
 /* ---- values ---- */
+
+/* Whether the elements are 0, 1, 2, ... */
+static bool is_count(const strata_tensor *node, const int32_t *elements, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (node->dtype != STRATA_DTYPE_I32 || elements[i] != i) return false;
+    return node->shape.rank == 1;
+}
 
 static bool all_equal(const char *elements, size_t bytes, int64_t n) {
     for (int64_t i = 1; i < n; i++)
@@ -118,8 +122,8 @@ static bool all_equal(const char *elements, size_t bytes, int64_t n) {
     return n > 0;
 }
 
-/* Small constants, and those whose elements are all equal, become part of the text, so that the compiler can use their
- * values. */
+/* Small constants, and those whose elements are all equal or count, become part of the text, so that the compiler can use
+ * their values. */
 static hlo_value constant(pjrt_lowering *l, const strata_tensor *node) {
     const char *data = ((const strata_constant_attrs *)node->attrs)->data;
     const size_t bytes = strata_dtype_bytes(node->dtype);
@@ -128,6 +132,7 @@ static hlo_value constant(pjrt_lowering *l, const strata_tensor *node) {
     if (n == 0) return strata_hlo_fill(&l->h, (int)node->dtype, node->shape, 0);
     if (exact && all_equal(data, bytes, n))
         return strata_hlo_fill(&l->h, (int)node->dtype, node->shape, strata_element_get(node->dtype, data, 0));
+    if (is_count(node, (const int32_t *)data, n)) return strata_hlo_iota(&l->h, HLO_I32, node->shape, 0);
     if ((size_t)n * bytes <= INLINE_BYTES && node->dtype != STRATA_DTYPE_BOOL)
         return strata_hlo_data(&l->h, (int)node->dtype, node->shape, data);
     return parameter(l, node, node->id);
@@ -141,7 +146,7 @@ static hlo_value value_of(pjrt_lowering *l, const strata_tensor *node) {
         return strata_hlo_slice(&l->h, whole, slice->begin, slice->size, NULL);
     }
     const int key = key_of(l, node);
-    hlo_value *value = &l->values[key];
+    hlo_value *value = &l->tensors[key].value;
     if (value->id == UNSET) *value = node->op == &strata_op_constant ? constant(l, node) : parameter(l, node, key);
     return *value;
 }
@@ -167,8 +172,8 @@ hlo_value strata_pjrt_round(hlo *h, hlo_value x, strata_dtype dtype) {
 void strata_pjrt_write(hlo *h, const strata_tensor *node, int i, hlo_value value) {
     pjrt_lowering *l = (pjrt_lowering *)h;
     const int key = key_of(l, root_of(l, node->inputs[i]));
-    l->values[key] = value;
-    l->changed[key] = true;
+    l->tensors[key].value = value;
+    l->tensors[key].changed = true;
 }
 
 /* ---- nodes ---- */
@@ -176,7 +181,7 @@ void strata_pjrt_write(hlo *h, const strata_tensor *node, int i, hlo_value value
 const pjrt_row *strata_pjrt_row_of(const strata_op *op) {
     static const pjrt_row *const lists[] = {strata_pjrt_elementwise, strata_pjrt_places,  strata_pjrt_index,
                                             strata_pjrt_products,    strata_pjrt_windows, strata_pjrt_folds,
-                                            strata_pjrt_norms,       strata_pjrt_random,  strata_pjrt_updates};
+                                            strata_pjrt_random,      strata_pjrt_updates};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (const pjrt_row *row = lists[i]; row->op; row++)
             if (row->op == op) return row;
@@ -191,16 +196,21 @@ bool strata_pjrt_lowers(const strata_tensor *node, const char **reason) {
     return !row->refuse || !*reason;
 }
 
+/* The element-wise op of the node's operands. */
+static hlo_value elementwise(hlo *h, const strata_tensor *node) {
+    hlo_value x[3];
+    for (int i = 0; i < node->n_inputs; i++) x[i] = strata_pjrt_number(h, node, i);
+    return strata_pjrt_apply(h, node->op, x);
+}
+
 static void lower_node(pjrt_lowering *l, const strata_tensor *node) {
     const pjrt_row *row = strata_pjrt_row_of(node->op);
-    hlo_value value, x[3];
-    for (int i = 0; i < node->n_inputs && row->formula; i++) x[i] = strata_pjrt_number(&l->h, node, i);
-    value = row->formula ? strata_hlo_formula(&l->h, row->formula, x) : row->lower(&l->h, node);
+    hlo_value value = row->lower ? row->lower(&l->h, node) : elementwise(&l->h, node);
     value = strata_hlo_reshape(&l->h, strata_pjrt_round(&l->h, value, node->dtype), node->shape);
     if (node->op->flags & STRATA_OP_UPDATE)
         strata_pjrt_write(&l->h, node, 0, value);
     else
-        l->values[node->id] = value;
+        l->tensors[node->id].value = value;
 }
 
 static strata_status lower_nodes(pjrt_lowering *l, strata_error *err) {
@@ -219,11 +229,11 @@ static strata_status lower_nodes(pjrt_lowering *l, strata_error *err) {
 
 static void result(pjrt_lowering *l, strata_text *returned, strata_text *types, const strata_tensor *root, int key) {
     pjrt_port *port = &l->module->results[l->module->n_results++];
-    const hlo_value value = l->values[key];
+    const hlo_value value = l->tensors[key].value;
     const char *comma = l->module->n_results > 1 ? ", " : "";
     *port = port_of(l, root);
     /* A result that replaces a value which was read takes over the memory of the parameter. */
-    if (l->changed[key]) port->donor = l->parameter_of[key];
+    if (l->tensors[key].changed) port->donor = l->tensors[key].parameter;
     strata_text_add(returned, value.id < 0 ? "%s%%arg%d" : "%s%%%d", comma, value.id < 0 ? -value.id - 1 : value.id);
     strata_text_add(types, "%s", comma);
     strata_hlo_add_type(types, value.type, value.shape);
@@ -233,50 +243,46 @@ static strata_arena_kind kind_of(const pjrt_lowering *l, const strata_tensor *te
     return l->piece->arenas[l->piece->places[tensor->id].arena].kind;
 }
 
-/* Marks values that are in output memory but that the host does not read: those in a pack that it reads, and those that
- * the program itself exchanges with other replicas. */
-static void mark_hidden(const pjrt_lowering *l, bool *hidden) {
+/* Marks values that are in output memory but that the host does not read, because the program itself exchanges them with other
+ * replicas. */
+static void mark_hidden(const pjrt_lowering *l) {
     for (int k = 0; k < l->piece->n_nodes; k++) {
         const strata_tensor *node = l->piece->nodes[k];
-        if (node->op->flags & STRATA_OP_COMMUNICATION)
-            for (int i = 0; i < node->n_inputs; i++) hidden[node->inputs[i]->id] = true;
-        for (int i = 0; i < node->n_inputs && node->op->flags & STRATA_OP_SLICES; i++) {
-            const strata_tensor *root = root_of(l, node->inputs[i]);
-            const strata_place whole = l->piece->places[node->id], part = l->piece->places[root->id];
-            if (part.arena == whole.arena && part.offset >= whole.offset && part.offset < whole.offset + whole.bytes)
-                hidden[root->id] = true;
-        }
+        for (int i = 0; i < node->n_inputs && node->op->flags & STRATA_OP_COMMUNICATION; i++)
+            l->tensors[node->inputs[i]->id].hidden = true;
     }
 }
 
 /* Marks the values that nodes of other pieces read. Nothing is known about nodes without an entry in `places`, so they
  * are assumed to be computed and to read their operands. */
-static void mark_read_elsewhere(const pjrt_lowering *l, bool *read) {
+static void mark_read_elsewhere(const pjrt_lowering *l) {
     const strata_graph *graph = l->piece->nodes[0]->graph;
     for (int id = 0; id < graph->n_nodes; id++) {
         const strata_tensor *node = graph->nodes[id];
         const bool known = id < l->n_ids;
-        if (known && (l->inside[id] || l->piece->places[id].arena < 0)) continue;
-        if (node->op->flags & STRATA_OP_LEAF || (known && is_view(node) && kind_of(l, node) != STRATA_ARENA_OUTPUT)) continue;
+        if (known && (l->tensors[id].inside || l->piece->places[id].arena < 0)) continue;
+        if (node->op->flags & STRATA_OP_LEAF ||
+            (known && strata_is_view(node, NULL) && kind_of(l, node) != STRATA_ARENA_OUTPUT))
+            continue;
         for (int i = 0; i < node->n_inputs; i++) {
             const strata_tensor *root = root_of(l, node->inputs[i]);
-            if (root->id < l->n_ids) read[root->id] = true;
+            if (root->id < l->n_ids) l->tensors[root->id].read = true;
         }
     }
 }
 
 /* Adds the results in the order of their ids: values that the host reads, values that other pieces read, and values
  * that were changed. */
-static void add_results(pjrt_lowering *l, bool *hidden, bool *read, strata_text *returned, strata_text *types) {
+static void add_results(pjrt_lowering *l, strata_text *returned, strata_text *types) {
     const strata_graph *graph = l->piece->nodes[0]->graph;
-    mark_hidden(l, hidden);
-    mark_read_elsewhere(l, read);
+    mark_hidden(l);
+    mark_read_elsewhere(l);
     for (int id = 0; id < l->n_ids; id++) {
         const strata_tensor *node = graph->nodes[id];
-        if (l->values[id].id == UNSET || l->piece->places[id].arena < 0 || !strata_shape_elements(node->shape)) continue;
-        const bool host = l->inside[id] && kind_of(l, node) == STRATA_ARENA_OUTPUT && !hidden[id];
-        const bool elsewhere = l->inside[id] && kind_of(l, node) != STRATA_ARENA_OUTPUT && read[id];
-        if (host || elsewhere || (l->changed[id] && !l->inside[id])) result(l, returned, types, node, id);
+        if (l->tensors[id].value.id == UNSET || l->piece->places[id].arena < 0 || !strata_shape_elements(node->shape)) continue;
+        const bool host = l->tensors[id].inside && kind_of(l, node) == STRATA_ARENA_OUTPUT && !l->tensors[id].hidden;
+        const bool elsewhere = l->tensors[id].inside && kind_of(l, node) != STRATA_ARENA_OUTPUT && l->tensors[id].read;
+        if (host || elsewhere || (l->tensors[id].changed && !l->tensors[id].inside)) result(l, returned, types, node, id);
     }
 }
 
@@ -292,9 +298,9 @@ static void add_signature(strata_text *text, const pjrt_module *module) {
     }
 }
 
-static strata_status finish_text(pjrt_lowering *l, bool *flags, strata_error *err) {
+static strata_status finish_text(pjrt_lowering *l, strata_error *err) {
     strata_text text = {0}, returned = {0}, types = {0};
-    add_results(l, flags, flags + l->n_ids, &returned, &types);
+    add_results(l, &returned, &types);
     add_signature(&text, l->module);
     text.failed |= returned.failed || types.failed || l->h.text.failed;
     if (!text.failed) {
@@ -309,12 +315,12 @@ static strata_status finish_text(pjrt_lowering *l, bool *flags, strata_error *er
     return strata_text_take(&text, &l->module->text, &l->module->n_bytes, err);
 }
 
-static strata_status lower_all(pjrt_lowering *l, bool *flags, strata_error *err) {
-    for (int i = 0; i < l->n_ids; i++) l->values[i].id = UNSET, l->parameter_of[i] = NONE;
+static strata_status lower_all(pjrt_lowering *l, strata_error *err) {
+    for (int i = 0; i < l->n_ids; i++) l->tensors[i].value.id = UNSET, l->tensors[i].parameter = NONE;
     for (int i = 0; i < l->piece->n_arenas; i++) l->reads[i] = NONE;
-    for (int i = 0; i < l->piece->n_nodes; i++) l->inside[l->piece->nodes[i]->id] = true;
+    for (int i = 0; i < l->piece->n_nodes; i++) l->tensors[l->piece->nodes[i]->id].inside = true;
     STRATA_TRY(lower_nodes(l, err));
-    return finish_text(l, flags, err);
+    return finish_text(l, err);
 }
 
 void strata_pjrt_module_finish(pjrt_module *module) {
@@ -331,24 +337,17 @@ strata_status strata_pjrt_lower(const strata_piece *piece, pjrt_lower_options op
     const size_t n = (size_t)piece->n_places;
     pjrt_lowering l = {.piece = piece, .options = options, .module = out_module, .n_ids = piece->n_places};
     l.h.precision = options.fast ? "DEFAULT" : "HIGHEST";
-    bool *flags = calloc(4 * n + 1, sizeof *flags);
-    l.values = calloc(n + 1, sizeof *l.values);
-    l.parameter_of = calloc(n + 1, sizeof *l.parameter_of);
+    l.tensors = calloc(n + 1, sizeof *l.tensors);
     l.reads = calloc((size_t)piece->n_arenas + 1, sizeof *l.reads);
     out_module->parameters = calloc(n + 1, sizeof *out_module->parameters);
     out_module->results = calloc(n + 1, sizeof *out_module->results);
     strata_status status;
-    if (flags && l.values && l.parameter_of && l.reads && out_module->parameters && out_module->results) {
-        l.inside = flags + 2 * n;
-        l.changed = flags + 3 * n;
-        status = lower_all(&l, flags, err);
-    } else {
+    if (l.tensors && l.reads && out_module->parameters && out_module->results)
+        status = lower_all(&l, err);
+    else
         status = strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for a program of %d nodes", piece->n_nodes);
-    }
     strata_text_finish(&l.h.text);
-    free(flags);
-    free(l.values);
-    free(l.parameter_of);
+    free(l.tensors);
     free(l.reads);
     if (status) strata_pjrt_module_finish(out_module);
     return status;

@@ -67,14 +67,12 @@ int64_t strata_pjrt_int(const strata_tensor *node, const char *name);
 int strata_pjrt_axis(const strata_tensor *node);
 double strata_pjrt_float(const strata_tensor *node, const char *name);
 const int64_t *strata_pjrt_ints(const strata_tensor *node, const char *name);
-/* A float attribute as a constant of f32. */
-hlo_value strata_pjrt_constant(hlo *h, const strata_tensor *node, const char *name);
 
-/* How an op is translated: the formula of core/op/elementwise.def, or a function that computes the formula of core/op. */
+/* How an op is translated. Ops without a row are composed of others (core/compile/decompose.c). */
 typedef struct pjrt_row {
     const strata_op *op;
-    /* Of the operands, in f32 for floats. NULL: `lower` translates the node. */
-    const char *formula;
+    /* The element-wise op of StableHLO that the node is; floats are computed in f32. NULL: `lower` translates the node. */
+    const char *name;
     /* Returns the node's elements, of any shape and type, or, for an update, the new value of its first operand. */
     hlo_value (*lower)(hlo *h, const strata_tensor *node);
     /* The reason why the node is not lowered; NULL: it is lowered. The function may be NULL. */
@@ -85,8 +83,10 @@ typedef struct pjrt_row {
 
 /* The rows of each file; each list ends with an empty row. */
 extern const pjrt_row strata_pjrt_elementwise[], strata_pjrt_places[], strata_pjrt_index[], strata_pjrt_products[],
-    strata_pjrt_windows[], strata_pjrt_folds[], strata_pjrt_norms[], strata_pjrt_random[], strata_pjrt_updates[];
+    strata_pjrt_windows[], strata_pjrt_folds[], strata_pjrt_random[], strata_pjrt_updates[];
 
+/* The element-wise op, which has a name, of x[]. */
+hlo_value strata_pjrt_apply(hlo *h, const strata_op *op, const hlo_value *x);
 /* The row of the op; NULL: it has none. */
 const pjrt_row *strata_pjrt_row_of(const strata_op *op);
 

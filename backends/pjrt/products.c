@@ -1,25 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products and convolutions, with their epilogues. The two gradients of a convolution (core/op/conv2d.h) are
+ * Matrix products and convolutions. The two gradients of a convolution (core/op/conv2d.h) are
  * convolutions over other axes. Padding is negative if elements have to be removed. Operands keep their dtype, sums are
  * f32. */
 #include "backends/pjrt/lower.h"
 #include "core/op/conv2d.h"
 #include "core/op/matmul.h"
 #include "core/op/ops.h"
-
-static hlo_value epilogue(hlo *h, const strata_tensor *node, hlo_value v) {
-    static const char *const activations[] = {
-        [STRATA_EPILOGUE_RELU] = "RELU(x)", [STRATA_EPILOGUE_TANH] = "TANH(x)", [STRATA_EPILOGUE_SIGMOID] = "SIGMOID(x)"};
-    static const char *const aux[] = {[STRATA_EPILOGUE_RELU_GRAD] = "b > 0 ? a : 0",
-                                      [STRATA_EPILOGUE_TANH_GRAD] = "a * (1 - b * b)",
-                                      [STRATA_EPILOGUE_SIGMOID_GRAD] = "a * b * (1 - b)",
-                                      [STRATA_EPILOGUE_ADD] = "a + b"};
-    const strata_epilogue *e = strata_epilogue_of(node);
-    if (e->has_bias) v = HLO_FORMULA(h, "a + b", v, strata_pjrt_number(h, node, 2));
-    if (e->activation) v = strata_hlo_formula(h, activations[e->activation], &v);
-    return e->aux ? HLO_FORMULA(h, aux[e->aux], v, strata_pjrt_number(h, node, e->has_bias ? 3 : 2)) : v;
-}
 
 /* Leading axes that both operands have are batch axes. Leading axes that only b has are between a's rows and b's
  * columns in the product and are moved to the front. */
@@ -38,7 +25,7 @@ static hlo_value matmul(hlo *h, const strata_tensor *node) {
         axes[leading_b + 1] = leading_b + 1;
         c = strata_hlo_transpose(h, c, axes);
     }
-    return epilogue(h, node, c);
+    return c;
 }
 
 /* The padding after the elements with which a window over `spaced` elements, with padding `low` before them, has
@@ -99,17 +86,19 @@ static hlo_value convolution(hlo *h, const strata_tensor *node) {
     const char *dimensions = by_filter                   ? "[f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f]"
                              : by_input && s.groups == 1 ? "[b, 0, 1, f]x[0, 1, o, i]->[b, 0, 1, f]"
                                                          : "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]";
-    hlo_value y = strata_hlo_fill(h, HLO_F32, node->shape, 0);
-    if (!is_empty(node)) {
-        const hlo_value filter = strata_pjrt_operand(h, node, 1);
-        y = strata_hlo_convolution(h, strata_pjrt_operand(h, node, 0), by_input ? turned_filter(h, filter, &s) : filter,
-                                   dimensions, &w, by_filter ? 1 : s.groups, by_filter ? s.groups : 1, node->shape);
-    }
-    return by_filter ? y : epilogue(h, node, y);
+    if (is_empty(node)) return strata_hlo_fill(h, HLO_F32, node->shape, 0);
+    const hlo_value filter = strata_pjrt_operand(h, node, 1);
+    return strata_hlo_convolution(h, strata_pjrt_operand(h, node, 0), by_input ? turned_filter(h, filter, &s) : filter,
+                                  dimensions, &w, by_filter ? 1 : s.groups, by_filter ? s.groups : 1, node->shape);
 }
 
-const pjrt_row strata_pjrt_products[] = {PJRT_ROW(matmul),
-                                         {.op = &strata_op_conv2d, .lower = convolution},
-                                         {.op = &strata_op_conv2d_input_grad, .lower = convolution},
+/* Bias and activation are nodes of their own: the compiler fuses them. */
+static const char *refuse_fused(const strata_tensor *node) {
+    return strata_epilogue_is_plain(strata_epilogue_of(node)) ? NULL : "a fused product is lowered as its parts";
+}
+
+const pjrt_row strata_pjrt_products[] = {{.op = &strata_op_matmul, .lower = matmul, .refuse = refuse_fused},
+                                         {.op = &strata_op_conv2d, .lower = convolution, .refuse = refuse_fused},
+                                         {.op = &strata_op_conv2d_input_grad, .lower = convolution, .refuse = refuse_fused},
                                          {.op = &strata_op_conv2d_filter_grad, .lower = convolution},
                                          {0}};

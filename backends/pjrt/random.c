@@ -26,8 +26,8 @@ typedef struct sequence {
     hlo_value first;
 } sequence;
 
-static sequence sequence_of(hlo *h, const strata_tensor *node, int state_index) {
-    const hlo_value state = strata_hlo_bitcast(h, strata_pjrt_operand(h, node, state_index), HLO_UI32);
+static sequence sequence_of(hlo *h, const strata_tensor *node) {
+    const hlo_value state = strata_hlo_bitcast(h, strata_pjrt_operand(h, node, 0), HLO_UI32);
     const int64_t n = strata_shape_elements(node->shape);
     const double row = node->shape.rank && node->shape.dims[0] ? (double)(n / node->shape.dims[0]) : 1;
     const hlo_value low = strata_hlo_convert(h, word(h, state, 4), HLO_UI64),
@@ -43,10 +43,10 @@ static void blocks(hlo *h, const strata_tensor *node, const sequence *s, hlo_val
     /* The number of blocks, whichever position the first element has in its block. */
     const strata_shape shape = STRATA_SHAPE((strata_shape_elements(node->shape) + 6) / 4);
     hlo_value key[] = {s->key[0], s->key[1]};
-    split(
-        h,
-        HLO_FORMULA(h, "a + b", strata_hlo_iota(h, HLO_UI64, shape, 0), strata_hlo_with(h, "shift_right_logical", s->first, 2)),
-        &words[0], &words[1]);
+    split(h,
+          strata_hlo_binary(h, "add", strata_hlo_iota(h, HLO_UI64, shape, 0),
+                            strata_hlo_with(h, "shift_right_logical", s->first, 2)),
+          &words[0], &words[1]);
     words[2] = strata_hlo_fill(h, HLO_UI32, shape, (double)strata_pjrt_int(node, "stream"));
     words[3] = strata_hlo_broadcast(h, s->step, shape);
     for (int round = 0; round < 10; round++) {
@@ -78,39 +78,28 @@ static hlo_value elements(hlo *h, const sequence *s, const hlo_value numbers[4],
     return strata_hlo_reshape(h, strata_hlo_dynamic_part(h, flat, begin, strata_shape_elements(shape)), shape);
 }
 
-static hlo_value uniforms(hlo *h, const strata_tensor *node, int state_index) {
+static hlo_value random_uniform(hlo *h, const strata_tensor *node) {
     if (!strata_shape_elements(node->shape)) return strata_hlo_fill(h, HLO_F32, node->shape, 0);
-    const sequence s = sequence_of(h, node, state_index);
+    const sequence s = sequence_of(h, node);
     hlo_value words[4];
     blocks(h, node, &s, words);
     return uniform(h, elements(h, &s, words, node->shape));
 }
 
-static hlo_value random_uniform(hlo *h, const strata_tensor *node) {
-    return uniforms(h, node, 0);
-}
-
 /* The Box-Muller transform of words (0, 1) and (2, 3) of each block. */
 static hlo_value random_normal(hlo *h, const strata_tensor *node) {
     if (!strata_shape_elements(node->shape)) return strata_hlo_fill(h, HLO_F32, node->shape, 0);
-    const sequence s = sequence_of(h, node, 0);
+    const sequence s = sequence_of(h, node);
     hlo_value words[4], numbers[4];
     blocks(h, node, &s, words);
     for (int i = 0; i < 4; i += 2) {
-        const hlo_value offset = strata_hlo_scalar(h, HLO_F32, 0x1p-24);
-        const hlo_value radius = HLO_FORMULA(h, "SQRT(-2 * LOG(a + b))", uniform(h, words[i]), offset);
-        const hlo_value angle = HLO_FORMULA(h, "x * 6.283185307179586", uniform(h, words[i + 1]));
-        numbers[i] = HLO_FORMULA(h, "a * COS(b)", radius, angle);
-        numbers[i + 1] = HLO_FORMULA(h, "a * SIN(b)", radius, angle);
+        const hlo_value logarithm = strata_hlo_unary(h, "log", strata_hlo_with(h, "add", uniform(h, words[i]), 0x1p-24));
+        const hlo_value radius = strata_hlo_unary(h, "sqrt", strata_hlo_with(h, "multiply", logarithm, -2));
+        const hlo_value angle = strata_hlo_with(h, "multiply", uniform(h, words[i + 1]), 6.283185307179586);
+        numbers[i] = strata_hlo_binary(h, "multiply", radius, strata_hlo_unary(h, "cosine", angle));
+        numbers[i + 1] = strata_hlo_binary(h, "multiply", radius, strata_hlo_unary(h, "sine", angle));
     }
     return elements(h, &s, numbers, node->shape);
 }
 
-/* Rate and scale are rounded to f32, as on every other device. */
-static hlo_value dropout(hlo *h, const strata_tensor *node) {
-    return HLO_FORMULA(h, "a >= b ? c * d : 0", uniforms(h, node, 1), strata_pjrt_constant(h, node, "rate"),
-                       strata_pjrt_number(h, node, 0),
-                       strata_hlo_scalar(h, HLO_F32, 1 / (1 - strata_pjrt_float(node, "rate"))));
-}
-
-const pjrt_row strata_pjrt_random[] = {PJRT_ROW(random_uniform), PJRT_ROW(random_normal), PJRT_ROW(dropout), {0}};
+const pjrt_row strata_pjrt_random[] = {PJRT_ROW(random_uniform), PJRT_ROW(random_normal), {0}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Updates of variables (formulas in core/op), and the sum over replicas. All updates except assignments compute in f32. */
+ * Updates of variables (formulas in core/op), and the sum over replicas. Optimizers compute in f32. */
 #include <math.h>
 
 #include "backends/pjrt/lower.h"
@@ -12,22 +12,33 @@ static hlo_value assign(hlo *h, const strata_tensor *node) {
     return strata_pjrt_operand(h, node, 1);
 }
 
-static hlo_value assign_add(hlo *h, const strata_tensor *node) {
-    return HLO_FORMULA(h, "a + b", strata_pjrt_operand(h, node, 0), strata_pjrt_operand(h, node, 1));
-}
-
 /* Returns `value` if the gate is finite, otherwise `before`. If the node has no input `index`, there is no gate. */
 static hlo_value gated(hlo *h, const strata_tensor *node, int index, hlo_value value, hlo_value before) {
     if (index >= node->n_inputs) return value;
     const hlo_value gate = strata_hlo_reshape(h, strata_pjrt_operand(h, node, index), STRATA_SHAPE());
-    return HLO_FORMULA(h, "ABS(a) < b ? c : d", gate, strata_hlo_scalar(h, HLO_F32, INFINITY), value, before);
+    const hlo_value is_open = strata_hlo_compare_with(h, "LT", strata_hlo_unary(h, "abs", gate), INFINITY);
+    return strata_hlo_select(h, is_open, value, before);
 }
 
-static hlo_value moving_average(hlo *h, const strata_tensor *node) {
-    enum { STATE, VALUE, RATES, GATE };
-    const hlo_value old = strata_pjrt_operand(h, node, STATE), value = strata_pjrt_operand(h, node, VALUE),
-                    rates = strata_pjrt_operand(h, node, RATES);
-    return gated(h, node, GATE, HLO_FORMULA(h, "a == 1 ? b : a == 0 ? c : c + a * (b - c)", rates, value, old), old);
+static hlo_value add(hlo *h, hlo_value a, hlo_value b) {
+    return strata_hlo_binary(h, "add", a, b);
+}
+
+static hlo_value subtract(hlo *h, hlo_value a, hlo_value b) {
+    return strata_hlo_binary(h, "subtract", a, b);
+}
+
+static hlo_value multiply(hlo *h, hlo_value a, hlo_value b) {
+    return strata_hlo_binary(h, "multiply", a, b);
+}
+
+/* change / sqrt(square), and change / (sqrt(square) + epsilon). */
+static hlo_value over_root(hlo *h, hlo_value change, hlo_value square) {
+    return strata_hlo_binary(h, "divide", change, strata_hlo_unary(h, "sqrt", square));
+}
+
+static hlo_value over_root_and(hlo *h, hlo_value change, hlo_value square, hlo_value epsilon) {
+    return strata_hlo_binary(h, "divide", change, add(h, strata_hlo_unary(h, "sqrt", square), epsilon));
 }
 
 /* ---- optimizers: parameters, slots ..., gradients, step [, gate] ---- */
@@ -85,7 +96,7 @@ static hlo_value step_word(const update *u, int64_t index) {
 }
 
 static hlo_value constant(const update *u, const char *name) {
-    return strata_pjrt_constant(u->h, u->node, name);
+    return strata_hlo_scalar(u->h, HLO_F32, strata_pjrt_float(u->node, name));
 }
 
 static hlo_value sgd(hlo *h, const strata_tensor *node) {
@@ -93,19 +104,20 @@ static hlo_value sgd(hlo *h, const strata_tensor *node) {
     const hlo_value g = u.gradients, momentum = constant(&u, "momentum");
     hlo_value change = g;
     if (strata_pjrt_float(node, "momentum") != 0) {
-        change = u.new_slots[0] = HLO_FORMULA(h, "a * b + c", u.slots[0], momentum, g);
-        if (strata_pjrt_int(node, "nesterov")) change = HLO_FORMULA(h, "a + b * c", g, u.new_slots[0], momentum);
+        change = u.new_slots[0] = add(h, multiply(h, u.slots[0], momentum), g);
+        if (strata_pjrt_int(node, "nesterov")) change = add(h, g, multiply(h, u.new_slots[0], momentum));
     }
-    return end(&u, HLO_FORMULA(h, "a - b * c", u.parameters, change, step_word(&u, STRATA_STEP_LEARNING_RATE)));
+    return end(&u, subtract(h, u.parameters, multiply(h, change, step_word(&u, STRATA_STEP_LEARNING_RATE))));
 }
 
 /* The averages of the gradients and of their squares. */
 static void move_moments(update *u) {
-    static const char *const moved[] = {"a + (b - a) * c", "a + (b * b - a) * c"};
     static const char *const betas[] = {"beta1", "beta2"};
-    for (int k = 0; k < 2; k++)
-        u->new_slots[k] = HLO_FORMULA(u->h, moved[k], u->slots[k], u->gradients,
-                                      strata_hlo_scalar(u->h, HLO_F32, 1 - strata_pjrt_float(u->node, betas[k])));
+    hlo_value power = u->gradients;
+    for (int k = 0; k < 2; k++, power = multiply(u->h, power, u->gradients)) {
+        const hlo_value rate = strata_hlo_scalar(u->h, HLO_F32, 1 - strata_pjrt_float(u->node, betas[k]));
+        u->new_slots[k] = add(u->h, u->slots[k], multiply(u->h, subtract(u->h, power, u->slots[k]), rate));
+    }
 }
 
 static hlo_value adam(hlo *h, const strata_tensor *node) {
@@ -113,41 +125,41 @@ static hlo_value adam(hlo *h, const strata_tensor *node) {
     hlo_value p = u.parameters;
     move_moments(&u);
     if (strata_pjrt_float(node, "decay") != 0)
-        p = HLO_FORMULA(h, "a - a * (b * c)", p, step_word(&u, STRATA_STEP_PLAIN_RATE), constant(&u, "decay"));
-    return end(&u, HLO_FORMULA(h, "a - b * c / (SQRT(d) + e)", p, u.new_slots[0], step_word(&u, STRATA_STEP_LEARNING_RATE),
-                               u.new_slots[1], constant(&u, "epsilon")));
+        p = subtract(h, p, multiply(h, p, multiply(h, step_word(&u, STRATA_STEP_PLAIN_RATE), constant(&u, "decay"))));
+    const hlo_value change = multiply(h, u.new_slots[0], step_word(&u, STRATA_STEP_LEARNING_RATE));
+    return end(&u, subtract(h, p, over_root_and(h, change, u.new_slots[1], constant(&u, "epsilon"))));
 }
 
 static hlo_value rmsprop(hlo *h, const strata_tensor *node) {
     update u = begin(h, node, 3);
     const hlo_value g = u.gradients, rho = constant(&u, "rho"),
                     rest = strata_hlo_scalar(h, HLO_F32, 1 - strata_pjrt_float(node, "rho"));
-    hlo_value spread = u.new_slots[0] = HLO_FORMULA(h, "a * b + c * c * d", u.slots[0], rho, g, rest);
+    hlo_value spread = u.new_slots[0] = add(h, multiply(h, u.slots[0], rho), multiply(h, multiply(h, g, g), rest));
     if (strata_pjrt_int(node, "centered")) {
-        u.new_slots[1] = HLO_FORMULA(h, "a * b + c * d", u.slots[1], rho, g, rest);
-        spread = HLO_FORMULA(h, "a - b * b", spread, u.new_slots[1]);
+        u.new_slots[1] = add(h, multiply(h, u.slots[1], rho), multiply(h, g, rest));
+        spread = subtract(h, spread, multiply(h, u.new_slots[1], u.new_slots[1]));
     }
-    hlo_value change =
-        HLO_FORMULA(h, "a * b / SQRT(c + d)", g, step_word(&u, STRATA_STEP_LEARNING_RATE), spread, constant(&u, "epsilon"));
+    hlo_value change = multiply(h, g, step_word(&u, STRATA_STEP_LEARNING_RATE));
+    change = over_root(h, change, add(h, spread, constant(&u, "epsilon")));
     if (strata_pjrt_float(node, "momentum") != 0)
-        change = u.new_slots[2] = HLO_FORMULA(h, "a * b + c", u.slots[2], constant(&u, "momentum"), change);
-    return end(&u, HLO_FORMULA(h, "a - b", u.parameters, change));
+        change = u.new_slots[2] = add(h, multiply(h, u.slots[2], constant(&u, "momentum")), change);
+    return end(&u, subtract(h, u.parameters, change));
 }
 
 static hlo_value adagrad(hlo *h, const strata_tensor *node) {
     update u = begin(h, node, 1);
-    u.new_slots[0] = HLO_FORMULA(h, "a + b * b", u.slots[0], u.gradients);
-    return end(&u, HLO_FORMULA(h, "a - b * c / SQRT(d + e)", u.parameters, u.gradients,
-                               step_word(&u, STRATA_STEP_LEARNING_RATE), u.new_slots[0], constant(&u, "epsilon")));
+    u.new_slots[0] = add(h, u.slots[0], multiply(h, u.gradients, u.gradients));
+    const hlo_value change = multiply(h, u.gradients, step_word(&u, STRATA_STEP_LEARNING_RATE));
+    return end(&u, subtract(h, u.parameters, over_root(h, change, add(h, u.new_slots[0], constant(&u, "epsilon")))));
 }
 
 /* Operand 0, which is written, is the direction of the update. The parameters are passed in the place of a third slot. */
 static hlo_value lamb(hlo *h, const strata_tensor *node) {
     update u = begin(h, node, 3);
     move_moments(&u);
-    return end(&u, HLO_FORMULA(h, "a * b / (SQRT(c * d) + e) + f * g", u.new_slots[0], step_word(&u, STRATA_STEP_CORRECTION_1),
-                               u.new_slots[1], step_word(&u, STRATA_STEP_CORRECTION_2), constant(&u, "epsilon"), u.slots[2],
-                               constant(&u, "decay")));
+    const hlo_value m = multiply(h, u.new_slots[0], step_word(&u, STRATA_STEP_CORRECTION_1));
+    const hlo_value v = multiply(h, u.new_slots[1], step_word(&u, STRATA_STEP_CORRECTION_2));
+    return end(&u, add(h, over_root_and(h, m, v, constant(&u, "epsilon")), multiply(h, u.slots[2], constant(&u, "decay"))));
 }
 
 /* ---- between replicas ---- */
@@ -163,8 +175,6 @@ static hlo_value all_reduce(hlo *h, const strata_tensor *node) {
 }
 
 const pjrt_row strata_pjrt_updates[] = {PJRT_ROW(assign),
-                                        PJRT_ROW(assign_add),
-                                        PJRT_ROW(moving_average),
                                         PJRT_ROW(sgd),
                                         PJRT_ROW(adam),
                                         PJRT_ROW(rmsprop),

@@ -29,8 +29,7 @@ static strata_status read_extensions(const vulkan_functions *vk, VkPhysicalDevic
                                      strata_error *err) {
     vulkan_extensions list = {0};
     if (vk->EnumerateDeviceExtensionProperties(device, NULL, &list.n, NULL)) list.n = 0;
-    list.names = calloc((size_t)list.n + 1, sizeof *list.names);
-    if (!list.names) return strata_fail(err, STRATA_OUT_OF_MEMORY, "vulkan: no host memory for %u extensions", list.n);
+    STRATA_TRY(STRATA_NEW(list.names, list.n, err, "vulkan: no host memory for %u extensions", list.n));
     if (vk->EnumerateDeviceExtensionProperties(device, NULL, &list.n, list.names) < 0) list.n = 0;
     *out_list = list;
     return STRATA_OK;

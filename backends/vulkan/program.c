@@ -124,10 +124,8 @@ static strata_status make_pool(recording *r, strata_error *err) {
                                           {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, (uint32_t)n},
                                           {VK_DESCRIPTOR_TYPE_STORAGE_TEXEL_BUFFER, (uint32_t)n}};
     const bool fetches = program->device->physical.fetches;
-    program->views = calloc((size_t)n, sizeof(*program->views));
-    if (!program->views)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %llu buffer views", program->device->base.info.id,
-                           (unsigned long long)n);
+    STRATA_TRY(STRATA_NEW(program->views, n, err, "%s: no host memory for %llu buffer views", program->device->base.info.id,
+                          (unsigned long long)n));
     VkDescriptorPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
                                        .maxSets = (uint32_t)sets,
                                        .poolSizeCount = fetches ? 3 : 1,

@@ -12,8 +12,9 @@
 
 #include "strata/status.h"
 
-/* Allocates n zeroed elements, or one byte if n is 0. NULL: there is no memory. */
+/* Allocates n zeroed elements, or one byte if n is 0. NULL: there is no memory, as for a count below 0. */
 static inline void *strata_zeroed(size_t n, size_t bytes) {
+    if (n > PTRDIFF_MAX) return NULL;
     return n ? calloc(n, bytes) : calloc(1, 1);
 }
 

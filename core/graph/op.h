@@ -133,6 +133,8 @@ struct strata_op {
      * the same variable, on which the updates of the other variables depend. Returns NULL for attributes, dtypes or shapes that
      * have no composition. Compositions must not be cyclic. NULL: the op has no composition. */
     strata_tensor *(*compose)(strata_tensor *node);
+    /* The formula from which strata_formula_compose (core/op/compose.h) builds an element-wise op; NULL: there is none. */
+    const char *formula;
 
     /* The placement rule: which dimensions of operands and result may be divided among devices, and are then divided together
      * (core/graph/placement.h). `dims` is a row of letters such as "...k,kn->...n"; `factors` is a function for ops whose

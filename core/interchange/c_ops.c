@@ -210,7 +210,6 @@ static const struct {
              {"COS", "(x) cosf(x)"},
              {"ERF", "(x) erff(x)"},
              {"POW", "(a, b) powf(a, b)"},
-             {"DIVIDE", "(a, b) ((a) / (b))"},
              {"MIN", "(a, b) ((a) != (a) || (a) < (b) ? (a) : (b))"},
              {"MAX", "(a, b) ((a) != (a) || (a) > (b) ? (a) : (b))"},
              {"SIGN", "(x) ((x) > 0 ? 1 : (x) < 0 ? -1 : 0)"},

@@ -160,23 +160,22 @@ static strata_tensor *build_gather(const call *c) {
     return strata_gather(c->in[0], indices, axis);
 }
 
-static strata_tensor *build_concat(const call *c) {
-    return strata_concat(c->in, c->n, axis_of(c, 0, strata_tensor_shape(c->in[0]).rank));
-}
-
 /* ---- numbers ---- */
 
-static strata_tensor *build_leaky_relu(const call *c) {
-    return strata_leaky_relu(c->in[0], c->opts->numbers.values[0]);
-}
-
-static strata_tensor *build_elu(const call *c) {
-    return strata_elu(c->in[0], c->opts->numbers.values[0]);
-}
-
-static strata_tensor *build_clip(const call *c) {
-    return strata_clip(c->in[0], c->opts->numbers.values[0], c->opts->numbers.values[1]);
-}
+/* Ops whose arguments need no conversion. */
+#define BUILD(which, expression)                         \
+    static strata_tensor *build_##which(const call *c) { \
+        return expression;                               \
+    }
+BUILD(leaky_relu, strata_leaky_relu(c->in[0], c->opts->numbers.values[0]))
+BUILD(elu, strata_elu(c->in[0], c->opts->numbers.values[0]))
+BUILD(clip, strata_clip(c->in[0], c->opts->numbers.values[0], c->opts->numbers.values[1]))
+BUILD(where, strata_where(c->in[0], c->in[1], c->in[2]))
+BUILD(one_hot, strata_one_hot(c->in[0], whole(c, 0), STRATA_DTYPE_F32))
+BUILD(argmax, strata_argmax(c->in[0], (int)whole(c, 0)))
+BUILD(top_k, strata_top_k(c->in[0], whole(c, 0), NULL))
+BUILD(concat, strata_concat(c->in, c->n, axis_of(c, 0, strata_tensor_shape(c->in[0]).rank)))
+BUILD(layer_norm, strata_layer_norm(c->in[0], c->in[1], c->in[2], strata_number_shown(c->opts->value)))
 
 static strata_tensor *build_cast(const call *c) {
     strata_dtype dtype;
@@ -184,14 +183,6 @@ static strata_tensor *build_cast(const call *c) {
     if (strata_dtype_parse(c->opts->dtype ? c->opts->dtype : "", &dtype, &err))
         return strata_graph_poison(strata_tensor_graph(c->in[0]), NULL, STRATA_INVALID, "cast: %s", err.message);
     return strata_cast(c->in[0], dtype);
-}
-
-static strata_tensor *build_where(const call *c) {
-    return strata_where(c->in[0], c->in[1], c->in[2]);
-}
-
-static strata_tensor *build_one_hot(const call *c) {
-    return strata_one_hot(c->in[0], whole(c, 0), STRATA_DTYPE_F32);
 }
 
 #define REDUCE(which)                                                                \
@@ -205,14 +196,6 @@ REDUCE(reduce_sum)
 REDUCE(reduce_mean)
 REDUCE(reduce_max)
 REDUCE(reduce_min)
-
-static strata_tensor *build_argmax(const call *c) {
-    return strata_argmax(c->in[0], (int)whole(c, 0));
-}
-
-static strata_tensor *build_top_k(const call *c) {
-    return strata_top_k(c->in[0], whole(c, 0), NULL);
-}
 
 static strata_tensor *build_top_k_indices(const call *c) {
     strata_tensor *indices = NULL;
@@ -236,10 +219,6 @@ static strata_tensor *build_conv2d(const call *c) {
 
 static strata_tensor *build_conv2d_transpose(const call *c) {
     return strata_conv2d_transpose(c->in[0], c->in[1], window_of(c), whole(c, 9), whole(c, 10));
-}
-
-static strata_tensor *build_layer_norm(const call *c) {
-    return strata_layer_norm(c->in[0], c->in[1], c->in[2], strata_number_shown(c->opts->value));
 }
 
 #define BINARY(which) \

@@ -63,11 +63,7 @@ static void assign_add_reference(strata_op_call *call) {
 static strata_status assign_add_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const int64_t n = strata_shape_elements(node->shape);
     const strata_strided flat = {.rank = 1, .sizes = {n}, .n_tensors = 3, .strides = {{1}, {1}, {1}}};
-    strata_launch launch = {.kernel = "binary",
-                            .variant = strata_dtype_name(node->dtype),
-                            .n_buffers = 3,
-                            .buffers = {node, node->inputs[1], node},
-                            .writes = 1 << 2};
+    strata_launch launch = STRATA_LAUNCH_WITH("binary", strata_dtype_name(node->dtype), node, node->inputs[1], node);
     strata_launch_constant_add(&launch, "OP", add_code);
     return strata_strided_lower(&launch, &flat, 2, lowering, err);
 }

@@ -115,6 +115,12 @@ strata_strided strata_chain_space(int n, const strata_tensor *const *tensors, st
     return space;
 }
 
+strata_strided strata_elementwise_space(const strata_tensor *node) {
+    const strata_tensor *tensors[STRATA_CHAIN_OPERANDS + 1];
+    for (int i = 0; i <= node->n_inputs; i++) tensors[i] = i < node->n_inputs ? node->inputs[i] : node;
+    return strata_chain_space(node->n_inputs + 1, tensors, node->shape);
+}
+
 /* ---- evaluation in host memory ---- */
 
 void strata_chain_run_init(strata_chain_run *run, const strata_tensor *node) {
@@ -244,15 +250,6 @@ static void reference(strata_op_call *call) {
 
 /* ---- launch ---- */
 
-/* The expressions of the rows of elementwise.def, as text. */
-static const char *const expressions[CODES] = {
-#define UNARY_NUMBER(code, name, expression)  [UNARY + code] = #expression,
-#define UNARY_FLOAT                           UNARY_NUMBER
-#define BINARY_NUMBER(code, name, expression) [BINARY + code] = #expression,
-#define BINARY_FLOAT                          BINARY_NUMBER
-#include "core/op/elementwise.def"
-};
-
 /* Whether compilers for CPUs fail to vectorize a loop that contains all the steps. They do not vectorize rounding to a
  * 16-bit dtype. Nor do they vectorize expressions that contain one of the words below, because these call functions that
  * the compilers do not inline. */
@@ -260,9 +257,9 @@ static bool needs_split(const strata_tensor *node) {
     static const char *const words[] = {"LOG", "POW", "ERF", "SIN(", "COS("};
     const strata_chain_attrs *attrs = node->attrs;
     for (int s = 0; s < attrs->n_steps; s++) {
-        const char *expression = expressions[attrs->steps[s] & 255];
-        for (size_t i = 0; expression && i < sizeof words / sizeof *words; i++)
-            if (strstr(expression, words[i])) return true;
+        const char *formula = strata_chain_op((int)(attrs->steps[s] & 255))->formula;
+        for (size_t i = 0; formula && i < sizeof words / sizeof *words; i++)
+            if (strstr(formula, words[i])) return true;
     }
     return strata_dtype_bytes(node->dtype) == 2;
 }

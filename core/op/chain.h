@@ -41,6 +41,9 @@ strata_tensor *strata_chain(int n_operands, strata_tensor *const *operands, cons
  * STRATA_CHAIN_OPERANDS. */
 strata_strided strata_chain_space(int n, const strata_tensor *const *tensors, strata_shape shape);
 
+/* The index space of an element-wise node: its operands, in order, and the node. */
+strata_strided strata_elementwise_space(const strata_tensor *node);
+
 /* The evaluation of a chain, or of a single element-wise op. `steps` are nodes whose operands and results are blocks. */
 typedef struct strata_chain_run {
     int n_operands, n_steps;

@@ -82,24 +82,17 @@ strata_status strata_channel_sums_lower(const strata_tensor *node, const strata_
     const int64_t part = rows_of_a_part(c), parts = (c.rows - 1) / part + 1;
     const int64_t groups = strata_run_groups(c.channels);
     strata_lowering_scratch(lowering, parts * 2 * c.channels * (int64_t)sizeof(float));
-    strata_launch first = {.kernel = "channel_parts",
-                           .variant = strata_channels_variant(x->dtype),
-                           .n_buffers = 5,
-                           .buffers = {x, dy ? mean : NULL, dy ? variance : NULL, dy ? dy : x, NULL},
-                           .writes = 1 << 4,
-                           .global = {parts * groups * STRATA_RUN_ITEMS},
-                           .grid_stride = true};
+    strata_launch first = STRATA_LAUNCH_WITH("channel_parts", strata_channels_variant(x->dtype), x, dy ? mean : NULL,
+                                             dy ? variance : NULL, dy ? dy : x, NULL);
+    first.global[0] = parts * groups * STRATA_RUN_ITEMS;
+    first.grid_stride = true;
     strata_launch_constant_add(&first, "GRADIENT", dy != NULL);
     STRATA_LAUNCH_INTS(&first, c.rows, c.channels, part, parts);
     STRATA_LAUNCH_FLOATS(&first, epsilon);
     STRATA_TRY(strata_lowering_add(lowering, &first, err));
-    strata_launch second = {.kernel = "channel_fold",
-                            .variant = "f32",
-                            .n_buffers = 2,
-                            .buffers = {NULL, node},
-                            .writes = 1 << 1,
-                            .global = {groups * STRATA_RUN_ITEMS},
-                            .grid_stride = true};
+    strata_launch second = STRATA_LAUNCH_WITH("channel_fold", "f32", NULL, node);
+    second.global[0] = groups * STRATA_RUN_ITEMS;
+    second.grid_stride = true;
     strata_launch_constant_add(&second, "GRADIENT", dy != NULL);
     STRATA_LAUNCH_INTS(&second, c.channels, c.rows, part, parts);
     return strata_lowering_add(lowering, &second, err);

@@ -12,7 +12,7 @@ enum {
      * composition. */
     STRATA_MOST_COMPOSED = 1 << 24,
     /* The most taps of a window times groups of channels, since each of them becomes several nodes. */
-    STRATA_MOST_TAPS = 128
+    STRATA_MOST_TAPS = 256
 };
 
 /* A constant of the shape whose elements all have this value; NULL if it would have more than STRATA_MOST_COMPOSED
@@ -20,6 +20,14 @@ enum {
 strata_tensor *strata_filled(strata_graph *graph, strata_dtype dtype, strata_shape shape, double value);
 /* x converted to f32. */
 strata_tensor *strata_wide(strata_tensor *x);
+
+/* The value of a formula of values[], whose letters are a, b, c, ..., and x for the first one. It has the operators and words
+ * of core/op/elementwise.def, and comparisons. It must be correct. */
+strata_tensor *strata_formula(const char *formula, strata_tensor *const *values);
+/* strata_op.compose of an op with a formula. */
+strata_tensor *strata_formula_compose(strata_tensor *node);
+/* Members of the table of an element-wise op: it is composed of a formula of its operands. */
+#define STRATA_COMPOSED(text) .formula = (text), .compose = strata_formula_compose
 
 /* ---- NumPy's broadcasting: shapes are aligned at their last axis; sizes must be equal or 1, missing leading axes count as 1
  * ---- */

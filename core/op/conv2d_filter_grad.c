@@ -112,11 +112,7 @@ strata_status strata_conv2d_filter_grad_launch(const strata_tensor *node, int64_
         return strata_fail(err, STRATA_UNSUPPORTED, "%" PRId64 " partial sums of %" PRId64 " elements; kernels count to 2^31",
                            parts, elements);
     launch->variant = variant_of(node->dtype, parts > 1);
-    launch->n_buffers = 3;
-    launch->buffers[0] = node->inputs[0];
-    launch->buffers[1] = node->inputs[1];
-    launch->buffers[2] = parts > 1 ? NULL : node;
-    launch->writes = 1u << 2;
+    STRATA_SET_BUFFERS(launch, node->inputs[0], node->inputs[1], parts > 1 ? NULL : node);
     STRATA_LAUNCH_INTS(launch, rows, s.out_h, s.out_w, s.in_h, s.in_w, s.kernel_h, s.kernel_w, s.stride[0], s.stride[1]);
     STRATA_LAUNCH_INTS(launch, s.dilation[0], s.dilation[1], s.top, s.left, s.groups, s.group_in, s.group_out, parts, part);
     return STRATA_OK;

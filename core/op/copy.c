@@ -27,12 +27,28 @@ void strata_launch_floats(strata_launch *launch, const double *values, size_t n)
     for (size_t i = 0; i < n; i++) strata_launch_word(launch)->f32 = (float)values[i];
 }
 
+void strata_launch_set_buffers(strata_launch *launch, int n, const strata_tensor *const *buffers) {
+    launch->n_buffers = n;
+    launch->writes = 1u << (n - 1);
+    for (int i = 0; i < n; i++) launch->buffers[i] = buffers[i];
+}
+
+strata_launch strata_launch_with(const char *kernel, const char *variant, int n, const strata_tensor *const *buffers) {
+    strata_launch launch = {.kernel = kernel, .variant = variant};
+    strata_launch_set_buffers(&launch, n, buffers);
+    return launch;
+}
+
 strata_launch strata_launch_of(const strata_tensor *node, const char *kernel, const char *variant) {
     strata_launch launch = {
         .kernel = kernel, .variant = variant, .n_buffers = node->n_inputs + 1, .writes = 1u << node->n_inputs};
     for (int i = 0; i < node->n_inputs; i++) launch.buffers[i] = node->inputs[i];
     launch.buffers[node->n_inputs] = node;
     return launch;
+}
+
+void strata_launch_constants(strata_launch *launch, const strata_launch_constant *constants, size_t n) {
+    for (size_t i = 0; i < n; i++) launch->constants[launch->n_constants++] = constants[i];
 }
 
 void strata_launch_constant_add(strata_launch *launch, const char *name, int32_t value) {
@@ -113,8 +129,7 @@ void strata_bits_words(strata_launch *launch, strata_dtype dtype, double value) 
 }
 
 strata_status strata_fill_lower(const strata_tensor *node, double value, strata_lowering *lowering, strata_error *err) {
-    strata_launch launch = {
-        .kernel = "fill", .variant = strata_bits_variant(node->dtype), .n_buffers = 1, .buffers = {node}, .writes = 1 << 0};
+    strata_launch launch = STRATA_LAUNCH_WITH("fill", strata_bits_variant(node->dtype), node);
     STRATA_TRY(strata_launch_flat(&launch, strata_shape_elements(node->shape), err));
     strata_bits_words(&launch, node->dtype, value);
     return strata_lowering_add(lowering, &launch, err);
@@ -200,12 +215,10 @@ void strata_copy_reference(const strata_copy *copy, const void *source, void *ta
 }
 
 strata_status strata_copy_lower(const strata_copy *copy, strata_lowering *lowering, strata_error *err) {
-    const strata_launch launch = {.kernel = "copy_strided",
-                                  .variant = strata_bits_variant(copy->source->dtype),
-                                  .n_buffers = 2,
-                                  .buffers = {copy->source, copy->target},
-                                  .offsets = {copy->source_offset, copy->target_offset},
-                                  .writes = 1 << 1};
+    strata_launch launch =
+        STRATA_LAUNCH_WITH("copy_strided", strata_bits_variant(copy->source->dtype), copy->source, copy->target);
     const strata_strided space = copy_space(copy);
+    launch.offsets[0] = copy->source_offset;
+    launch.offsets[1] = copy->target_offset;
     return strata_strided_lower(&launch, &space, 2, lowering, err);
 }

@@ -45,10 +45,25 @@ strata_launch strata_launch_of(const strata_tensor *node, const char *kernel, co
 /* Append words: integers, which fit in 32 bits, or f32 numbers. */
 void strata_launch_ints(strata_launch *launch, const int64_t *values, size_t n);
 void strata_launch_floats(strata_launch *launch, const double *values, size_t n);
+#define STRATA_COUNT(type, ...) (sizeof((const type[]){__VA_ARGS__}) / sizeof(type))
 #define STRATA_LAUNCH_INTS(launch, ...) \
-    strata_launch_ints(launch, (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+    strata_launch_ints(launch, (const int64_t[]){__VA_ARGS__}, STRATA_COUNT(int64_t, __VA_ARGS__))
 #define STRATA_LAUNCH_FLOATS(launch, ...) \
-    strata_launch_floats(launch, (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
+    strata_launch_floats(launch, (const double[]){__VA_ARGS__}, STRATA_COUNT(double, __VA_ARGS__))
+/* Appends constants. */
+void strata_launch_constants(strata_launch *launch, const strata_launch_constant *constants, size_t n);
+#define STRATA_LAUNCH_CONSTANTS(launch, ...)                                       \
+    strata_launch_constants(launch, (const strata_launch_constant[]){__VA_ARGS__}, \
+                            STRATA_COUNT(strata_launch_constant, __VA_ARGS__))
+/* Sets the buffers of a launch, of which it writes the last one; and a launch of the kernel with these buffers. */
+void strata_launch_set_buffers(strata_launch *launch, int n, const strata_tensor *const *buffers);
+strata_launch strata_launch_with(const char *kernel, const char *variant, int n, const strata_tensor *const *buffers);
+#define STRATA_BUFFERS(...)                                                                \
+    (int)STRATA_COUNT(strata_tensor *const, __VA_ARGS__), (const strata_tensor *const[]) { \
+        __VA_ARGS__                                                                        \
+    }
+#define STRATA_SET_BUFFERS(launch, ...)          strata_launch_set_buffers(launch, STRATA_BUFFERS(__VA_ARGS__))
+#define STRATA_LAUNCH_WITH(kernel, variant, ...) strata_launch_with(kernel, variant, STRATA_BUFFERS(__VA_ARGS__))
 
 /* A launch over an index space: the words that every strided kernel begins with (n, size_0..size_3), RANK, and the grid. */
 STRATA_MUST_USE strata_status strata_launch_over(strata_launch *launch, const strata_strided *inner, strata_error *err);

@@ -114,9 +114,8 @@ void strata_epilogue_store(const strata_op_call *call, int64_t at, int64_t n, do
 
 void strata_epilogue_constants(strata_launch *launch, const strata_tensor *node) {
     const strata_epilogue *epilogue = strata_epilogue_of(node);
-    launch->constants[launch->n_constants++] = (strata_launch_constant){"BIAS", (int32_t)epilogue->has_bias};
-    launch->constants[launch->n_constants++] = (strata_launch_constant){"ACTIVATION", (int32_t)epilogue->activation};
-    launch->constants[launch->n_constants++] = (strata_launch_constant){"AUX", (int32_t)epilogue->aux};
+    STRATA_LAUNCH_CONSTANTS(launch, {"BIAS", (int32_t)epilogue->has_bias}, {"ACTIVATION", (int32_t)epilogue->activation},
+                            {"AUX", (int32_t)epilogue->aux});
 }
 
 /* ---- fusing ---- */

@@ -40,11 +40,8 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     const bool gradient = node->op == &strata_op_layer_norm_grad;
     strata_tensor *const *in = node->inputs;
     const strata_channels c = strata_channels_of(node->shape);
-    strata_launch launch = {.kernel = "layer_norm",
-                            .variant = strata_channels_variant(node->dtype),
-                            .n_buffers = 5,
-                            .buffers = {in[X], in[SCALE], gradient ? NULL : in[SHIFT], gradient ? in[DY] : NULL, node},
-                            .writes = 1 << 4};
+    strata_launch launch = STRATA_LAUNCH_WITH("layer_norm", strata_channels_variant(node->dtype), in[X], in[SCALE],
+                                              gradient ? NULL : in[SHIFT], gradient ? in[DY] : NULL, node);
     if (!strata_shape_elements(node->shape)) return STRATA_OK;
     strata_launch_constant_add(&launch, "GRADIENT", gradient);
     STRATA_TRY(strata_launch_rows(&launch, c.rows, c.channels, 1, gradient ? 5 : 3, err));

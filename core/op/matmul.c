@@ -171,15 +171,11 @@ static void reference(strata_op_call *call) {
 strata_launch strata_matmul_launch(const strata_tensor *node) {
     const strata_matmul_attrs *attrs = attrs_of(node);
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
-    strata_launch launch = {
-        .variant = strata_dtype_name(node->dtype),
-        .n_buffers = 5,
-        .buffers = {node->inputs[0], node->inputs[1], strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node},
-        .writes = 1u << 4,
-        .n_constants = 2,
-        .constants = {{"TRANSPOSE_A", (int32_t)attrs->transpose_a}, {"TRANSPOSE_B", (int32_t)attrs->transpose_b}},
-        .grid_stride = true,
-    };
+    strata_launch launch = STRATA_LAUNCH_WITH(NULL, strata_dtype_name(node->dtype), node->inputs[0], node->inputs[1],
+                                              strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node);
+    STRATA_LAUNCH_CONSTANTS(&launch, {"TRANSPOSE_A", (int32_t)attrs->transpose_a},
+                            {"TRANSPOSE_B", (int32_t)attrs->transpose_b});
+    launch.grid_stride = true;
     STRATA_LAUNCH_INTS(&launch, s.m, s.n, s.k, s.n_batch, /* inner: */ 1, s.a_row, s.b_row, /* c_stride: */ s.n);
     /* a_outer, a_inner, b_outer, b_inner, c_batch_stride: */
     STRATA_LAUNCH_INTS(&launch, s.a_batch, 0, s.b_batch, 0, s.m * s.n);
@@ -200,8 +196,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     while (work > 1 && n_tiles(&s, LOCAL * work) < ENOUGH_TILES) work /= 2;
     strata_launch launch = strata_matmul_launch(node);
     launch.kernel = "matmul";
-    launch.constants[launch.n_constants++] = (strata_launch_constant){"WORK_M", work};
-    launch.constants[launch.n_constants++] = (strata_launch_constant){"WORK_N", work};
+    STRATA_LAUNCH_CONSTANTS(&launch, {"WORK_M", work}, {"WORK_N", work});
     launch.global[0] = n_tiles(&s, LOCAL * work) * LOCAL;
     launch.global[1] = launch.local[0] = launch.local[1] = LOCAL;
     return strata_lowering_add(lowering, &launch, err);

@@ -391,11 +391,8 @@ static strata_status add_launch(const strata_tensor *node, strata_launch *launch
 
 static strata_status max_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_pool2d_sizes s = sizes_of(node);
-    strata_launch launch = {.kernel = "max_pool2d",
-                            .variant = strata_dtype_name(node->dtype),
-                            .n_buffers = 3,
-                            .buffers = {node->inputs[0], node->inputs[node->n_inputs - 1], node},
-                            .writes = 1u << 2};
+    strata_launch launch = STRATA_LAUNCH_WITH("max_pool2d", strata_dtype_name(node->dtype), node->inputs[0],
+                                              node->inputs[node->n_inputs - 1], node);
     strata_launch_constant_add(&launch, "PICK", node->n_inputs > 1);
     return add_launch(node, &launch, s.n * s.out_h * s.out_w, taps_in(window_of(node)), lowering, err);
 }

@@ -147,17 +147,10 @@ static bool is_in_runs(strata_axes axes, int64_t parts, int64_t part) {
 }
 
 static strata_status add_fold(const fold_launch *fold, strata_lowering *lowering, strata_error *err) {
-    strata_launch launch = {
-        .kernel = "reduce",
-        .variant = fold->variant,
-        .n_buffers = 2,
-        .buffers = {fold->x, fold->y},
-        .writes = 1u << 1,
-        .n_constants = 1,
-        .constants = {{"OP", fold->op}},
-    };
+    strata_launch launch = STRATA_LAUNCH_WITH("reduce", fold->variant, fold->x, fold->y);
     const int64_t rows = fold->axes.outer * fold->parts * fold->axes.inner;
     const bool in_runs = is_in_runs(fold->axes, fold->parts, fold->part);
+    strata_launch_constant_add(&launch, "OP", fold->op);
     STRATA_TRY(strata_launch_rows(&launch, rows, fold->part, fold->axes.inner, 1, err));
     strata_launch_constant_add(&launch, "IN_RUNS", in_runs);
     if (in_runs) {

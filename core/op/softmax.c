@@ -48,11 +48,8 @@ strata_shape strata_shape_of_rows(strata_shape shape) {
 strata_status strata_cross_entropy_lower(const strata_tensor *node, const char *kernel, const char *variant, int gradient,
                                          int passes, strata_lowering *lowering, strata_error *err) {
     const strata_channels c = strata_channels_of(node->inputs[0]->shape);
-    strata_launch launch = {.kernel = kernel,
-                            .variant = variant,
-                            .n_buffers = 4,
-                            .buffers = {node->inputs[0], node->inputs[1], gradient ? node->inputs[2] : NULL, node},
-                            .writes = 1u << 3};
+    strata_launch launch =
+        STRATA_LAUNCH_WITH(kernel, variant, node->inputs[0], node->inputs[1], gradient ? node->inputs[2] : NULL, node);
     strata_launch_constant_add(&launch, "GRADIENT", gradient);
     STRATA_TRY(strata_launch_rows(&launch, c.rows, c.channels, 1, passes, err));
     return strata_lowering_add(lowering, &launch, err);

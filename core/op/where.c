@@ -4,6 +4,7 @@
  * gradient: a gets dy where the condition is true, and b where it is false, else 0; both are summed over broadcast axes. */
 #include <string.h>
 
+#include "core/op/chain.h"
 #include "core/op/define.h"
 
 static strata_status where_shape(strata_tensor *node, strata_error *err) {
@@ -22,16 +23,6 @@ static void where_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor
     dx[2] = strata_sum_to(strata_where(condition, zero, dy), node->inputs[2]->shape);
 }
 
-/* The index space over which the op loops; tensors 0 to 3 are condition, a, b and y. */
-static strata_strided where_space(const strata_tensor *node) {
-    strata_strided space = {.rank = node->shape.rank, .n_tensors = 4};
-    for (int d = 0; d < node->shape.rank; d++) space.sizes[d] = node->shape.dims[d];
-    for (int t = 0; t < 3; t++) strata_broadcast_strides(node->inputs[t]->shape, node->shape, space.strides[t]);
-    strata_row_major_strides(node->shape, space.strides[3]);
-    strata_strided_merge(&space);
-    return space;
-}
-
 static void choose_row(const strata_strided *space, const int64_t *offsets, void *user) {
     const strata_op_call *call = user;
     const size_t bytes = strata_dtype_bytes(call->node->dtype);
@@ -46,13 +37,13 @@ static void choose_row(const strata_strided *space, const int64_t *offsets, void
 }
 
 static void where_reference(strata_op_call *call) {
-    const strata_strided space = where_space(call->node);
+    const strata_strided space = strata_elementwise_space(call->node);
     strata_strided_rows(&space, choose_row, call);
 }
 
 static strata_status where_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_launch launch = strata_launch_of(node, "where", strata_bits_variant(node->dtype));
-    const strata_strided space = where_space(node);
+    const strata_strided space = strata_elementwise_space(node);
     return strata_strided_lower(&launch, &space, 3, lowering, err);
 }
 

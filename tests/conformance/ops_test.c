@@ -154,8 +154,8 @@ TABLE(update)
 
 /* The ops of which all other ops can be composed. */
 static const char *const basic_ops[] = {
-    "add",    "mul", "div",   "exp",       "log", "sqrt",   "pow",   "less",           "equal",         "where", "cast",
-    "matmul", "pad", "slice", "transpose", "erf", "assign", "top_k", "random_uniform", "random_normal", NULL};
+    "add",  "mul",    "div", "exp",   "log",       "sqrt",   "pow",   "less",           "equal",         "where",
+    "cast", "matmul", "pad", "slice", "transpose", "assign", "top_k", "random_uniform", "random_normal", NULL};
 
 /* Whether only fused forms of the op have a composition. passes_test.c and chain_test.c test those. */
 static bool is_of_fused_only(const strata_op *op) {

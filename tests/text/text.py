@@ -67,7 +67,8 @@ def check_formulas(source, found):
     """Every op of ops.def but leaves is declared in ops.h, or a line of its comments begins with the op and its inputs."""
     header = (source / "include/strata/ops.h").read_text()
     known = set(re.findall(r"\bstrata_(\w+)\(", header)) | set(re.findall(r"^ \*   (\w+) \(", header, re.M))
-    for op in re.findall(r"^STRATA_OP\((\w+)\)", (source / "core/op/ops.def").read_text(), re.M):
+    rows = (source / "core/op/ops.def").read_text() + (source / "core/op/elementwise.def").read_text()
+    for op in re.findall(r"^(?:STRATA_OP\(|[A-Z_]+\(\s*\d+, )(\w+)", rows, re.M):
         if op not in known | {"input", "constant", "read"}:
             found.append(("formula", "include/strata/ops.h", f"core/op/ops.def: {op} has no formula in include/strata/ops.h"))
 
