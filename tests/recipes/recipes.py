@@ -125,7 +125,7 @@ def run(command, copy, build, say=False):
 
 
 def make(copy, build):
-    return run(f"cmake --build {build} --target sample_strata libstrata.so", copy, build)
+    return run(f"cmake --build {build} --target sample_strata libstrata.so libstrata_interchange.so", copy, build)
 
 
 def check(recipe, copy, build):
