@@ -154,7 +154,7 @@ strata_status strata_communicator_give_up(strata_communicator *comm, strata_stat
 STRATA_MUST_USE strata_status strata_communicator_check(strata_communicator *comm, const strata_call *mine, int peer,
                                                         const strata_call *theirs, size_t bytes, size_t wanted,
                                                         strata_error *err);
-/* Reports that an exchange made no progress for stall_seconds. A receive without a view has not ended. Returns the verdict. */
+/* Reports that a round made no progress for stall_seconds. A receive without a view has not ended. Returns the verdict. */
 strata_status strata_communicator_stalled(strata_communicator *comm, const strata_call *call, const strata_receive *receives,
                                           int n_receives, strata_error *err);
 

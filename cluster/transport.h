@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The interface of a transport. A transport sends messages between any two ranks of a communicator and keeps their order. An
- * algorithm is a sequence of *exchanges*; in each exchange a rank sends and receives some messages. Both sides know from the
+ * algorithm is a sequence of *rounds*; in each round a rank sends and receives some messages. Both sides know from the
  * collective's arguments which messages these are. A message states to which call it belongs, but only so that this can be
  * checked. A new transport is one file and one row (cluster/transport/transports.c). */
 #ifndef STRATA_CLUSTER_TRANSPORT_H
@@ -22,7 +22,7 @@ typedef struct strata_send {
 
 typedef struct strata_receive {
     int peer;
-    /* Where the message is written. NULL: the transport lends its own memory, to which `view` points until the next exchange.
+    /* Where the message is written. NULL: the transport lends its own memory, to which `view` points until the next round.
      * Only one message of each peer can be received in this way. */
     void *data;
     size_t bytes;
@@ -46,8 +46,8 @@ typedef struct strata_transport {
     /* Returns when every message was sent (its memory may change again) and received. Messages to one peer, and those from
      * one peer, are transferred in the order of the arrays. Fails with the verdict, after reporting what this rank has
      * detected: another call on the peer's side, a lost peer, or no progress for stall_seconds. */
-    strata_status (*exchange)(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
-                              strata_receive *receives, int n_receives, strata_error *err);
+    strata_status (*round)(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
+                           strata_receive *receives, int n_receives, strata_error *err);
 } strata_transport;
 
 #define TRANSPORT(name, chosen) extern const strata_transport strata_transport_##name;

@@ -34,13 +34,13 @@ float log1p_f32(float x) {
 #define LOG1P(x) log1p_f32(x)
 #define ZERO     0.0f
 /* A Vulkan driver may make a maximum of v < 0 ? 0 : v, and lose NaN. */
-#define RELU(x)      (IS_NAN(x) ? (x) : (x) < 0.0f ? 0.0f : (x))
-#define MAX(a, b)    max_f32(a, b)
-#define MIN(a, b)    min_f32(a, b)
-#define SIGMOID(x)   sigmoid_f32(x)
-#define SIGN(x)      sign_f32(x)
-#define EQUAL(a, b)  (!IS_NAN(a) && !IS_NAN(b) && (a) == (b))
-#define LESS(a, b)   (!IS_NAN(a) && !IS_NAN(b) && (a) < (b))
+#define RELU(x)     (IS_NAN(x) ? (x) : (x) < 0.0f ? 0.0f : (x))
+#define MAX(a, b)   max_f32(a, b)
+#define MIN(a, b)   min_f32(a, b)
+#define SIGMOID(x)  sigmoid_f32(x)
+#define SIGN(x)     sign_f32(x)
+#define EQUAL(a, b) (!IS_NAN(a) && !IS_NAN(b) && (a) == (b))
+#define LESS(a, b)  (!IS_NAN(a) && !IS_NAN(b) && (a) < (b))
 #else
 #define EXACT_VALUE VALUE(T)
 #undef ABS

@@ -50,24 +50,23 @@ static strata_status wait_for_message(int peer, strata_request *request, strata_
     return status ? strata_fail_in(err, status, "a value between this worker and worker %d", peer) : STRATA_OK;
 }
 
-static strata_status send(const strata_workers *workers, int to, int64_t channel, const void *data, size_t bytes,
+static strata_status send(const strata_workers *workers, int to, int64_t tag, const void *data, size_t bytes,
                           strata_error *err) {
     strata_request *request;
-    STRATA_TRY(
-        strata_message_start_send(workers->communicator, data, bytes, to, STRATA_RESERVED_TAGS + channel, &request, err));
+    STRATA_TRY(strata_message_start_send(workers->communicator, data, bytes, to, STRATA_RESERVED_TAGS + tag, &request, err));
     return wait_for_message(to, request, err);
 }
 
-static strata_status receive(const strata_workers *workers, int from, int64_t channel, void *data, size_t bytes,
+static strata_status receive(const strata_workers *workers, int from, int64_t tag, void *data, size_t bytes,
                              strata_error *err) {
     strata_request *request;
     strata_message message = {0};
-    STRATA_TRY(strata_message_start_receive(workers->communicator, data, bytes, from, STRATA_RESERVED_TAGS + channel, &message,
+    STRATA_TRY(strata_message_start_receive(workers->communicator, data, bytes, from, STRATA_RESERVED_TAGS + tag, &message,
                                             &request, err));
     STRATA_TRY(wait_for_message(from, request, err));
     if (message.bytes == bytes) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "worker %d sent %zu bytes in channel %lld; this one receives %zu", from,
-                       message.bytes, (long long)channel, bytes);
+    return strata_fail(err, STRATA_INVALID, "worker %d sent %zu bytes with tag %lld; this one receives %zu", from,
+                       message.bytes, (long long)tag, bytes);
 }
 
 static strata_status subset(const strata_workers *workers, const int *ranks, int n, const int64_t *members, int n_members,

@@ -160,7 +160,7 @@ static strata_tensor *sum_over_replicas(const application *a, const strata_distr
     }
     const int64_t *lengths = lengths_of(a, variable);
     if (!lengths) return gradient;
-    return strata_reduce_scatter_parts(a->replica->graph, gradient, STRATA_DTYPE_F32, STRATA_SHAPE(size), (strata_channel){0},
+    return strata_reduce_scatter_parts(a->replica->graph, gradient, STRATA_DTYPE_F32, STRATA_SHAPE(size), (strata_team){0},
                                        STRATA_REDUCE_SUM, true, lengths, n, strata_replica_id(a->replica));
 }
 
@@ -197,8 +197,8 @@ static void update(const application *a, strata_distributed_variable *variable, 
     strata_replica_keep(a->replica, updated);
     const int64_t *lengths = lengths_of(a, variable);
     if (!lengths) return;
-    strata_tensor *all = strata_all_gather_parts(updated, (strata_channel){0}, 0, lengths,
-                                                 strata_replica_num_in_sync(a->replica), strata_replica_id(a->replica));
+    strata_tensor *all = strata_all_gather_parts(updated, (strata_team){0}, 0, lengths, strata_replica_num_in_sync(a->replica),
+                                                 strata_replica_id(a->replica));
     strata_replica_keep(a->replica, strata_assign(parameters, strata_reshape(all, shape)));
 }
 

@@ -63,7 +63,7 @@ static strata_tensor *from_replica(strata_replica_context *replica, int giver, s
     const bool gives = replica->id == giver;
     strata_tensor *node = strata_broadcast(
         replica->graph, gives ? x : NULL,
-        (strata_communication_attrs){.channel = {.local = true}, .dtype = dtype, .shape = shape, .takes = !gives});
+        (strata_communication_attrs){.team = {.local = true}, .dtype = dtype, .shape = shape, .takes = !gives});
     if (!gives) return node;
     add(replica, replica->updates, &replica->n_updates, node); /* an update is computed although no output needs it */
     return x;
@@ -131,7 +131,7 @@ strata_tensor *strata_replica_all_gather(strata_replica_context *replica, strata
     int64_t *lengths = gathers->lengths + call * n;
     if (lengths[id] != x->shape.dims[axis]) gathers->differ = true;
     lengths[id] = x->shape.dims[axis];
-    return strata_all_gather_parts(x, (strata_channel){0}, axis, lengths, n, id);
+    return strata_all_gather_parts(x, (strata_team){0}, axis, lengths, n, id);
 }
 
 strata_tensor *strata_replica_all_reduce_rows(strata_replica_context *replica, strata_tensor *values, strata_tensor *indices,

@@ -328,7 +328,8 @@ run_drivers() {
         only_pocl=OCL_ICD_VENDORS=$(icd_folder pocl "$(cat "$pocl")")
         # PoCL's CPU driver is named pthread up to 3.1 and cpu since 4.0; the other name gives no device at all.
         pocl_name=pthread
-        env "$only_pocl" POCL_DEVICES="pthread pthread" "$build/strata" devices 2>/dev/null | grep -q 'opencl:1' || pocl_name=cpu
+        env "$only_pocl" POCL_DEVICES="pthread pthread" "$build/strata" devices 2>/dev/null | grep -q 'opencl:1' || \
+            pocl_name=cpu
         driver PoCL STRATA_TEST_DEVICES=opencl "$only_pocl"
         cases=$of_driver
         driver "PoCL as a plugin" STRATA_TEST_DEVICES=opencl-plugin "$only_pocl" \

@@ -56,8 +56,8 @@ STRATA_MUST_USE strata_status strata_move(const strata_operation *op, const stra
 STRATA_MUST_USE strata_status strata_shift(const strata_operation *op, int to, const void *data, size_t n_bytes, int from,
                                            void *out, size_t out_bytes, strata_error *err);
 
-/* Calls the transport's exchange and counts the bytes. */
-STRATA_MUST_USE strata_status strata_operation_exchange(const strata_operation *op, int n_sends, int n_receives,
-                                                        strata_error *err);
+/* Calls the transport's round and counts the bytes. */
+STRATA_MUST_USE strata_status strata_operation_round(const strata_operation *op, int n_sends, int n_receives,
+                                                     strata_error *err);
 
 #endif

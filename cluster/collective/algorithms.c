@@ -81,12 +81,12 @@ strata_slice strata_slice_of(const strata_operation *op, int rank) {
     return slice;
 }
 
-strata_status strata_operation_exchange(const strata_operation *op, int n_sends, int n_receives, strata_error *err) {
+strata_status strata_operation_round(const strata_operation *op, int n_sends, int n_receives, strata_error *err) {
     strata_communicator *comm = op->comm;
     if (comm->world == 1) return STRATA_OK;
     for (int i = 0; i < n_sends; i++) {
         const int copies = comm->scratch.sends[i].peer == STRATA_ALL_PEERS ? comm->world - 1 : 1;
         atomic_fetch_add_explicit(&comm->bytes_sent, comm->scratch.sends[i].bytes * (size_t)copies, memory_order_relaxed);
     }
-    return comm->transport->exchange(comm, &op->call, comm->scratch.sends, n_sends, comm->scratch.receives, n_receives, err);
+    return comm->transport->round(comm, &op->call, comm->scratch.sends, n_sends, comm->scratch.receives, n_receives, err);
 }

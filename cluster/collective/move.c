@@ -41,7 +41,7 @@ strata_status strata_move(const strata_operation *op, const strata_span *to_all,
             }
         }
         if (!n_sends && !n_receives) return STRATA_OK;
-        STRATA_TRY(strata_operation_exchange(op, n_sends, n_receives, err));
+        STRATA_TRY(strata_operation_round(op, n_sends, n_receives, err));
     }
 }
 

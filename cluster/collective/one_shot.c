@@ -18,7 +18,7 @@ strata_status strata_one_shot(const strata_operation *op, strata_error *err) {
         comm->scratch.sends[0] = (strata_send){STRATA_ALL_PEERS, own, n * size};
         for (int r = 0; r < comm->world; r++)
             if (r != comm->rank) comm->scratch.receives[n_receives++] = (strata_receive){.peer = r, .bytes = n * size};
-        STRATA_TRY(strata_operation_exchange(op, 1, n_receives, err));
+        STRATA_TRY(strata_operation_round(op, 1, n_receives, err));
         n_receives = 0;
         for (int r = 0; r < comm->world; r++) operands[r] = r == comm->rank ? own : comm->scratch.receives[n_receives++].view;
         strata_fold_ranks(op->dtype, op->reducer, operands, comm->world, n, (char *)op->out + first * size);

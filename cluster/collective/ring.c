@@ -6,8 +6,8 @@
  * hops of latency, then S bytes of sums and S bytes of results on each link, P/(P-1) of the usual ring's bytes. Sums of f16 and
  * bf16 travel as f32.
  *
- * In exchange t, rank r receives the sum of segment t and the result of segment t-P from rank r-1, and sends to rank r+1 what
- * it received in the previous exchange. */
+ * In round t, rank r receives the sum of segment t and the result of segment t-P from rank r-1, and sends to rank r+1 what
+ * it received in the previous round. */
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/fold.h"
 
@@ -70,7 +70,7 @@ strata_status strata_ring(const strata_operation *op, strata_error *err) {
     for (size_t t = 0; t <= c.n_segments + (size_t)comm->world; t++) {
         int n_sends = 0, n_receives = 0;
         list_messages(&c, t, &n_sends, &n_receives);
-        if (n_sends + n_receives) STRATA_TRY(strata_operation_exchange(op, n_sends, n_receives, err));
+        if (n_sends + n_receives) STRATA_TRY(strata_operation_round(op, n_sends, n_receives, err));
         if (t < c.n_segments) add_own(&c, t);
     }
     return STRATA_OK;

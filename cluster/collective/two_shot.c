@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Two-shot all_reduce: rank r owns slice r. All ranks send it that slice, it computes the fold, and sends the sum back. Two
- * steps, 2 S (P-1)/P bytes. reduce and reduce_scatter differ only in the ranks to which sums are sent. Exchange k transfers
+ * steps, 2 S (P-1)/P bytes. reduce and reduce_scatter differ only in the ranks to which sums are sent. Round k transfers
  * segment k of the inputs, and the sums of segment k-1. */
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/fold.h"
@@ -101,7 +101,7 @@ strata_status strata_fold_slices(const strata_operation *op, strata_recipients r
         int n_sends = 0, n_receives = 0;
         if (k < p.n_segments) add_raw(&p, k, &n_sends, &n_receives);
         if (k > 0) add_sums(&p, k - 1, &n_sends, &n_receives);
-        if (n_sends + n_receives) STRATA_TRY(strata_operation_exchange(op, n_sends, n_receives, err));
+        if (n_sends + n_receives) STRATA_TRY(strata_operation_round(op, n_sends, n_receives, err));
         if (k < p.n_segments) fold_segment(&p, k);
     }
     return STRATA_OK;

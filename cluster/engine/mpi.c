@@ -5,9 +5,9 @@
  * one or the other (mpi_library.h). mpirun starts the job. Algorithms, the store, verdicts and heartbeats are those of other
  * transports, so the results have the same bits. MPI_Allreduce would add in an order that depends on size, ranks and algorithm.
  *
- * MPI cannot cancel a message that has begun. If an exchange fails because a rank is lost or makes no progress, MPI may still
+ * MPI cannot cancel a message that has begun. If a round fails because a rank is lost or makes no progress, MPI may still
  * read and write the memory of its messages later, so this is never the caller's: messages are copied to and from memory of
- * the link, which is abandoned when an exchange fails.
+ * the link, which is abandoned when a round fails.
  *
  * MPI can be initialized only once in a process. The first communicator initializes it, and it is finalized at exit; hence
  * the static variables. */
@@ -36,7 +36,7 @@ static struct {
     bool ready, ours;
     /* A communicator failed, so MPI_Finalize would wait for the lost rank. */
     atomic_bool broken;
-    /* The memory of failed exchanges, a list: each begins with the address of the next one. */
+    /* The memory of failed rounds, a list: each begins with the address of the next one. */
     void *abandoned;
 } mpi = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -116,10 +116,10 @@ typedef struct message {
 
 typedef struct mpi_link {
     strata_mpi_handle comm;
-    /* A message's room, and how many messages are received, and how many are sent, at most in an exchange. */
+    /* A message's room, and how many messages are received, and how many are sent, at most in a round. */
     size_t room;
     int most;
-    /* The messages behind room for an address: [most] that are received, [most] that are sent. NULL: an exchange failed. */
+    /* The messages behind room for an address: [most] that are received, [most] that are sent. NULL: a round failed. */
     unsigned char *memory;
     /* Those of receives, then those of sends, of which one may be to all ranks. */
     strata_mpi_handle *requests;
@@ -144,7 +144,7 @@ static strata_status failed(strata_communicator *comm, const strata_call *call, 
     return strata_communicator_fail(comm, call, STRATA_UNAVAILABLE, err, "%s failed", what);
 }
 
-/* Starts all messages of an exchange. *out_n: the number of requests. */
+/* Starts all messages of a round. *out_n: the number of requests. */
 static strata_status start(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
                            const strata_receive *receives, int n_receives, int *out_n, strata_error *err) {
     const mpi_link *l = comm->link;
@@ -211,8 +211,8 @@ static strata_status finish_all(strata_communicator *comm, const strata_call *ca
     }
 }
 
-static strata_status exchange(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
-                              strata_receive *receives, int n_receives, strata_error *err) {
+static strata_status run_round(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
+                               strata_receive *receives, int n_receives, strata_error *err) {
     int n = 0;
     for (int i = 0; i < n_receives; i++) receives[i].view = NULL;
     strata_status status = start(comm, call, sends, n_sends, receives, n_receives, &n, err);
@@ -265,4 +265,4 @@ static strata_status open(strata_communicator *comm, strata_error *err) {
     return STRATA_OK;
 }
 
-const strata_transport strata_transport_mpi = {.name = "mpi", .open = open, .close = close, .exchange = exchange};
+const strata_transport strata_transport_mpi = {.name = "mpi", .open = open, .close = close, .round = run_round};

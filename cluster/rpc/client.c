@@ -74,9 +74,9 @@ struct strata_rpc_client {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool closing;
-    /* connected: the channel can be used. Otherwise the keeper will close it, if it is open, and connect again. */
+    /* connected: the connection can be used. Otherwise the keeper will close it, if it is open, and connect again. */
     bool open, connected;
-    strata_connection channel;
+    strata_connection connection;
     double server_heartbeat;
     uint64_t server_incarnation;
     /* Checked when the silence of the server is. */
@@ -117,7 +117,7 @@ static void break_link(strata_rpc_client *c, const char *why) {
     c->connected = false;
     c->broke_at = strata_clock_seconds();
     snprintf(c->why, sizeof c->why, "%.299s", why);
-    strata_connection_shut(&c->channel, false);
+    strata_connection_shut(&c->connection, false);
     pthread_cond_broadcast(&c->changed);
     wake_keeper(c);
 }
@@ -142,7 +142,7 @@ static void check_silence(strata_rpc_client *c) {
     char why[96];
     /* the keeper calls this at least four times in each heartbeat */
     strata_pulse_check(&c->pulse, now, 2 * c->heartbeat + AWAY_SECONDS);
-    if (!c->connected || !strata_pulse_is_lost(&c->pulse, now, atomic_load(&c->channel.received), limit)) return;
+    if (!c->connected || !strata_pulse_is_lost(&c->pulse, now, atomic_load(&c->connection.received), limit)) return;
     strata_format(why, sizeof why, "no sign of life for %.3g s", limit);
     break_link(c, why);
 }
@@ -232,13 +232,13 @@ static strata_status end_message(void *user, const strata_packet *m, strata_erro
     c->receiving = NULL;
     if (r && r->lends) {
         r->answer->lent = m->view;
-        r->answer->lender = strata_area_hold(c->channel.area);
+        r->answer->lender = strata_area_hold(c->connection.area);
         r->answer->lent_head = m->head_bytes;
-        c->channel.kept = true;
+        c->connection.kept = true;
     }
     if (r) finish_request(c, r, m);
     if (r && r == c->awaited)
-        c->channel.stop = true;
+        c->connection.stop = true;
     else
         pthread_cond_broadcast(&c->changed);
     return STRATA_OK;
@@ -248,7 +248,7 @@ static strata_status end_message(void *user, const strata_packet *m, strata_erro
 static void receive(strata_rpc_client *c) {
     const strata_packet_receiver receiver = {begin_message, end_message, c};
     strata_error why; /* set if the status is not OK */
-    const strata_status status = strata_connection_receive(&c->channel, &receiver, INT_MAX, &why);
+    const strata_status status = strata_connection_receive(&c->connection, &receiver, INT_MAX, &why);
     pthread_mutex_lock(&c->lock);
     if (status) break_link(c, why.message);
 }
@@ -281,7 +281,7 @@ static strata_status wait_ready(void *user, short events, strata_error *err) {
     pthread_mutex_lock(&c->lock);
     if (!c->has_receiver) events |= POLLIN;
     pthread_mutex_unlock(&c->lock);
-    const short possible = strata_connection_wait(&c->channel, events, WAIT_TICK_MS, false);
+    const short possible = strata_connection_wait(&c->connection, events, WAIT_TICK_MS, false);
     STRATA_LOCKED(&c->lock);
     if ((possible & POLLIN) && c->connected && !c->has_receiver) {
         take_receiver(c, NULL);
@@ -311,7 +311,7 @@ static void send_request(strata_rpc_client *c, strata_rpc_request *r, double dea
     r->sent_to = c->server_incarnation;
     c->sending = r;
     pthread_mutex_unlock(&c->lock);
-    const strata_status status = strata_connection_send(&c->channel, &m, r->parts, r->n_parts, wait_ready, &s, &why);
+    const strata_status status = strata_connection_send(&c->connection, &m, r->parts, r->n_parts, wait_ready, &s, &why);
     pthread_mutex_lock(&c->lock);
     c->sending = NULL;
     if (r->done) pthread_cond_broadcast(&c->changed); /* its reply had arrived, but its memory was still in use */
@@ -331,7 +331,7 @@ static void send_beat(strata_rpc_client *c) {
     strata_error why = {0};
     c->has_sender = true;
     pthread_mutex_unlock(&c->lock);
-    const strata_status status = strata_connection_send(&c->channel, &beat, NULL, 0, wait_ready, &s, &why);
+    const strata_status status = strata_connection_send(&c->connection, &beat, NULL, 0, wait_ready, &s, &why);
     pthread_mutex_lock(&c->lock);
     if (status) break_link(c, why.message);
     leave_sender(c);
@@ -342,7 +342,7 @@ static void send_beat(strata_rpc_client *c) {
 /* The first messages of both sides on a new connection. */
 typedef struct greeting {
     strata_rpc_client *client;
-    strata_connection *channel;
+    strata_connection *connection;
     struct iovec room;
     unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES];
     bool done, refused;
@@ -365,7 +365,7 @@ static strata_status begin_greeting(void *user, const strata_packet *m, const st
 static strata_status end_greeting(void *user, const strata_packet *m, strata_error *err) {
     greeting *g = user;
     if (m->type == STRATA_FRAME_BEAT) return STRATA_OK;
-    g->channel->stop = true;
+    g->connection->stop = true;
     if (m->status) {
         g->refused = m->status == STRATA_INVALID;
         return strata_fail(err, m->status, "%.*s", (int)m->head_bytes, (const char *)g->bytes);
@@ -379,23 +379,23 @@ static strata_status end_greeting(void *user, const strata_packet *m, strata_err
 
 static strata_status wait_greeting(void *user, short events, strata_error *err) {
     const greeting *g = user;
-    struct pollfd fd = {.fd = g->channel->stream.fd, .events = events};
+    struct pollfd fd = {.fd = g->connection->stream.fd, .events = events};
     /* while the handler of an earlier connection runs, the server delays its greeting, but sends heartbeats */
-    if (strata_clock_seconds() - atomic_load(&g->channel->received) > HELLO_SECONDS || strata_clock_seconds() > g->deadline)
+    if (strata_clock_seconds() - atomic_load(&g->connection->received) > HELLO_SECONDS || strata_clock_seconds() > g->deadline)
         return strata_fail(err, STRATA_TIMEOUT, "it does not greet: does a request of an earlier connection still run?");
     poll(&fd, 1, WAIT_TICK_MS);
     STRATA_LOCKED(&g->client->lock);
     return g->client->closing ? strata_fail(err, STRATA_INTERRUPTED, "the client was destroyed") : STRATA_OK;
 }
 
-/* Connects until the deadline and greets, without the lock. On success *out_channel is open. */
-static strata_status connect_once(strata_rpc_client *c, double deadline, strata_connection *out_channel, greeting *out_greeting,
-                                  strata_error *err) {
+/* Connects until the deadline and greets, without the lock. On success *out_connection is open. */
+static strata_status connect_once(strata_rpc_client *c, double deadline, strata_connection *out_connection,
+                                  greeting *out_greeting, strata_error *err) {
     const strata_hello hello = {.purpose = STRATA_FOR_RPC, .rank = (uint32_t)(c->incarnation % 50)};
     strata_stream stream;
     STRATA_TRY(strata_socket_connect(c->address, &hello, &c->credentials, deadline, &stream, err));
-    STRATA_TRY(strata_connection_init(out_channel, stream, err));
-    *out_greeting = (greeting){.client = c, .channel = out_channel, .deadline = deadline + HELLO_SECONDS};
+    STRATA_TRY(strata_connection_init(out_connection, stream, err));
+    *out_greeting = (greeting){.client = c, .connection = out_connection, .deadline = deadline + HELLO_SECONDS};
     const bool shares = c->shared_bytes && !stream.tls && strata_area_is_near(stream.fd);
     strata_area *area = shares ? strata_area_make(c->shared_bytes) : NULL;
     const strata_packet_receiver receiver = {begin_greeting, end_greeting, out_greeting};
@@ -405,25 +405,25 @@ static strata_status connect_once(strata_rpc_client *c, double deadline, strata_
     strata_rpc_hello own = strata_rpc_hello_of(c->task, c->incarnation, c->heartbeat, area ? area->shared.name : NULL);
     const strata_packet m = {.type = STRATA_FRAME_HELLO, .sequence = next_sequence, .head_bytes = sizeof own};
     const struct iovec part = {&own, sizeof own};
-    strata_status status = strata_connection_send(out_channel, &m, &part, 1, wait_greeting, out_greeting, err);
+    strata_status status = strata_connection_send(out_connection, &m, &part, 1, wait_greeting, out_greeting, err);
     while (!status && !out_greeting->done) {
-        status = strata_connection_receive(out_channel, &receiver, INT_MAX, err);
+        status = strata_connection_receive(out_connection, &receiver, INT_MAX, err);
         if (!status && !out_greeting->done)
-            status = wait_greeting(out_greeting, strata_connection_events(out_channel, POLLIN), err);
+            status = wait_greeting(out_greeting, strata_connection_events(out_connection, POLLIN), err);
     }
     if (!status && area && !strcmp(out_greeting->hello.area, area->shared.name))
-        strata_connection_share(out_channel, strata_area_hold(area), true);
+        strata_connection_share(out_connection, strata_area_hold(area), true);
     if (area) strata_shared_hide(&area->shared);
     strata_area_release(area);
-    if (status) strata_connection_finish(out_channel);
+    if (status) strata_connection_finish(out_connection);
     return status;
 }
 
-/* Moves the channel into the client. Its mutex is created again, since a mutex cannot be moved and no thread uses it yet. */
-static void use_channel(strata_rpc_client *c, strata_connection *channel, const greeting *g) {
-    pthread_mutex_destroy(&channel->tls);
-    c->channel = *channel;
-    pthread_mutex_init(&c->channel.tls, NULL);
+/* Moves the connection into the client. Its mutex is created again, since a mutex cannot be moved and no thread uses it yet. */
+static void use_connection(strata_rpc_client *c, strata_connection *connection, const greeting *g) {
+    pthread_mutex_destroy(&connection->tls);
+    c->connection = *connection;
+    pthread_mutex_init(&c->connection.tls, NULL);
     c->open = c->connected = true;
     c->pulse.checked_at = strata_clock_seconds();
     c->server_incarnation = g->hello.incarnation;
@@ -453,19 +453,19 @@ static void send_again(strata_rpc_client *c) {
 
 /* Tries once to connect. The caller has the lock. Returns the pause before the next attempt in ms; 0: it is connected. */
 static int reconnect(strata_rpc_client *c, int pause_ms, uint64_t *random) {
-    strata_connection channel;
+    strata_connection connection;
     greeting g = {0};
     strata_error why = {0};
     while (c->has_receiver || c->has_sender) wait_changed(c, strata_clock_seconds() + 1);
-    if (c->open) strata_connection_finish(&c->channel);
+    if (c->open) strata_connection_finish(&c->connection);
     c->open = false;
     c->receiving = NULL;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
-    const strata_status status = connect_once(c, strata_clock_seconds() + TRY_SECONDS, &channel, &g, &why);
+    const strata_status status = connect_once(c, strata_clock_seconds() + TRY_SECONDS, &connection, &g, &why);
     pthread_mutex_lock(&c->lock);
     if (!status) {
-        use_channel(c, &channel, &g);
+        use_connection(c, &connection, &g);
         fail_forgotten(c);
         c->has_sender = true;
         pthread_cond_broadcast(&c->changed);
@@ -486,7 +486,8 @@ static int reconnect(strata_rpc_client *c, int pause_ms, uint64_t *random) {
 
 static void watch(strata_rpc_client *c) {
     check_silence(c);
-    if (c->connected && !c->has_sender && strata_clock_seconds() - atomic_load(&c->channel.sent) > c->heartbeat) send_beat(c);
+    if (c->connected && !c->has_sender && strata_clock_seconds() - atomic_load(&c->connection.sent) > c->heartbeat)
+        send_beat(c);
 }
 
 /* Called while the connection works: receives if no other thread does, and waits for something to do. The caller has the
@@ -503,17 +504,18 @@ static void keep(strata_rpc_client *c) {
     if (!c->connected) return;
     /* Without a pending request only the end of the connection is polled for; heartbeats are read at each tick. If memory is
      * shared, the end is always polled for, since a thread that waits for replies does not see it. */
-    const bool busy = c->first != NULL, watches = busy && !c->has_receiver, shares = strata_connection_needs_poll(&c->channel);
+    const bool busy = c->first != NULL, watches = busy && !c->has_receiver,
+               shares = strata_connection_needs_poll(&c->connection);
     struct pollfd fds[2] = {{.fd = c->wake, .events = POLLIN},
-                            {.fd = busy && !watches && !shares ? -1 : c->channel.stream.fd,
-                             .events = watches && !shares ? strata_connection_events(&c->channel, POLLIN) : POLLRDHUP}};
+                            {.fd = busy && !watches && !shares ? -1 : c->connection.stream.fd,
+                             .events = watches && !shares ? strata_connection_events(&c->connection, POLLIN) : POLLRDHUP}};
     c->keeper_sleeps = !busy;
     const int ms = watches ? WATCH_TICK_MS : busy ? BUSY_TICK_MS : (int)(c->heartbeat * 250) + 1;
     pthread_mutex_unlock(&c->lock);
-    if (watches && shares) strata_connection_wait(&c->channel, POLLIN, ms, false);
+    if (watches && shares) strata_connection_wait(&c->connection, POLLIN, ms, false);
     poll(fds, 2, watches && shares ? 0 : ms);
     if (fds[0].revents && read(c->wake, &count, sizeof count) < 0) count = 0;
-    if (shares && fds[1].revents) strata_connection_note_end(&c->channel);
+    if (shares && fds[1].revents) strata_connection_note_end(&c->connection);
     pthread_mutex_lock(&c->lock);
     c->keeper_sleeps = false;
 }
@@ -636,7 +638,7 @@ static void receive_until_done(strata_rpc_client *c, const strata_rpc_request *r
         if (left <= 0) break;
         pthread_mutex_unlock(&c->lock);
         const int ms = left * 1000 < WAIT_TICK_MS ? (int)(left * 1000) + 1 : WAIT_TICK_MS;
-        strata_connection_wait(&c->channel, strata_connection_events(&c->channel, POLLIN), ms, true);
+        strata_connection_wait(&c->connection, strata_connection_events(&c->connection, POLLIN), ms, true);
         pthread_mutex_lock(&c->lock);
     }
     leave_receiver(c);
@@ -743,7 +745,7 @@ static strata_status check_options(const strata_rpc_client_options *opts, strata
 }
 
 static void free_client(strata_rpc_client *c) {
-    if (c->open) strata_connection_finish(&c->channel);
+    if (c->open) strata_connection_finish(&c->connection);
     if (c->wake >= 0) close(c->wake);
     strata_credentials_finish(&c->credentials);
     pthread_cond_destroy(&c->changed);
@@ -771,17 +773,17 @@ strata_status strata_rpc_client_create(const strata_rpc_client_options *opts, st
     c->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 
     const double seconds = cluster->connect_seconds > 0 ? cluster->connect_seconds : CONNECT_SECONDS;
-    strata_connection channel;
+    strata_connection connection;
     greeting g = {0};
     strata_status status = STRATA_OK;
     if (c->wake < 0) status = strata_fail(err, STRATA_UNAVAILABLE, "no descriptor for a client: %s", strata_errno_text(errno));
     if (!status) status = strata_credentials_init(&c->credentials, cluster, err);
     if (!status) {
-        status = connect_once(c, strata_clock_seconds() + seconds, &channel, &g, err);
+        status = connect_once(c, strata_clock_seconds() + seconds, &connection, &g, err);
         if (status) strata_fail_in(err, status, "%s at %s", c->server, c->address);
     }
     if (!status) {
-        use_channel(c, &channel, &g);
+        use_connection(c, &connection, &g);
         if (pthread_create(&c->keeper, NULL, run_keeper, c))
             status = strata_fail(err, STRATA_UNAVAILABLE, "no thread could be made for a client");
     }
@@ -802,7 +804,7 @@ void strata_rpc_client_destroy(strata_rpc_client *c) {
     wake_keeper(c); /* it does not wait in a pipe, as there is no request */
     pthread_join(c->keeper, NULL);
     /* if this cannot be sent, the server sees that the connection closes */
-    if (c->connected && strata_connection_send(&c->channel, &leave, NULL, 0, NULL, NULL, NULL)) c->connected = false;
+    if (c->connected && strata_connection_send(&c->connection, &leave, NULL, 0, NULL, NULL, NULL)) c->connected = false;
     free_client(c);
 }
 

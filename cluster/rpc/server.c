@@ -87,12 +87,12 @@ typedef struct strata_rpc_connection {
     struct strata_rpc_connection *next;
     strata_rpc_server *server;
     pthread_t thread;
-    strata_connection channel;
+    strata_connection connection;
     char from[STRATA_ADDRESS_BYTES];
     /* When it was accepted. */
     double since;
     atomic_int activity;
-    /* The connection has ended or must end. The thread that sets this also shuts the channel. `why` is written before, under
+    /* The connection has ended or must end. The thread that sets this also shuts the connection. `why` is written before, under
      * the lock. */
     atomic_bool ended;
     char why[256];
@@ -204,7 +204,7 @@ static void end_locked(strata_rpc_connection *c, const char *why) {
     if (atomic_load(&c->ended)) return;
     snprintf(c->why, sizeof c->why, "%.255s", why);
     atomic_store(&c->ended, true);
-    strata_connection_shut(&c->channel, atomic_load(&c->server->stopping)); /* a handler that has finished may still reply */
+    strata_connection_shut(&c->connection, atomic_load(&c->server->stopping)); /* a handler that has finished may still reply */
     pthread_cond_broadcast(&c->server->changed);
     wake_monitor(c->server);
 }
@@ -225,18 +225,19 @@ bool strata_rpc_call_ended(const strata_rpc_call *call) {
 
 static strata_status wait_to_send(void *user, short events, strata_error *err) {
     strata_rpc_connection *c = user;
-    strata_connection_wait(&c->channel, events, -1, false); /* the monitor shuts the connection of a peer that does not read */
+    strata_connection_wait(&c->connection, events, -1,
+                           false); /* the monitor shuts the connection of a peer that does not read */
     return atomic_load(&c->ended) ? strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why) : STRATA_OK;
 }
 
-/* area: NULL, or the memory that is shared from the next message on, which the channel takes. */
+/* area: NULL, or the memory that is shared from the next message on, which the connection takes. */
 static strata_status send_packet(strata_rpc_connection *c, const strata_packet *m, const struct iovec *parts, int n_parts,
                                  strata_area *area, strata_error *err) {
     STRATA_LOCKED(&c->sending);
-    atomic_store(&c->channel.sent, strata_clock_coarse_seconds()); /* progress is measured from now on */
+    atomic_store(&c->connection.sent, strata_clock_coarse_seconds()); /* progress is measured from now on */
     atomic_store(&c->activity, STRATA_RPC_SENDING);
-    const strata_status status = strata_connection_send(&c->channel, m, parts, n_parts, wait_to_send, c, err);
-    if (area) strata_connection_share(&c->channel, area, false);
+    const strata_status status = strata_connection_send(&c->connection, m, parts, n_parts, wait_to_send, c, err);
+    if (area) strata_connection_share(&c->connection, area, false);
     return status;
 }
 
@@ -408,7 +409,7 @@ static strata_status greet(strata_rpc_connection *c, const strata_packet *m, str
     atomic_store(&c->activity, STRATA_RPC_HANDLING);
     strata_error why = {0};
     const strata_status refused = take_session(c, hello.task, hello.incarnation, !m->sequence, &why);
-    strata_area *area = refused || !*hello.area || c->channel.stream.tls ? NULL : strata_area_open(hello.area);
+    strata_area *area = refused || !*hello.area || c->connection.stream.tls ? NULL : strata_area_open(hello.area);
     strata_rpc_hello own = strata_rpc_hello_of(s->task, s->incarnation, s->heartbeat, area ? hello.area : NULL);
     const size_t n = refused ? strnlen(why.message, sizeof why.message) : sizeof own;
     const strata_packet reply = {.type = STRATA_FRAME_HELLO, .status = refused, .head_bytes = n};
@@ -430,15 +431,15 @@ static strata_status greet(strata_rpc_connection *c, const strata_packet *m, str
 void *strata_rpc_reply_room(const strata_rpc_call *call, size_t bytes) {
     strata_rpc_connection *c = (strata_rpc_connection *)(uintptr_t)call->connection;
     STRATA_LOCKED(&c->sending);
-    return strata_connection_reserve(&c->channel, bytes);
+    return strata_connection_reserve(&c->connection, bytes);
 }
 
 /* Returns the room of a reply that was not sent. The monitor's heartbeats read `reserved` with the lock; only this thread
  * changes it. */
 static void drop_room(strata_rpc_connection *c) {
-    if (!c->channel.reserved) return;
+    if (!c->connection.reserved) return;
     STRATA_LOCKED(&c->sending);
-    strata_connection_unreserve(&c->channel);
+    strata_connection_unreserve(&c->connection);
 }
 
 static strata_status execute(strata_rpc_connection *c, const strata_packet *m, strata_error *err) {
@@ -554,7 +555,7 @@ static strata_status end_message(void *user, const strata_packet *m, strata_erro
             c->body = NULL;
             c->body_room = 0;
         }
-        atomic_store(&c->channel.received,
+        atomic_store(&c->connection.received,
                      strata_clock_coarse_seconds()); /* the monitor watched the peer while the handler ran */
         atomic_store(&c->activity, c->session ? STRATA_RPC_RECEIVING : STRATA_RPC_GREETING);
     }
@@ -564,7 +565,7 @@ static strata_status end_message(void *user, const strata_packet *m, strata_erro
 
 /* Waits until the connection is ready, or shut. */
 static bool wait_ready(strata_rpc_connection *c, short events) {
-    strata_connection_wait(&c->channel, events, -1, events == POLLIN);
+    strata_connection_wait(&c->connection, events, -1, events == POLLIN);
     return !atomic_load(&c->ended);
 }
 
@@ -572,7 +573,7 @@ static bool wait_ready(strata_rpc_connection *c, short events) {
 static strata_status shake_hands(strata_rpc_connection *c, strata_error *why) {
     strata_shaking s;
     short events = POLLIN;
-    strata_stream *stream = &c->channel.stream;
+    strata_stream *stream = &c->connection.stream;
     STRATA_TRY(strata_shaking_begin(&s, stream, NULL, NULL, &c->server->credentials, why));
     for (;;) {
         STRATA_TRY(strata_shaking_continue(&s, stream, &events, why));
@@ -590,10 +591,10 @@ static void *run_connection(void *user) {
     strata_status status = shake_hands(c, &why);
     if (status && status != STRATA_DATA)
         count_refused(c->server, c->from, status == STRATA_PEER_LOST ? "it did not complete the handshake" : why.message);
-    if (!status) strata_socket_prepare(c->channel.stream.fd);
+    if (!status) strata_socket_prepare(c->connection.stream.fd);
     while (!status) {
-        status = strata_connection_receive(&c->channel, &receiver, INT_MAX, &why);
-        if (!status && !wait_ready(c, strata_connection_events(&c->channel, POLLIN))) status = STRATA_UNAVAILABLE;
+        status = strata_connection_receive(&c->connection, &receiver, INT_MAX, &why);
+        if (!status && !wait_ready(c, strata_connection_events(&c->connection, POLLIN))) status = STRATA_UNAVAILABLE;
     }
     end_connection(c, why.message);
     report_end(c);
@@ -610,7 +611,7 @@ static void *run_connection(void *user) {
 /* ---- the monitor ---- */
 
 static void free_connection(strata_rpc_connection *c) {
-    strata_connection_finish(&c->channel);
+    strata_connection_finish(&c->connection);
     pthread_mutex_destroy(&c->sending);
     free(c->head);
     free(c->reply_head);
@@ -634,7 +635,7 @@ static void make_room(strata_rpc_server *s) {
 static void begin_connection(strata_rpc_server *s, int fd) {
     make_room(s);
     strata_rpc_connection *c = calloc(1, sizeof *c);
-    if (!c || strata_connection_init(&c->channel, (strata_stream){.fd = fd}, NULL)) {
+    if (!c || strata_connection_init(&c->connection, (strata_stream){.fd = fd}, NULL)) {
         if (!c) close(fd);
         free(c);
         return;
@@ -657,11 +658,11 @@ static void begin_connection(strata_rpc_server *s, int fd) {
 
 static void send_beat(strata_rpc_connection *c, double now) {
     static const strata_packet beat = {.type = STRATA_FRAME_BEAT};
-    if (now - atomic_load(&c->channel.sent) < c->server->heartbeat || pthread_mutex_trylock(&c->sending)) return;
+    if (now - atomic_load(&c->connection.sent) < c->server->heartbeat || pthread_mutex_trylock(&c->sending)) return;
     /* Sent only if all before was received, so that it does not block; unsent bytes serve as a heartbeat, too. If the peer has
      * closed the connection, the thread that receives sees that itself, after what the peer had sent before. */
-    if (!strata_connection_unsent(&c->channel) &&
-        strata_connection_send(&c->channel, &beat, NULL, 0, NULL, NULL, NULL) == STRATA_TIMEOUT)
+    if (!strata_connection_unsent(&c->connection) &&
+        strata_connection_send(&c->connection, &beat, NULL, 0, NULL, NULL, NULL) == STRATA_TIMEOUT)
         end_connection(c, "a sign of life could not be sent");
     pthread_mutex_unlock(&c->sending);
 }
@@ -681,13 +682,13 @@ static void watch(strata_rpc_connection *c, double now) {
         /* No thread receives now, so the peer's bytes accumulate. Between two requests the thread may receive for so short a
          * time that this thread never sees it. */
         bool full = false;
-        const double received = atomic_load(&c->channel.received);
-        const size_t unread = strata_connection_unread(&c->channel, &full);
+        const double received = atomic_load(&c->connection.received);
+        const size_t unread = strata_connection_unread(&c->connection, &full);
         if (received > c->heard) c->heard = received;
         if (full || unread != c->unread) c->heard = now;
         c->unread = unread;
     } else {
-        c->heard = atomic_load(does == STRATA_RPC_SENDING ? &c->channel.sent : &c->channel.received);
+        c->heard = atomic_load(does == STRATA_RPC_SENDING ? &c->connection.sent : &c->connection.received);
         c->unread = SIZE_MAX;
     }
     if (strata_pulse_is_lost(&c->server->pulse, now, c->heard, limit)) {
@@ -732,8 +733,8 @@ static int list_sources(strata_rpc_server *s, struct pollfd **fds, int *room) {
     (*fds)[n++] = (struct pollfd){.fd = s->listener, .events = POLLIN};
     for (strata_rpc_connection *c = s->connections; c && n < *room; c = c->next)
         if (!atomic_load(&c->ended) &&
-            (atomic_load(&c->activity) == STRATA_RPC_HANDLING || strata_connection_needs_poll(&c->channel)))
-            (*fds)[n++] = (struct pollfd){.fd = c->channel.stream.fd, .events = POLLRDHUP};
+            (atomic_load(&c->activity) == STRATA_RPC_HANDLING || strata_connection_needs_poll(&c->connection)))
+            (*fds)[n++] = (struct pollfd){.fd = c->connection.stream.fd, .events = POLLRDHUP};
     return n;
 }
 
@@ -742,7 +743,7 @@ static void note_end(strata_rpc_connection *c) {
     if (atomic_load(&c->activity) == STRATA_RPC_HANDLING)
         end_connection(c, "its connection closed");
     else
-        strata_connection_note_end(&c->channel);
+        strata_connection_note_end(&c->connection);
 }
 
 static void *run_monitor(void *user) {
@@ -758,7 +759,7 @@ static void *run_monitor(void *user) {
         if (n && fds[0].revents && read(s->wake, &count, sizeof count) < 0) continue;
         for (int i = 2; i < n; i++)
             for (strata_rpc_connection *c = fds[i].revents ? s->connections : NULL; c; c = c->next)
-                if (c->channel.stream.fd == fds[i].fd) note_end(c);
+                if (c->connection.stream.fd == fds[i].fd) note_end(c);
         const double now = strata_clock_seconds();
         strata_pulse_check(&s->pulse, now, 2 * s->heartbeat);
         for (strata_rpc_connection *c = s->connections; c; c = c->next) watch(c, now);

@@ -52,5 +52,5 @@ const strata_transport strata_transport_inproc = {
     .shares_memory = true,
     .open = open_links,
     .close = close_links,
-    .exchange = strata_memory_exchange,
+    .round = strata_memory_round,
 };

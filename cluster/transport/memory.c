@@ -54,7 +54,7 @@ typedef struct strata_memory {
     lane *lanes;           /* [from][to] */
     unsigned char *arenas; /* [world][arena_bytes] */
     strata_ring ring;      /* the own arena */
-    block *lent[];         /* [world] by the last exchange */
+    block *lent[];         /* [world] by the last round */
 } strata_memory;
 
 /* ---- the region ---- */
@@ -63,7 +63,7 @@ static size_t round_up(size_t n, size_t to) {
     return (n + to - 1) / to * to;
 }
 
-/* Enough for two exchanges of a two-shot all_reduce, each with a segment of a slice for each peer, and a result. */
+/* Enough for two rounds of a two-shot all_reduce, each with a segment of a slice for each peer, and a result. */
 size_t strata_memory_segment_bytes(int world) {
     size_t segment = (size_t)ARENA / (size_t)(2 * world) / 4096 * 4096;
     return segment > MOST_SEGMENT ? MOST_SEGMENT : segment < LEAST_SEGMENT ? LEAST_SEGMENT : segment;
@@ -100,7 +100,7 @@ strata_status strata_memory_open(strata_communicator *comm, void *region, void *
                          .arenas = at + round_up(bells_bytes(world) + lanes_bytes(world), 4096)};
     m->ring = (strata_ring){.memory = m->arenas + (size_t)rank * m->arena_bytes,
                             .bytes = m->arena_bytes,
-                            .restart = (size_t)world}; /* an exchange with messages of this size */
+                            .restart = (size_t)world}; /* a round with messages of this size */
     comm->link = m;
     comm->segment_bytes = strata_memory_segment_bytes(world);
     return STRATA_OK;
@@ -188,7 +188,7 @@ static void take_place(strata_memory *m, int rank, int from) {
     atomic_fetch_add_explicit(&m->lanes[from * m->world + rank].tail, 1, memory_order_release);
 }
 
-/* ---- an exchange ---- */
+/* ---- a round ---- */
 
 static strata_status take(strata_memory *m, strata_communicator *comm, const strata_call *call, strata_receive *receive,
                           block *b, strata_error *err) {
@@ -222,7 +222,7 @@ static strata_status receive_all(strata_memory *m, strata_communicator *comm, co
     return STRATA_OK;
 }
 
-/* Returns a peer that has left although this exchange waits for it; -1: there is none. Its messages are checked once more
+/* Returns a peer that has left although this round waits for it; -1: there is none. Its messages are checked once more
  * before, since they may have arrived before it left. */
 static int find_left(strata_memory *m, const strata_send *sends, int n_sends, const strata_receive *receives, int n_receives) {
     for (int i = 0; i < n_receives; i++)
@@ -236,8 +236,8 @@ static int find_left(strata_memory *m, const strata_send *sends, int n_sends, co
     return -1;
 }
 
-strata_status strata_memory_exchange(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
-                                     strata_receive *receives, int n_receives, strata_error *err) {
+strata_status strata_memory_round(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
+                                  strata_receive *receives, int n_receives, strata_error *err) {
     strata_memory *m = comm->link;
     bell *own = &m->bells[comm->rank];
     for (int r = 0; r < m->world; r++) {

@@ -24,8 +24,7 @@ void *strata_memory_owner(const strata_communicator *comm);
 /* The other ranks see that this rank has left; they can still receive the messages that it sent before. Returns the owner. */
 void *strata_memory_close(strata_communicator *comm);
 
-STRATA_MUST_USE strata_status strata_memory_exchange(strata_communicator *comm, const strata_call *call,
-                                                     const strata_send *sends, int n_sends, strata_receive *receives,
-                                                     int n_receives, strata_error *err);
+STRATA_MUST_USE strata_status strata_memory_round(strata_communicator *comm, const strata_call *call, const strata_send *sends,
+                                                  int n_sends, strata_receive *receives, int n_receives, strata_error *err);
 
 #endif

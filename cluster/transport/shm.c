@@ -55,5 +55,5 @@ const strata_transport strata_transport_shm = {
     .open = open_links,
     .opened = opened,
     .close = close_links,
-    .exchange = strata_memory_exchange,
+    .round = strata_memory_round,
 };

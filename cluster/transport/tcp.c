@@ -15,11 +15,11 @@ enum {
 };
 static const double SPIN_SECONDS = 40e-6; /* how long to try again without poll, if each rank has its own core */
 
-struct exchange;
+struct one_round;
 
 typedef struct peer_link {
     strata_outgoing out; /* the message that is sent now; must be the first field */
-    struct exchange *exchange;
+    struct one_round *round;
     int peer;
     int send, receive; /* the current messages in the lists; a list's length: all are done */
     struct iovec room; /* where the received one is written */
@@ -85,9 +85,9 @@ static strata_status open_links(strata_communicator *comm, strata_error *err) {
     return status;
 }
 
-/* ---- an exchange ---- */
+/* ---- a round ---- */
 
-typedef struct exchange {
+typedef struct one_round {
     strata_communicator *comm;
     tcp *tcp;
     const strata_call *call;
@@ -96,9 +96,9 @@ typedef struct exchange {
     int n_sends, n_receives;
     int unsent, missing;  /* messages */
     size_t missing_bytes; /* payloads */
-} exchange;
+} one_round;
 
-static strata_status lost(const exchange *x, int peer, strata_status status, const char *how, strata_error *err) {
+static strata_status lost(const one_round *x, int peer, strata_status status, const char *how, strata_error *err) {
     if (strata_seat_failed(x->comm->seat)) return strata_seat_verdict(x->comm->seat, err);
     const strata_peer_string who = strata_peer_text(x->comm, peer);
     if (status == STRATA_DATA)
@@ -108,7 +108,7 @@ static strata_status lost(const exchange *x, int peer, strata_status status, con
 }
 
 /* Queues the next message for the peer, from index `from` on. */
-static void send_next(const exchange *x, peer_link *l, int from) {
+static void send_next(const one_round *x, peer_link *l, int from) {
     while (from < x->n_sends && x->sends[from].peer != l->peer && x->sends[from].peer != STRATA_ALL_PEERS) from++;
     l->send = from;
     if (from == x->n_sends) return;
@@ -119,13 +119,13 @@ static void send_next(const exchange *x, peer_link *l, int from) {
 }
 
 static void sent(void *user, strata_outgoing *out) {
-    exchange *x = user;
+    one_round *x = user;
     peer_link *l = (peer_link *)out;
     x->unsent--;
     send_next(x, l, l->send + 1);
 }
 
-static void receive_next(const exchange *x, peer_link *l, int from) {
+static void receive_next(const one_round *x, peer_link *l, int from) {
     while (from < x->n_receives && x->receives[from].peer != l->peer) from++;
     l->receive = from;
 }
@@ -133,7 +133,7 @@ static void receive_next(const exchange *x, peer_link *l, int from) {
 static strata_status begin_message(void *user, const strata_packet *packet, const struct iovec **out_parts, int *out_n_parts,
                                    strata_error *err) {
     peer_link *l = user;
-    const exchange *x = l->exchange;
+    const one_round *x = l->round;
     const strata_receive *receive = &x->receives[l->receive];
     if (!packet->call) return strata_fail(err, STRATA_DATA, "a message of type %d came", (int)packet->type);
     STRATA_TRY(strata_communicator_check(x->comm, x->call, l->peer, packet->call, packet->body_bytes, receive->bytes, err));
@@ -145,24 +145,24 @@ static strata_status begin_message(void *user, const strata_packet *packet, cons
 
 static strata_status end_message(void *user, const strata_packet *packet, strata_error *err) {
     peer_link *l = user;
-    exchange *x = l->exchange;
+    one_round *x = l->round;
     (void)err;
     x->receives[l->receive].view = l->room.iov_base;
     x->missing--;
     x->missing_bytes -= packet->body_bytes;
     receive_next(x, l, l->receive + 1);
-    l->connection.stop = l->receive == x->n_receives; /* what follows belongs to the next exchange */
+    l->connection.stop = l->receive == x->n_receives; /* what follows belongs to the next round */
     return STRATA_OK;
 }
 
 /* Sends to the peer as much as its socket accepts, or receives what has arrived from it. */
-static strata_status push(exchange *x, int peer, strata_error *err) {
+static strata_status push(one_round *x, int peer, strata_error *err) {
     strata_error why;
     const strata_status status = strata_connection_flush(&x->tcp->links[peer].connection, x, &why);
     return status ? lost(x, peer, status, why.message, err) : STRATA_OK;
 }
 
-static strata_status pull(exchange *x, int peer, strata_error *err) {
+static strata_status pull(one_round *x, int peer, strata_error *err) {
     peer_link *l = &x->tcp->links[peer];
     const strata_packet_receiver receiver = {begin_message, end_message, l};
     strata_error why;
@@ -172,7 +172,7 @@ static strata_status pull(exchange *x, int peer, strata_error *err) {
 }
 
 /* How many bytes all links have sent and received so far. */
-static uint64_t moved(const exchange *x) {
+static uint64_t moved(const one_round *x) {
     uint64_t bytes = 0;
     for (int r = 0; r < x->comm->world; r++)
         bytes += x->tcp->links[r].connection.bytes_in + x->tcp->links[r].connection.bytes_out;
@@ -180,7 +180,7 @@ static uint64_t moved(const exchange *x) {
 }
 
 /* Waits until a socket is ready, at most a tick. */
-static void wait_ready(const exchange *x) {
+static void wait_ready(const one_round *x) {
     const bool one = !x->unsent && x->missing_bytes <= SMALL;
     int n = 0;
     for (int r = 0; r < x->comm->world && !(one && n); r++) {
@@ -193,7 +193,7 @@ static void wait_ready(const exchange *x) {
     poll(x->tcp->fds, (nfds_t)n, TICK_MS);
 }
 
-static void begin(exchange *x) {
+static void begin(one_round *x) {
     for (int i = 0; i < x->n_sends; i++) x->unsent += x->sends[i].peer == STRATA_ALL_PEERS ? x->comm->world - 1 : 1;
     x->missing = x->n_receives;
     for (int i = 0; i < x->n_receives; i++) {
@@ -203,22 +203,22 @@ static void begin(exchange *x) {
     for (int r = 0; r < x->comm->world; r++) {
         peer_link *l = &x->tcp->links[r];
         if (r == x->comm->rank) continue;
-        l->exchange = x;
+        l->round = x;
         l->out.sent = sent;
         send_next(x, l, 0);
         receive_next(x, l, 0);
     }
 }
 
-static strata_status run_exchange(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
-                                  strata_receive *receives, int n_receives, strata_error *err) {
-    exchange x = {.comm = comm,
-                  .tcp = comm->link,
-                  .call = call,
-                  .sends = sends,
-                  .receives = receives,
-                  .n_sends = n_sends,
-                  .n_receives = n_receives};
+static strata_status run_round(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
+                               strata_receive *receives, int n_receives, strata_error *err) {
+    one_round x = {.comm = comm,
+                   .tcp = comm->link,
+                   .call = call,
+                   .sends = sends,
+                   .receives = receives,
+                   .n_sends = n_sends,
+                   .n_receives = n_receives};
     begin(&x);
     double idle_since = 0;
     while (x.unsent || x.missing) {
@@ -244,5 +244,5 @@ const strata_transport strata_transport_tcp = {
     .automatic = true,
     .open = open_links,
     .close = close_links,
-    .exchange = run_exchange,
+    .round = run_round,
 };

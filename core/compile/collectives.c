@@ -24,14 +24,14 @@ bool strata_is_collective(const strata_tensor *node) {
 
 /* ---- which nodes ---- */
 
-static bool is_member(const strata_cores *cores, strata_channel channel, int device) {
-    return strata_channel_has(channel, channel.local ? device : cores->first + device);
+static bool is_member(const strata_cores *cores, strata_team team, int device) {
+    return strata_team_has(team, team.local ? device : cores->first + device);
 }
 
 /* How many devices take part; counts: of those whose values count. NULL: all do. */
-static int count_members(const strata_cores *cores, strata_channel channel, const bool *counts) {
+static int count_members(const strata_cores *cores, strata_team team, const bool *counts) {
     int n = 0;
-    for (int d = 0; d < cores->n; d++) n += is_member(cores, channel, d) && (!counts || counts[d]);
+    for (int d = 0; d < cores->n; d++) n += is_member(cores, team, d) && (!counts || counts[d]);
     return n;
 }
 
@@ -42,14 +42,14 @@ static int64_t *reduction_in(const strata_op *op, const void *attrs) {
 }
 
 static bool spans_workers(const strata_cores *cores, const strata_tensor *node) {
-    return cores->has_workers && strata_channel_spans_workers(common_of(node)->channel, cores->first, cores->n);
+    return cores->has_workers && strata_team_spans_workers(common_of(node)->team, cores->first, cores->n);
 }
 
 static bool cores_can_perform(const strata_cores *cores, const strata_tensor *node) {
     const bool gathers = node->op == &strata_op_all_gather, reduces = node->op == &strata_op_all_reduce;
     if (!gathers && !reduces && node->op != &strata_op_reduce_scatter) return false;
     const strata_communication_attrs *common = node->attrs;
-    if (!node->n_inputs || count_members(cores, common->channel, NULL) < 2) return false;
+    if (!node->n_inputs || count_members(cores, common->team, NULL) < 2) return false;
     if (gathers) return !spans_workers(cores, node);
     if (!(cores->sum_dtypes >> common->dtype & 1)) return false;
     if (*reduction_in(node->op, node->attrs) != STRATA_REDUCE_SUM &&
@@ -65,16 +65,16 @@ static strata_tensor *operand_of(rewriter *r, const strata_tensor *node) {
     const strata_tensor *x = node->inputs[0];
     const bool *counts = r->place->counts;
     if (node->op == &strata_op_all_gather || !counts || counts[r->place->own]) return r->mapped[x->id];
-    const double neutral = count_members(r->place->cores, common_of(node)->channel, counts) ? -0.0 : 0.0;
+    const double neutral = count_members(r->place->cores, common_of(node)->team, counts) ? -0.0 : 0.0;
     return strata_broadcast_to(strata_scalar(r->to, x->dtype, neutral), x->shape);
 }
 
-static const int64_t *members_of(rewriter *r, strata_channel channel, int64_t *out_n) {
+static const int64_t *members_of(rewriter *r, strata_team team, int64_t *out_n) {
     const strata_cores *cores = r->place->cores;
     int64_t *numbers = strata_graph_alloc(r->to, (size_t)cores->n * sizeof *numbers);
     *out_n = 0;
     for (int d = 0; d < cores->n && numbers; d++)
-        if (is_member(cores, channel, d)) numbers[(*out_n)++] = cores->numbers[d];
+        if (is_member(cores, team, d)) numbers[(*out_n)++] = cores->numbers[d];
     return numbers;
 }
 
@@ -84,30 +84,30 @@ static strata_tensor *with_cores(rewriter *r, const strata_tensor *node) {
     if (!attrs) return strata_graph_poison(r->to, node->op, STRATA_OUT_OF_MEMORY, "no host memory for its cores");
     strata_communication_attrs *common = attrs;
     *reduction_in(node->op, attrs) = STRATA_REDUCE_SUM;
-    common->cores = members_of(r, common->channel, &common->n_cores);
+    common->cores = members_of(r, common->team, &common->n_cores);
     if (!common->cores) return &r->to->poison;
     strata_tensor *x = operand_of(r, node);
     return strata_tensor_set_name(strata_node(r->to, node->op, 1, &x, attrs), node->name);
 }
 
-static int first_member(const strata_cores *cores, strata_channel channel) {
+static int first_member(const strata_cores *cores, strata_team team) {
     int first = 0;
-    while (first < cores->n && !is_member(cores, channel, first)) first++;
+    while (first < cores->n && !is_member(cores, team, first)) first++;
     return first;
 }
 
 static strata_tensor *rewrite_collective(rewriter *r, const strata_tensor *node) {
-    const strata_channel channel = common_of(node)->channel;
+    const strata_team team = common_of(node)->team;
     strata_tensor *own = with_cores(r, node);
     if (strata_tensor_is_poison(own)) return own;
     if (spans_workers(r->place->cores, node)) {
-        const bool contributes = first_member(r->place->cores, channel) == r->place->own;
+        const bool contributes = first_member(r->place->cores, team) == r->place->own;
         return strata_tensor_set_name(
             strata_all_reduce_among(r->to, contributes ? own : NULL, *(const strata_all_reduce_attrs *)node->attrs),
             node->name);
     }
     if (node->op == &strata_op_all_gather || *reduction_in(node->op, node->attrs) == STRATA_REDUCE_SUM) return own;
-    const int n = count_members(r->place->cores, channel, r->place->counts);
+    const int n = count_members(r->place->cores, team, r->place->counts);
     return strata_div(own, strata_scalar(r->to, STRATA_DTYPE_F32, n ? n : 1));
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Communication inside of programs. If the devices of a channel are cores of one system that can exchange values
- * themselves (strata_device_collectives in core/run/device.h), their programs compute the channel's all_reduce,
+ * Communication inside of programs. If the devices of a team are cores of one system that can exchange values
+ * themselves (strata_device_collectives in core/run/device.h), their programs compute the team's all_reduce,
  * all_gather and reduce_scatter nodes like other nodes, and these nodes do not divide the graph into segments. */
 #ifndef STRATA_CORE_COLLECTIVES_H
 #define STRATA_CORE_COLLECTIVES_H
@@ -12,13 +12,13 @@
 typedef struct strata_cores {
     /* The number of devices. Fewer than 2: the devices do not exchange values themselves. */
     int n;
-    /* The number of the first of them among the devices of all workers (strata_channel). */
+    /* The number of the first of them among the devices of all workers (strata_team). */
     int first;
     /* [n] Their numbers in the system, ascending. */
     int64_t *numbers;
     /* Bit (1 << dtype) is set for the dtypes that every core can add up. */
     uint32_t sum_dtypes;
-    /* There are other workers, so channels that are not local have members there. */
+    /* There are other workers, so teams that are not local have members there. */
     bool has_workers;
 } strata_cores;
 

@@ -30,23 +30,23 @@ strata_tensor *strata_partition_tensor(partitioner *p, const strata_tensor *valu
     return f->tensors[d];
 }
 
-strata_channel strata_partition_channel(const partitioner *p, unsigned axes, int d) {
-    strata_channel channel = {0};
+strata_team strata_partition_team(const partitioner *p, unsigned axes, int d) {
+    strata_team team = {0};
     int n = 1;
     for (int a = 0; a < p->mesh->n_axes; a++) n *= axes >> a & 1 ? p->mesh->axes[a].size : 1;
-    if (n == p->n_all) return channel;
+    if (n == p->n_all) return team;
     int64_t *members = strata_graph_alloc(p->result->parts[d].graph, (size_t)n * sizeof *members);
-    if (!members) return channel;
+    if (!members) return team;
     d += p->first;
     for (int other = 0; other < p->n_all; other++) {
         bool same = true;
         for (int a = 0; a < p->mesh->n_axes && same; a++)
             same = (axes >> a & 1) || strata_mesh_coordinate(p->mesh, other, a) == strata_mesh_coordinate(p->mesh, d, a);
-        if (same) members[channel.n_members++] = other;
+        if (same) members[team.n_members++] = other;
     }
-    channel.members = members;
-    channel.id = 1 + (int64_t)axes * p->n_all + members[0];
-    return channel;
+    team.members = members;
+    team.id = 1 + (int64_t)axes * p->n_all + members[0];
+    return team;
 }
 
 strata_status strata_partition_note(partitioner *p, const strata_tensor *value, const char *op, unsigned axes,
@@ -63,10 +63,10 @@ strata_status strata_partition_note(partitioner *p, const strata_tensor *value, 
 /* Sees to it that someone contributes to each sum over these axes: the first device, if all have nothing. */
 static void contribute(partitioner *p, const strata_tensor *value, form *f, unsigned axes) {
     for (int d = 0; d < p->n_devices; d++) {
-        const strata_channel channel = strata_partition_channel(p, axes, d);
+        const strata_team team = strata_partition_team(p, axes, d);
         bool any = p->opts->idle && p->opts->idle[d];
         for (int other = 0; other < p->n_devices && !any; other++)
-            any = f->tensors[other] && strata_partition_channel(p, axes, other).id == channel.id;
+            any = f->tensors[other] && strata_partition_team(p, axes, other).id == team.id;
         if (!any) strata_partition_tensor(p, value, f, d);
     }
 }
@@ -77,7 +77,7 @@ static void sum_over(partitioner *p, const strata_tensor *value, form *f, unsign
     contribute(p, value, f, axes);
     for (int d = 0; d < p->n_devices; d++) {
         if (!strata_partition_has(p, &f->placement, d)) continue;
-        attrs.common.channel = strata_partition_channel(p, axes, d);
+        attrs.common.team = strata_partition_team(p, axes, d);
         attrs.common.dtype = value->dtype;
         attrs.common.shape = strata_partition_shape(p, value, &f->placement, d, NULL);
         attrs.common.takes = strata_partition_has(p, to, d);
@@ -115,11 +115,11 @@ static strata_status send_along(partitioner *p, const strata_tensor *value, form
     for (int d = 0; d < p->n_devices && p->mesh->axes[axis].size > 1; d++) {
         if (!strata_partition_has(p, &to, d)) continue;
         strata_tensor *x = strata_partition_tensor(p, value, f, d);
-        strata_communication_attrs attrs = {.channel = strata_partition_channel(p, 1u << axis, d),
+        strata_communication_attrs attrs = {.team = strata_partition_team(p, 1u << axis, d),
                                             .dtype = value->dtype,
                                             .shape = strata_partition_shape(p, value, &to, d, NULL),
                                             .takes = !x};
-        attrs.channel.local = p->opts->each_worker_updates && value->op->flags & STRATA_OP_UPDATE;
+        attrs.team.local = p->opts->each_worker_updates && value->op->flags & STRATA_OP_UPDATE;
         strata_tensor *sent = strata_broadcast(strata_partition_graph(p, d), x, attrs);
         if (!x) f->tensors[d] = sent;
     }
@@ -168,8 +168,8 @@ static strata_status gather_axis(partitioner *p, const strata_tensor *value, for
         int n, own;
         if (!strata_partition_has(p, &f->placement, d)) continue;
         const int64_t *lengths = lengths_along(p, &split, d, &n, &own);
-        f->tensors[d] = strata_all_gather_parts(strata_partition_tensor(p, value, f, d), strata_partition_channel(p, axes, d),
-                                                dim, lengths, n, own);
+        f->tensors[d] = strata_all_gather_parts(strata_partition_tensor(p, value, f, d), strata_partition_team(p, axes, d), dim,
+                                                lengths, n, own);
     }
     STRATA_TRY(coarser(p, &split, split.n_axes - 1, &f->placement.dims[dim], err));
     return strata_partition_note(p, value, "all_gather", axes, &f->placement, err);
@@ -184,7 +184,7 @@ static strata_status sum_pieces(partitioner *p, const strata_tensor *value, form
         if (!strata_partition_has(p, &f->placement, d)) continue;
         strata_tensor *x = strata_partition_tensor(p, value, f, d);
         const int64_t *lengths = lengths_along(p, split, d, &n, &own);
-        f->tensors[d] = strata_reduce_scatter_parts(x->graph, x, x->dtype, x->shape, strata_partition_channel(p, axes, d),
+        f->tensors[d] = strata_reduce_scatter_parts(x->graph, x, x->dtype, x->shape, strata_partition_team(p, axes, d),
                                                     STRATA_REDUCE_SUM, gradients, lengths, n, own);
     }
     f->placement.dims[0] = *split;
@@ -327,8 +327,8 @@ strata_status strata_partition_complete(partitioner *p, const strata_tensor *nod
     static const strata_placement everywhere = {0};
     const form *x = p->forms[node->inputs[0]->id];
     const strata_all_reduce_attrs *given = node->attrs;
-    /* One with a channel is that of a layer, whose result all devices need that compute. */
-    const strata_placement *to = p->opts->update && !given->common.channel.id ? p->opts->update : &everywhere;
+    /* One with a team is that of a layer, whose result all devices need that compute. */
+    const strata_placement *to = p->opts->update && !given->common.team.id ? p->opts->update : &everywhere;
     const strata_placement *wanted = given->reduction == STRATA_REDUCE_SUM && !p->opts->whole_sums ? p->wanted[node->id] : NULL;
     strata_placement placement = x->placement;
     form *f;

@@ -74,9 +74,9 @@ static strata_status send_update(partitioner *p, const strata_tensor *update, co
 
 /* Whether device d is the first of those that exchange values along these axes and have one of this form. */
 static bool is_first_of(const partitioner *p, const form *f, unsigned axes, int d) {
-    const int64_t id = strata_partition_channel(p, axes, d).id;
+    const int64_t id = strata_partition_team(p, axes, d).id;
     for (int other = -p->first; other < d; other++)
-        if (strata_partition_channel(p, axes, other).id == id && (other < 0 || f->tensors[other])) return false;
+        if (strata_partition_team(p, axes, other).id == id && (other < 0 || f->tensors[other])) return false;
     return f->tensors[d] != NULL;
 }
 
@@ -86,7 +86,7 @@ static strata_status take_first(partitioner *p, const strata_tensor *update, con
     const unsigned axes = p->opts->update->own;
     for (int d = 0; d < p->n_devices; d++) {
         if (!strata_partition_has(p, &own->placement, d)) continue;
-        const strata_communication_attrs attrs = {.channel = strata_partition_channel(p, axes, d),
+        const strata_communication_attrs attrs = {.team = strata_partition_team(p, axes, d),
                                                   .dtype = update->dtype,
                                                   .shape = strata_partition_shape(p, update, &own->placement, d, NULL),
                                                   .takes = true};

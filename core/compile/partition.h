@@ -27,7 +27,7 @@ typedef struct strata_partition_options {
      * devices are given add up to it. So may a variable: the devices' variables add up to it. Both may be each device's own. */
     const strata_placement *(*place)(void *user, const strata_tensor *leaf);
     /* Where updates are made; NULL: wherever the variables are. With a coordinate, the all_reduces of the graph that name no
-     * channel deliver their values there, and devices that have copies of a variable get its new value from there. An axis in
+     * team deliver their values there, and devices that have copies of a variable get its new value from there. An axis in
      * `own`: along it several devices make the update, each with a value of its own (they may round differently), and all
      * copies of a variable get the value of the first one. `own` may then be together with a coordinate, which is that of one
      * of these devices. */

@@ -71,7 +71,7 @@ STRATA_MUST_USE strata_status strata_partition_new_form(strata_partitioner *p, c
 /* The part of a device that has one. A part that was not computed is made of zeros. */
 strata_tensor *strata_partition_tensor(strata_partitioner *p, const strata_tensor *value, strata_form *f, int d);
 /* The devices that have the same coordinates as device d on all axes that are not in `axes`. */
-strata_channel strata_partition_channel(const strata_partitioner *p, unsigned axes, int d);
+strata_team strata_partition_team(const strata_partitioner *p, unsigned axes, int d);
 /* received: how the first device has what it receives. */
 STRATA_MUST_USE strata_status strata_partition_note(strata_partitioner *p, const strata_tensor *value, const char *op,
                                                     unsigned axes, const strata_placement *received, strata_error *err);

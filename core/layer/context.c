@@ -258,7 +258,7 @@ strata_tensor *strata_layer_sum_over_replicas(strata_layer_context *context, str
     if (!strata_layer_has_replicas(context)) return x;
     context->exchanges_inside = true;
     if (!x || strata_tensor_is_poison(x)) return x;
-    const strata_communication_attrs common = {.channel = context->replicas, .dtype = x->dtype, .shape = x->shape};
+    const strata_communication_attrs common = {.team = context->replicas, .dtype = x->dtype, .shape = x->shape};
     return strata_all_reduce_among(x->graph, x, (strata_all_reduce_attrs){.common = common});
 }
 

@@ -135,7 +135,7 @@ struct strata_layer_context {
     /* True if other replicas compute parts of the batch. */
     bool has_replicas;
     /* The channel of the devices that compute parts of the batch. */
-    strata_channel replicas;
+    strata_team replicas;
     /* Set when a layer has summed a value over the replicas. */
     bool exchanges_inside;
     /* In the graph of all replicas: the number of examples, to which each replica contributes its own; NULL: the batch of x. */

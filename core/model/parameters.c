@@ -210,10 +210,8 @@ strata_status strata_model_set_parameter(strata_model *model, int index, const s
             memcpy(model->loaded + strata_model_place(model, p), value->data, strata_array_bytes(value));
         return STRATA_OK;
     }
-    const copy c = {.set = true,
-                    .begin = strata_model_place(model, p),
-                    .n = strata_shape_elements(value->shape),
-                    .values = value->data};
+    const copy c = {
+        .set = true, .begin = strata_model_place(model, p), .n = strata_shape_elements(value->shape), .values = value->data};
     strata_model_forget_interrupted(model);
     for (int r = 0; r < model->strategy->n_devices; r++)
         for (int what = STRATA_VALUES_ALL; what <= STRATA_VALUES_SHARD; what++)

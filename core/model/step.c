@@ -869,8 +869,8 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
     *step = (strata_step){0};
     STRATA_TRY(strata_graph_create(&b.graph, err));
     step->graph = b.graph;
-    /* A channel says that all devices that compute need a sum, not only where updates are made. */
-    b.context.replicas = strata_channel_of_first(b.graph, model->strategy->n_replicas);
+    /* A team says that all devices that compute need a sum, not only where updates are made. */
+    b.context.replicas = strata_team_of_first(b.graph, model->strategy->n_replicas);
     strata_status status = begin(&b, err);
     if (!status) {
         builders[kind](&b);

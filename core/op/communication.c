@@ -11,7 +11,7 @@
 extern const strata_op strata_op_all_reduce, strata_op_reduce_to, strata_op_broadcast, strata_op_all_gather,
     strata_op_reduce_scatter, strata_op_send, strata_op_recv, strata_op_merge;
 
-/* ---- channels ---- */
+/* ---- teams ---- */
 
 /* A copy of the numbers in the graph's memory; NULL: there is no memory, and the graph is poisoned. */
 static const int64_t *copy_of(strata_graph *graph, const int64_t *lengths, int n) {
@@ -20,24 +20,24 @@ static const int64_t *copy_of(strata_graph *graph, const int64_t *lengths, int n
     return copy;
 }
 
-strata_channel strata_channel_make(strata_graph *graph, int64_t id, const int64_t *members, int n_members) {
+strata_team strata_team_make(strata_graph *graph, int64_t id, const int64_t *members, int n_members) {
     const int64_t *own = copy_of(graph, members, n_members);
-    return own ? (strata_channel){.id = id, .members = own, .n_members = n_members} : (strata_channel){0};
+    return own ? (strata_team){.id = id, .members = own, .n_members = n_members} : (strata_team){0};
 }
 
-strata_channel strata_channel_of_first(strata_graph *graph, int n) {
+strata_team strata_team_of_first(strata_graph *graph, int n) {
     int64_t *members = strata_graph_alloc(graph, (size_t)n * sizeof *members);
     for (int d = 0; members && d < n; d++) members[d] = d;
-    return (strata_channel){.id = n, .members = members, .n_members = members ? n : 0, .local = true};
+    return (strata_team){.id = n, .members = members, .n_members = members ? n : 0, .local = true};
 }
 
-bool strata_channel_has(strata_channel channel, int64_t device) {
-    int64_t begin = 0, end = channel.n_members;
+bool strata_team_has(strata_team team, int64_t device) {
+    int64_t begin = 0, end = team.n_members;
     if (!end) return true;
     while (begin < end) {
         const int64_t middle = begin + (end - begin) / 2;
-        if (channel.members[middle] == device) return true;
-        if (channel.members[middle] < device)
+        if (team.members[middle] == device) return true;
+        if (team.members[middle] < device)
             begin = middle + 1;
         else
             end = middle;
@@ -45,14 +45,14 @@ bool strata_channel_has(strata_channel channel, int64_t device) {
     return false;
 }
 
-bool strata_channel_equal(strata_channel a, strata_channel b) {
+bool strata_team_equal(strata_team a, strata_team b) {
     if (a.id != b.id || a.n_members != b.n_members || a.local != b.local) return false;
     return a.members == b.members || !memcmp(a.members, b.members, (size_t)a.n_members * sizeof *a.members);
 }
 
-bool strata_channel_spans_workers(strata_channel channel, int64_t first, int64_t n) {
-    if (channel.local) return false;
-    return !channel.n_members || channel.members[0] < first || channel.members[channel.n_members - 1] >= first + n;
+bool strata_team_spans_workers(strata_team team, int64_t first, int64_t n) {
+    if (team.local) return false;
+    return !team.n_members || team.members[0] < first || team.members[team.n_members - 1] >= first + n;
 }
 
 /* ---- what the ops have in common ---- */
@@ -84,13 +84,13 @@ static void reference(strata_op_call *call) {
 
 /* Members of the table of each op, and rows of its attributes; `type` has the common attributes first. */
 #define COMMON(op_name, type) .name = #op_name, .flags = STRATA_OP_COMMUNICATION, .attrs_bytes = sizeof(type)
-#define COMMON_ATTRS(type)                                                                \
-    {"channel", STRATA_ATTR_INT, offsetof(type, common.channel.id)},                      \
-        {"channel_members", STRATA_ATTR_LIST, offsetof(type, common.channel.members)},    \
-        {"n_channel_members", STRATA_ATTR_INT, offsetof(type, common.channel.n_members)}, \
-        {"members", STRATA_ATTR_LIST, offsetof(type, common.cores)},                      \
-        {"n_members", STRATA_ATTR_INT, offsetof(type, common.n_cores)}, {                 \
-        "shape", STRATA_ATTR_SHAPE, offsetof(type, common.shape)                          \
+#define COMMON_ATTRS(type)                                                             \
+    {"channel", STRATA_ATTR_INT, offsetof(type, common.team.id)},                      \
+        {"channel_members", STRATA_ATTR_LIST, offsetof(type, common.team.members)},    \
+        {"n_channel_members", STRATA_ATTR_INT, offsetof(type, common.team.n_members)}, \
+        {"members", STRATA_ATTR_LIST, offsetof(type, common.cores)},                   \
+        {"n_members", STRATA_ATTR_INT, offsetof(type, common.n_cores)}, {              \
+        "shape", STRATA_ATTR_SHAPE, offsetof(type, common.shape)                       \
     }
 
 /* ---- all_reduce: y = x of replica 0 + x of replica 1 + ..., folded in that order, the same bits on every replica; MEAN
@@ -147,7 +147,7 @@ strata_tensor *strata_reduce_to(strata_graph *graph, strata_tensor *x, strata_al
     return strata_node(graph, &strata_op_reduce_to, x != NULL, &x, &attrs);
 }
 
-/* ---- broadcast: y = x of the one member of the channel that sends it. The sender's own node is empty unless it also receives
+/* ---- broadcast: y = x of the one member of the team that sends it. The sender's own node is empty unless it also receives
  * the value. gradient: if every member receives, the sender's dx is the sum of all members' dy. Nodes without an input pass no
  * gradient ---- */
 
@@ -159,9 +159,9 @@ static void broadcast_gradient(strata_tensor *node, strata_tensor *dy, strata_te
 const strata_op strata_op_broadcast = {
     COMMON(broadcast, strata_communication_attrs),
     .optional_inputs = 1,
-    .attrs = {{"channel", STRATA_ATTR_INT, offsetof(strata_communication_attrs, channel.id)},
-              {"channel_members", STRATA_ATTR_LIST, offsetof(strata_communication_attrs, channel.members)},
-              {"n_channel_members", STRATA_ATTR_INT, offsetof(strata_communication_attrs, channel.n_members)},
+    .attrs = {{"channel", STRATA_ATTR_INT, offsetof(strata_communication_attrs, team.id)},
+              {"channel_members", STRATA_ATTR_LIST, offsetof(strata_communication_attrs, team.members)},
+              {"n_channel_members", STRATA_ATTR_INT, offsetof(strata_communication_attrs, team.n_members)},
               {"shape", STRATA_ATTR_SHAPE, offsetof(strata_communication_attrs, shape)}},
     .shape = shape,
     .gradient = broadcast_gradient,
@@ -203,7 +203,7 @@ static void all_gather_gradient(strata_tensor *node, strata_tensor *dy, strata_t
     const strata_parts_attrs *attrs = node->attrs;
     strata_tensor *whole = swapped(dy, (int)attrs->axis);
     if (strata_tensor_is_poison(whole)) return;
-    dx[0] = swapped(strata_reduce_scatter_parts(node->graph, whole, whole->dtype, whole->shape, attrs->common.channel,
+    dx[0] = swapped(strata_reduce_scatter_parts(node->graph, whole, whole->dtype, whole->shape, attrs->common.team,
                                                 STRATA_REDUCE_SUM, false, attrs->lengths, (int)attrs->n, (int)attrs->own),
                     (int)attrs->axis);
 }
@@ -219,10 +219,9 @@ const strata_op strata_op_all_gather = {COMMON(all_gather, strata_parts_attrs),
                                         .gradient = all_gather_gradient,
                                         .reference = reference};
 
-strata_tensor *strata_all_gather_parts(strata_tensor *x, strata_channel channel, int axis, const int64_t *lengths, int n,
-                                       int own) {
+strata_tensor *strata_all_gather_parts(strata_tensor *x, strata_team team, int axis, const int64_t *lengths, int n, int own) {
     if (!x || strata_tensor_is_poison(x)) return x;
-    strata_parts_attrs attrs = {.common = {.channel = channel, .dtype = x->dtype, .shape = x->shape, .takes = true},
+    strata_parts_attrs attrs = {.common = {.team = team, .dtype = x->dtype, .shape = x->shape, .takes = true},
                                 .axis = axis,
                                 .lengths = copy_of(x->graph, lengths, n),
                                 .n = n,
@@ -240,10 +239,10 @@ strata_tensor *strata_all_gather_equal(strata_tensor *x, int axis, int n, int ow
     int64_t *lengths = n > 0 ? strata_graph_alloc(x->graph, (size_t)n * sizeof *lengths) : NULL;
     if (!lengths) return strata_graph_poison(x->graph, NULL, STRATA_OUT_OF_MEMORY, "all_gather: no memory for %d parts", n);
     for (int i = 0; i < n; i++) lengths[i] = axis >= 0 && axis < x->shape.rank ? x->shape.dims[axis] : 0;
-    return strata_all_gather_parts(x, (strata_channel){0}, axis, lengths, n, own);
+    return strata_all_gather_parts(x, (strata_team){0}, axis, lengths, n, own);
 }
 
-/* ---- reduce_scatter: each member of a channel contributes an x of the same shape, and member k receives part k, along axis 0,
+/* ---- reduce_scatter: each member of a team contributes an x of the same shape, and member k receives part k, along axis 0,
  * of their sum or mean (added in replica order, so its bits are those of all_reduce). Each part is sent only to its owner.
  * gradient: dy of all members, concatenated (all_gather); MEAN divides by the number of parts ---- */
 
@@ -260,7 +259,7 @@ static strata_status reduce_scatter_shape(strata_tensor *node, strata_error *err
 
 static void reduce_scatter_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
     const strata_parts_attrs *attrs = node->attrs;
-    dx[0] = strata_all_gather_parts(dy, attrs->common.channel, 0, attrs->lengths, (int)attrs->n, (int)attrs->own);
+    dx[0] = strata_all_gather_parts(dy, attrs->common.team, 0, attrs->lengths, (int)attrs->n, (int)attrs->own);
     if (attrs->reduction == STRATA_REDUCE_MEAN)
         dx[0] = strata_div(dx[0], strata_scalar(node->graph, node->dtype, (double)attrs->n));
 }
@@ -287,9 +286,9 @@ const strata_op strata_op_reduce_scatter = {COMMON(reduce_scatter, strata_parts_
                                             .reference = reduce_scatter_reference};
 
 strata_tensor *strata_reduce_scatter_parts(strata_graph *graph, strata_tensor *x, strata_dtype dtype, strata_shape whole,
-                                           strata_channel channel, strata_reduction reduction, bool gradients,
-                                           const int64_t *lengths, int n, int own) {
-    strata_parts_attrs attrs = {.common = {.channel = channel, .dtype = dtype, .shape = whole, .takes = true},
+                                           strata_team team, strata_reduction reduction, bool gradients, const int64_t *lengths,
+                                           int n, int own) {
+    strata_parts_attrs attrs = {.common = {.team = team, .dtype = dtype, .shape = whole, .takes = true},
                                 .reduction = reduction,
                                 .gradients = gradients,
                                 .lengths = copy_of(graph, lengths, n),
@@ -303,7 +302,7 @@ strata_tensor *strata_reduce_scatter_parts(strata_graph *graph, strata_tensor *x
     return strata_node(graph, &strata_op_reduce_scatter, x != NULL, &x, &attrs);
 }
 
-/* ---- send and recv: y = x of one other device, of this group or of another worker, in the same channel. The node of send is
+/* ---- send and recv: y = x of one other device, of this group or of another worker, in the same team. The node of send is
  * empty, of shape (0). gradient: none, since nothing can depend on an empty node, and recv has no input; a graph that needs it
  * sends dy in the opposite direction ---- */
 
@@ -326,38 +325,38 @@ const strata_op strata_op_recv = {COMMON(recv, strata_point_attrs), .attrs = POI
 
 /* Makes one end of an exchange between two devices. x is NULL at the receiving end. If worker is -1, device and other are
  * devices of the group. */
-static strata_tensor *point(strata_graph *graph, strata_tensor *x, strata_dtype dtype, strata_shape shape, int64_t channel,
+static strata_tensor *point(strata_graph *graph, strata_tensor *x, strata_dtype dtype, strata_shape shape, int64_t team,
                             int device, int other, int worker) {
     const strata_op *op = x ? &strata_op_send : &strata_op_recv;
     const bool within = worker < 0;
     if (device < 0 || (within && (other < 0 || other == device)))
         return strata_graph_poison(graph, op, STRATA_INVALID, "device %d and device %d", device, other);
-    if (channel < 0 || channel > UINT32_MAX)
-        return strata_graph_poison(graph, op, STRATA_INVALID, "channel %lld; it must be 0 to 4294967295", (long long)channel);
+    if (team < 0 || team > UINT32_MAX)
+        return strata_graph_poison(graph, op, STRATA_INVALID, "team %lld; it must be 0 to 4294967295", (long long)team);
     const int64_t members[2] = {within && other < device ? other : device, within && other < device ? device : other};
     strata_point_attrs attrs = {.common = {.dtype = dtype, .shape = shape, .takes = !x}, .worker = worker};
-    attrs.common.channel = strata_channel_make(graph, channel, members, within ? 2 : 1);
-    attrs.common.channel.local = true; /* the other worker is named by the attributes */
+    attrs.common.team = strata_team_make(graph, team, members, within ? 2 : 1);
+    attrs.common.team.local = true; /* the other worker is named by the attributes */
     return strata_node(graph, op, x != NULL, &x, &attrs);
 }
 
-strata_tensor *strata_send(strata_tensor *x, int64_t channel, int from, int to) {
+strata_tensor *strata_send(strata_tensor *x, int64_t team, int from, int to) {
     if (!x || strata_tensor_is_poison(x)) return x;
-    return point(x->graph, x, x->dtype, x->shape, channel, from, to, -1);
+    return point(x->graph, x, x->dtype, x->shape, team, from, to, -1);
 }
 
-strata_tensor *strata_send_to_worker(strata_tensor *x, int64_t channel, int from, int worker) {
+strata_tensor *strata_send_to_worker(strata_tensor *x, int64_t team, int from, int worker) {
     if (!x || strata_tensor_is_poison(x)) return x;
-    return point(x->graph, x, x->dtype, x->shape, channel, from, -1, worker);
+    return point(x->graph, x, x->dtype, x->shape, team, from, -1, worker);
 }
 
-strata_tensor *strata_recv(strata_graph *graph, strata_dtype dtype, strata_shape shape, int64_t channel, int from, int to) {
-    return point(graph, NULL, dtype, shape, channel, to, from, -1);
+strata_tensor *strata_recv(strata_graph *graph, strata_dtype dtype, strata_shape shape, int64_t team, int from, int to) {
+    return point(graph, NULL, dtype, shape, team, to, from, -1);
 }
 
-strata_tensor *strata_recv_from_worker(strata_graph *graph, strata_dtype dtype, strata_shape shape, int64_t channel, int to,
+strata_tensor *strata_recv_from_worker(strata_graph *graph, strata_dtype dtype, strata_shape shape, int64_t team, int to,
                                        int worker) {
-    return point(graph, NULL, dtype, shape, channel, to, -1, worker);
+    return point(graph, NULL, dtype, shape, team, to, -1, worker);
 }
 
 /* ---- merge: y = the result of a function of the host, which gets the x of all replicas (tf.distribute's merge_call).

@@ -3,7 +3,7 @@
  * Communication ops: exchanges of values between the devices of a group, between the segments of their graphs.
  * core/run/exchange.c executes them.
  *
- * Every device of a channel has one node for each exchange. The node of a device that contributes no value has no input. The
+ * Every device of a team has one node for each exchange. The node of a device that contributes no value has no input. The
  * node of a device that receives no value has an empty output, of shape (0); the device keeps this node alive as an update of
  * its executable. */
 #ifndef STRATA_CORE_OP_COMMUNICATION_H
@@ -12,13 +12,13 @@
 #include "core/graph/graph.h"
 #include "strata/ops.h"
 
-/* A channel: the devices that take part in an exchange. All members of a channel build its nodes in the same order: the k-th
+/* A team: the devices that take part in an exchange. All members of a team build its nodes in the same order: the k-th
  * node of each member belongs to the k-th exchange. A device executes its exchanges one after the other, in the order of its
- * graph, and each of them waits for all members. So the members of several channels must not wait for each other in a cycle.
+ * graph, and each of them waits for all members. So the members of several teams must not wait for each other in a cycle.
  * For example, if each device of a ring first sends and then receives, no exchange can be the first, and creating the group
- * fails. Building exchanges in ascending order of the channels on every device avoids cycles. {0}: all devices of the group,
+ * fails. Building exchanges in ascending order of the teams on every device avoids cycles. {0}: all devices of the group,
  * and of the groups of all other workers. */
-typedef struct strata_channel {
+typedef struct strata_team {
     int64_t id;
     /* [n_members] The numbers of the devices that take part, ascending; memory of the graph. As in a mesh, devices are numbered
      * over all workers: first those of worker 0, then those of worker 1. n_members 0: every device takes part. */
@@ -26,20 +26,20 @@ typedef struct strata_channel {
     int64_t n_members;
     /* True: only this worker's devices take part, and their numbers are those in the group. */
     bool local;
-} strata_channel;
+} strata_team;
 
-/* The channel of these devices, which are ascending and copied. If there is no memory, the graph is poisoned. */
-strata_channel strata_channel_make(strata_graph *graph, int64_t id, const int64_t *members, int n_members);
-/* The channel of this worker's devices [0, n). */
-strata_channel strata_channel_of_first(strata_graph *graph, int n);
-bool strata_channel_has(strata_channel channel, int64_t device);
-bool strata_channel_equal(strata_channel a, strata_channel b);
+/* The team of these devices, which are ascending and copied. If there is no memory, the graph is poisoned. */
+strata_team strata_team_make(strata_graph *graph, int64_t id, const int64_t *members, int n_members);
+/* The team of this worker's devices [0, n). */
+strata_team strata_team_of_first(strata_graph *graph, int n);
+bool strata_team_has(strata_team team, int64_t device);
+bool strata_team_equal(strata_team a, strata_team b);
 /* Whether devices take part that are not among the n from `first` on, which are those of this worker. */
-bool strata_channel_spans_workers(strata_channel channel, int64_t first, int64_t n);
+bool strata_team_spans_workers(strata_team team, int64_t first, int64_t n);
 
 /* The first member of every communication op's attributes. */
 typedef struct strata_communication_attrs {
-    strata_channel channel;
+    strata_team team;
     /* The dtype of the value that this device receives, or would receive. */
     strata_dtype dtype;
     strata_shape shape;
@@ -69,7 +69,7 @@ strata_tensor *strata_reduce_to(strata_graph *graph, strata_tensor *x, strata_al
 
 /* ---- broadcast ---- */
 
-/* One device sends x (NULL on the others), and the others receive it. In a channel of several workers the sender is a device of
+/* One device sends x (NULL on the others), and the others receive it. In a team of several workers the sender is a device of
  * the first of them. */
 strata_tensor *strata_broadcast(strata_graph *graph, strata_tensor *x, strata_communication_attrs attrs);
 
@@ -91,15 +91,14 @@ typedef struct strata_parts_attrs {
 } strata_parts_attrs;
 
 /* Every member contributes its part and receives the whole: the parts concatenated along the axis. lengths: copied. */
-strata_tensor *strata_all_gather_parts(strata_tensor *x, strata_channel channel, int axis, const int64_t *lengths, int n,
-                                       int own);
+strata_tensor *strata_all_gather_parts(strata_tensor *x, strata_team team, int axis, const int64_t *lengths, int n, int own);
 /* Gathers n parts, each as long as x, from all devices. */
 strata_tensor *strata_all_gather_equal(strata_tensor *x, int axis, int n, int own);
 /* Every member contributes an x of this dtype and of shape `whole` (NULL: it contributes none), and receives its own part,
  * along axis 0, of the sum or mean of all x. lengths: copied. */
 strata_tensor *strata_reduce_scatter_parts(strata_graph *graph, strata_tensor *x, strata_dtype dtype, strata_shape whole,
-                                           strata_channel channel, strata_reduction reduction, bool gradients,
-                                           const int64_t *lengths, int n, int own);
+                                           strata_team team, strata_reduction reduction, bool gradients, const int64_t *lengths,
+                                           int n, int own);
 
 /* ---- send and recv ---- */
 
@@ -109,15 +108,15 @@ typedef struct strata_point_attrs {
     int64_t worker;
 } strata_point_attrs;
 
-/* Sends x to device `to` of the group, which receives it by strata_recv in the same channel. The node is empty; keep it alive
+/* Sends x to device `to` of the group, which receives it by strata_recv in the same team. The node is empty; keep it alive
  * as an update. */
-strata_tensor *strata_send(strata_tensor *x, int64_t channel, int from, int to);
-strata_tensor *strata_recv(strata_graph *graph, strata_dtype dtype, strata_shape shape, int64_t channel, int from, int to);
+strata_tensor *strata_send(strata_tensor *x, int64_t team, int from, int to);
+strata_tensor *strata_recv(strata_graph *graph, strata_dtype dtype, strata_shape shape, int64_t team, int from, int to);
 /* The same between workers: device `from` sends x to another worker, where a device receives it by strata_recv_from_worker in
- * the same channel. Values of one channel keep their order. The sending worker does not wait for the other's step, unless the
- * receiver's buffer is full (cluster/README.md). channel: 0 or more. */
-strata_tensor *strata_send_to_worker(strata_tensor *x, int64_t channel, int from, int worker);
-strata_tensor *strata_recv_from_worker(strata_graph *graph, strata_dtype dtype, strata_shape shape, int64_t channel, int to,
+ * the same team. Values of one team keep their order. The sending worker does not wait for the other's step, unless the
+ * receiver's buffer is full (cluster/README.md). team: 0 or more. */
+strata_tensor *strata_send_to_worker(strata_tensor *x, int64_t team, int from, int worker);
+strata_tensor *strata_recv_from_worker(strata_graph *graph, strata_dtype dtype, strata_shape shape, int64_t team, int to,
                                        int worker);
 
 /* ---- merge ---- */

@@ -116,9 +116,8 @@ static strata_status send_and_receive(job *j, strata_error *err) {
     if (!workers || attrs->worker >= workers->n || attrs->worker == workers->rank)
         return strata_fail(err, STRATA_INVALID, "%s: worker %lld is none of the %d others", m->node->op->name,
                            (long long)attrs->worker, workers ? workers->n - 1 : 0);
-    if (m->gives) return workers->send(workers, (int)attrs->worker, common_of(j)->channel.id, m->operand, bytes, err);
-    return m->takes ? workers->receive(workers, (int)attrs->worker, common_of(j)->channel.id, m->result, bytes, err)
-                    : STRATA_OK;
+    if (m->gives) return workers->send(workers, (int)attrs->worker, common_of(j)->team.id, m->operand, bytes, err);
+    return m->takes ? workers->receive(workers, (int)attrs->worker, common_of(j)->team.id, m->result, bytes, err) : STRATA_OK;
 }
 
 /* Sets sizes[w] to `unit` times the lengths of the parts of worker w's replicas. */
@@ -301,8 +300,8 @@ bool strata_exchange_spans_workers(const strata_tensor *node, const strata_worke
     const strata_communication_attrs *common = node->attrs;
     if (!workers || workers->n < 2 || node->op == &strata_op_merge) return false;
     if (strata_exchange_is_point(node)) return ((const strata_point_attrs *)node->attrs)->worker >= 0;
-    return strata_channel_spans_workers(common->channel, workers->first_replica,
-                                        workers->first_replicas[workers->rank + 1] - workers->first_replica);
+    return strata_team_spans_workers(common->team, workers->first_replica,
+                                     workers->first_replicas[workers->rank + 1] - workers->first_replica);
 }
 
 bool strata_exchange_folds(const strata_tensor *node, int64_t *out_elements, strata_reduction *out_reduction) {

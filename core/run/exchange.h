@@ -37,7 +37,7 @@ static inline const strata_communication *strata_exchange_part(const strata_exch
     return own < 0 ? NULL : &executable->plan.communications[own];
 }
 
-/* Matches the replicas' communication nodes by channel, in an order in which each replica has its own ones. *out_exchanges:
+/* Matches the replicas' communication nodes by team, in an order in which each replica has its own ones. *out_exchanges:
  * [*out_n + 1], in `memory`; the last one has no members, and its limits are the numbers of segments. workers: NULL: there are
  * no others. Fails as strata_group_create does. */
 STRATA_MUST_USE strata_status strata_exchanges_match(strata_executable *const *replicas, int n_replicas,
@@ -96,7 +96,7 @@ typedef struct strata_exchange_job {
 /* Performs an exchange. Allocates nothing. */
 STRATA_MUST_USE strata_status strata_exchange_run(strata_exchange_job *job, strata_error *err);
 
-/* Checks that two nodes of one channel can be part of one exchange. Fails: INVALID, with the difference. */
+/* Checks that two nodes of one team can be part of one exchange. Fails: INVALID, with the difference. */
 STRATA_MUST_USE strata_status strata_exchange_check(const strata_tensor *a, const strata_tensor *b, strata_error *err);
 /* Whether the exchange involves replicas of other workers. */
 bool strata_exchange_spans_workers(const strata_tensor *node, const strata_workers *workers);

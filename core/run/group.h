@@ -25,11 +25,11 @@
 typedef struct strata_group strata_group;
 
 /* Takes the executables, even on failure; all come from strata_executable_create_replica with the same options. Replicas'
- * communication nodes are matched by channel (core/op/communication.h): all members of a channel must have the same nodes in
+ * communication nodes are matched by team (core/op/communication.h): all members of a team must have the same nodes in
  * the same order.
  * Fails: INVALID, with both nodes, when they have not, when two nodes of one exchange differ in op, dtype or shape, when no
  * replica contributes the value that one receives, and when cores would wait for each other for ever.
- *   workers  borrowed; exchanges in channels that are not local span the replicas of all of them, worker after worker.
+ *   workers  borrowed; exchanges in teams that are not local span the replicas of all of them, worker after worker.
  *            NULL: this worker alone
  *   ops      how this worker's values are added up; NULL: on the host, in replica order */
 STRATA_MUST_USE strata_status strata_group_create(strata_executable *const *replicas, int n_replicas,

@@ -22,13 +22,13 @@ static strata_status no_memory(const matcher *m, strata_error *err) {
 
 /* ---- which nodes belong together ---- */
 
-static strata_channel channel_of(const strata_tensor *node) {
-    return ((const strata_communication_attrs *)node->attrs)->channel;
+static strata_team team_of(const strata_tensor *node) {
+    return ((const strata_communication_attrs *)node->attrs)->team;
 }
 
-static bool is_member(const matcher *m, strata_channel channel, int replica) {
-    const int first = m->workers && !channel.local ? m->workers->first_replica : 0;
-    return strata_channel_has(channel, first + replica);
+static bool is_member(const matcher *m, strata_team team, int replica) {
+    const int first = m->workers && !team.local ? m->workers->first_replica : 0;
+    return strata_team_has(team, first + replica);
 }
 
 static const strata_communication *part_of(const matcher *m, int e, int replica) {
@@ -41,13 +41,13 @@ static const strata_tensor *front(const matcher *m, int replica) {
     return m->at[replica] < plan->n_communications ? plan->communications[m->at[replica]].node : NULL;
 }
 
-/* A member of the channel whose first unmatched node belongs to another channel, or that has no unmatched node; -1: the first
- * unmatched nodes of all members belong to the channel. */
-static int missing(const matcher *m, strata_channel channel) {
+/* A member of the team whose first unmatched node belongs to another team, or that has no unmatched node; -1: the first
+ * unmatched nodes of all members belong to the team. */
+static int missing(const matcher *m, strata_team team) {
     for (int r = 0; r < m->n_replicas; r++) {
-        if (!is_member(m, channel, r)) continue;
+        if (!is_member(m, team, r)) continue;
         const strata_tensor *node = front(m, r);
-        if (!node || !strata_channel_equal(channel_of(node), channel)) return r;
+        if (!node || !strata_team_equal(team_of(node), team)) return r;
     }
     return -1;
 }
@@ -68,15 +68,15 @@ static strata_status check_same(const matcher *m, int index, strata_error *err) 
                        strata_tensor_name(e->node));
 }
 
-/* Finds the next exchange: a channel to which the first unmatched nodes of all its members belong. Of several, it is the one
+/* Finds the next exchange: a team to which the first unmatched nodes of all its members belong. Of several, it is the one
  * whose members have the fewest exchanges before it, so that workers whose devices make the same exchanges, each in its own
- * channels, choose the same order. */
+ * teams, choose the same order. */
 static strata_status add_exchange(matcher *m, strata_error *err) {
     int lacks = -1, has = -1, next = -1;
     for (int r = 0; r < m->n_replicas; r++) {
         const strata_tensor *node = front(m, r);
         if (!node || (next >= 0 && m->at[r] >= m->at[next])) continue;
-        const int without = is_member(m, channel_of(node), r) ? missing(m, channel_of(node)) : r;
+        const int without = is_member(m, team_of(node), r) ? missing(m, team_of(node)) : r;
         if (without < 0)
             next = r;
         else if (has < 0)
@@ -85,16 +85,16 @@ static strata_status add_exchange(matcher *m, strata_error *err) {
     if (next < 0) {
         const strata_tensor *node = front(m, has), *other = front(m, lacks);
         return strata_fail(err, STRATA_INVALID,
-                           "replica %d has communication %d, %s in channel %lld, of which replica %d is a member and has %s%s "
-                           "there; the members of a channel must have the same communications in the same order",
-                           has, m->at[has], strata_tensor_name(node), (long long)channel_of(node).id, lacks,
-                           other ? strata_tensor_name(other) : "nothing", other ? " of another channel" : "");
+                           "replica %d has communication %d, %s in team %lld, of which replica %d is a member and has %s%s "
+                           "there; the members of a team must have the same communications in the same order",
+                           has, m->at[has], strata_tensor_name(node), (long long)team_of(node).id, lacks,
+                           other ? strata_tensor_name(other) : "nothing", other ? " of another team" : "");
     }
     strata_exchange *e = &m->exchanges[m->n++];
-    const strata_channel channel = channel_of(front(m, next));
+    const strata_team team = team_of(front(m, next));
     for (int r = m->n_replicas - 1; r >= 0; r--) {
         e->own[r] = -1;
-        if (!is_member(m, channel, r)) continue;
+        if (!is_member(m, team, r)) continue;
         e->first = r;
         e->node = front(m, r);
         e->own[r] = m->at[r]++;
@@ -106,11 +106,11 @@ static strata_status add_exchange(matcher *m, strata_error *err) {
 
 /* Sets e->workers.first_replicas to the numbers of the workers' first members, and ranks to those that have members; returns
  * how many have. */
-static int count_members(const strata_workers *all, strata_channel channel, strata_exchange *e, int *ranks) {
+static int count_members(const strata_workers *all, strata_team team, strata_exchange *e, int *ranks) {
     int n = 0, *firsts = e->workers.first_replicas;
     for (int w = 0; w < all->n; w++) {
         int members = 0;
-        for (int d = all->first_replicas[w]; d < all->first_replicas[w + 1]; d++) members += strata_channel_has(channel, d);
+        for (int d = all->first_replicas[w]; d < all->first_replicas[w + 1]; d++) members += strata_team_has(team, d);
         if (!members) continue;
         firsts[n + 1] = firsts[n] + members;
         ranks[n++] = w;
@@ -130,25 +130,24 @@ static strata_status check_parts(const matcher *m, int index, int n_devices, str
 static strata_status find_workers(const matcher *m, int index, strata_error *err) {
     const strata_workers *all = m->workers;
     strata_exchange *e = &m->exchanges[index];
-    const strata_channel channel = channel_of(e->node);
+    const strata_team team = team_of(e->node);
     if (strata_exchange_is_point(e->node)) return STRATA_OK;
     if (!strata_exchange_spans_workers(e->node, all))
-        return check_parts(m, index, channel.n_members ? (int)channel.n_members : m->n_replicas, err);
+        return check_parts(m, index, team.n_members ? (int)team.n_members : m->n_replicas, err);
     int *firsts = e->workers.first_replicas = strata_memory_take(m->memory, all->n + 1, sizeof *firsts);
     int *ranks = strata_memory_take(m->memory, all->n, sizeof *ranks);
     if (m->memory->failed) return no_memory(m, err);
-    const int n = count_members(all, channel, e, ranks);
-    if (channel.n_members && firsts[n] != channel.n_members)
-        return strata_fail(
-            err, STRATA_INVALID,
-            "communication %d, %s: its channel has %lld devices, of which the workers have %d; their devices are "
-            "numbered 0 to %d",
-            index, strata_tensor_name(e->node), (long long)channel.n_members, firsts[n], all->n_replicas - 1);
+    const int n = count_members(all, team, e, ranks);
+    if (team.n_members && firsts[n] != team.n_members)
+        return strata_fail(err, STRATA_INVALID,
+                           "communication %d, %s: its team has %lld devices, of which the workers have %d; their devices are "
+                           "numbered 0 to %d",
+                           index, strata_tensor_name(e->node), (long long)team.n_members, firsts[n], all->n_replicas - 1);
     STRATA_TRY(check_parts(m, index, firsts[n], err));
-    /* Exchanges without a device in common may be performed at the same time, so each channel has its own communicator. */
+    /* Exchanges without a device in common may be performed at the same time, so each team has its own communicator. */
     e->workers = *all;
     const strata_status status = firsts[n] < all->n_replicas
-                                     ? all->subset(all, ranks, n, channel.members, (int)channel.n_members, &e->workers, err)
+                                     ? all->subset(all, ranks, n, team.members, (int)team.n_members, &e->workers, err)
                                      : STRATA_OK;
     if (status) return strata_fail_in(err, status, "communication %d, %s", index, strata_tensor_name(e->node));
     e->workers.first_replicas = firsts;

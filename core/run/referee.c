@@ -75,9 +75,9 @@ static size_t bytes_of(const value *v) {
 
 /* ---- which values ---- */
 static bool is_same_exchange(const strata_tensor *a, const strata_tensor *b) {
-    const strata_channel x = ((const strata_communication_attrs *)a->attrs)->channel,
-                         y = ((const strata_communication_attrs *)b->attrs)->channel;
-    return a->op == b->op && strata_channel_equal(x, y);
+    const strata_team x = ((const strata_communication_attrs *)a->attrs)->team,
+                      y = ((const strata_communication_attrs *)b->attrs)->team;
+    return a->op == b->op && strata_team_equal(x, y);
 }
 
 /* The referee's part in the exchange that is the device's communication k; NULL: it has none. */

@@ -115,29 +115,29 @@ strata_status strata_workers_share_double(const strata_workers *workers, double 
 
 strata_status strata_workers_compare_clocks(const strata_workers *workers, double (*now)(void), double *out_ahead,
                                             strata_error *err) {
-    enum { CLOCK_CHANNEL = 0x636c6f63, TIMES = 8 };
+    enum { CLOCK_TEAM = 0x636c6f63, TIMES = 8 };
     double there = 0;
     *out_ahead = 0;
     if (workers->rank > 0) {
         for (int i = 0; i < TIMES; i++) {
-            STRATA_TRY(workers->receive(workers, 0, CLOCK_CHANNEL, &there, sizeof there, err));
+            STRATA_TRY(workers->receive(workers, 0, CLOCK_TEAM, &there, sizeof there, err));
             there = now();
-            STRATA_TRY(workers->send(workers, 0, CLOCK_CHANNEL, &there, sizeof there, err));
+            STRATA_TRY(workers->send(workers, 0, CLOCK_TEAM, &there, sizeof there, err));
         }
-        return workers->receive(workers, 0, CLOCK_CHANNEL, out_ahead, sizeof *out_ahead, err);
+        return workers->receive(workers, 0, CLOCK_TEAM, out_ahead, sizeof *out_ahead, err);
     }
     for (int w = 1; w < workers->n; w++) {
         double ahead = 0, least = 0;
         for (int i = 0; i < TIMES; i++) {
             const double sent = now();
-            STRATA_TRY(workers->send(workers, w, CLOCK_CHANNEL, &sent, sizeof sent, err));
-            STRATA_TRY(workers->receive(workers, w, CLOCK_CHANNEL, &there, sizeof there, err));
+            STRATA_TRY(workers->send(workers, w, CLOCK_TEAM, &sent, sizeof sent, err));
+            STRATA_TRY(workers->receive(workers, w, CLOCK_TEAM, &there, sizeof there, err));
             const double took = now() - sent;
             if (i && took >= least) continue;
             least = took;
             ahead = there - sent - took / 2;
         }
-        STRATA_TRY(workers->send(workers, w, CLOCK_CHANNEL, &ahead, sizeof ahead, err));
+        STRATA_TRY(workers->send(workers, w, CLOCK_TEAM, &ahead, sizeof ahead, err));
     }
     return STRATA_OK;
 }

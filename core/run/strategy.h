@@ -31,10 +31,10 @@ typedef struct strata_workers {
     /* Concatenates the workers' bytes in rank order: bytes[w] bytes of worker w. */
     strata_status (*all_gather)(const struct strata_workers *workers, const void *own, void *out_all, const size_t *bytes,
                                 strata_error *err);
-    /* Sends a value to another worker, which receives it with the same channel. Values of a channel are received in order. */
-    strata_status (*send)(const struct strata_workers *workers, int to, int64_t channel, const void *data, size_t bytes,
+    /* Sends a value to another worker, which receives it with the same tag. Values of a tag are received in order. */
+    strata_status (*send)(const struct strata_workers *workers, int to, int64_t tag, const void *data, size_t bytes,
                           strata_error *err);
-    strata_status (*receive)(const struct strata_workers *workers, int from, int64_t channel, void *data, size_t bytes,
+    strata_status (*receive)(const struct strata_workers *workers, int from, int64_t tag, void *data, size_t bytes,
                              strata_error *err);
     /* Sets the number of the current step, from 1, for error messages about lost workers. */
     void (*at_step)(const struct strata_workers *workers, int64_t step);
@@ -47,7 +47,7 @@ typedef struct strata_workers {
      * Owned by the strategy. */
     int *first_replicas;
     /* Sets *out_workers to those of the workers that have these ranks, ascending; this worker is one of them. Each of them
-     * calls it. Their communicator is made once for these members of a channel, and lives as long as that of all workers.
+     * calls it. Their communicator is made once for these members of a team, and lives as long as that of all workers.
      * first_replicas is NULL. */
     strata_status (*subset)(const struct strata_workers *workers, const int *ranks, int n, const int64_t *members,
                             int n_members, struct strata_workers *out_workers, strata_error *err);
@@ -137,10 +137,10 @@ static inline strata_core_place strata_strategy_core_place(const strata_strategy
     return (strata_core_place){strategy->cores.n > 1 ? &strategy->cores : NULL, device, counts};
 }
 
-/* The channel of the devices that compute examples, for a node of this graph. */
-static inline strata_channel strata_strategy_replicas(const strata_strategy *strategy, strata_graph *graph) {
-    if (strategy->n_devices == strategy->n_replicas) return (strata_channel){0};
-    return strata_channel_of_first(graph, strategy->n_replicas);
+/* The team of the devices that compute examples, for a node of this graph. */
+static inline strata_team strata_strategy_replicas(const strata_strategy *strategy, strata_graph *graph) {
+    if (strategy->n_devices == strategy->n_replicas) return (strata_team){0};
+    return strata_team_of_first(graph, strategy->n_replicas);
 }
 
 static inline bool strata_strategy_has_workers(const strata_strategy *strategy) {

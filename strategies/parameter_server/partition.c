@@ -154,25 +154,25 @@ static strata_status place(strata_ps_plan *plan, strata_error *err) {
     return STRATA_OK;
 }
 
-static void make_groups(strata_ps_plan *plan) {
+static void make_bundles(strata_ps_plan *plan) {
     for (int i = 0; i < plan->n_shards; i++) {
         strata_ps_shard *shard = &plan->shards[i];
-        strata_ps_group *group = &plan->groups[shard->server];
-        int64_t *size = shard->kind == STRATA_SHARD_DENSE   ? &group->dense_elements
-                        : shard->kind == STRATA_SHARD_TABLE ? &group->table_elements
-                                                            : &group->n_states;
+        strata_ps_bundle *bundle = &plan->bundles[shard->server];
+        int64_t *size = shard->kind == STRATA_SHARD_DENSE   ? &bundle->dense_elements
+                        : shard->kind == STRATA_SHARD_TABLE ? &bundle->table_elements
+                                                            : &bundle->n_states;
         shard->before = *size;
         *size += shard->n;
-        if (!group->n_shards++) group->shards = shard;
-        group->n_dense += shard->kind == STRATA_SHARD_DENSE;
-        group->n_tables += shard->kind == STRATA_SHARD_TABLE;
-        group->tables = group->shards + group->n_dense;
+        if (!bundle->n_shards++) bundle->shards = shard;
+        bundle->n_dense += shard->kind == STRATA_SHARD_DENSE;
+        bundle->n_tables += shard->kind == STRATA_SHARD_TABLE;
+        bundle->tables = bundle->shards + bundle->n_dense;
     }
 }
 
 static strata_status check_servers(const strata_ps_plan *plan, strata_error *err) {
     for (int s = 0; s < plan->n_servers; s++)
-        if (!plan->groups[s].n_shards)
+        if (!plan->bundles[s].n_shards)
             return strata_fail(
                 err, STRATA_INVALID,
                 "parameter_server: %d servers for %d shards, so ps:%d would own nothing; use fewer servers, or a "
@@ -185,12 +185,12 @@ strata_status strata_ps_plan_make(const strata_model *model, const strata_partit
                                   strata_ps_plan *out_plan, strata_error *err) {
     strata_ps_plan *plan = out_plan;
     *plan = (strata_ps_plan){.n_servers = n_servers, .n_slots = strata_model_n_slots(model)};
-    plan->groups = calloc((size_t)n_servers, sizeof *plan->groups);
-    strata_status status = plan->groups ? STRATA_OK : no_memory(err);
+    plan->bundles = calloc((size_t)n_servers, sizeof *plan->bundles);
+    strata_status status = plan->bundles ? STRATA_OK : no_memory(err);
     if (!status) status = cut(model, partitioner, plan, err);
     if (!status) status = place(plan, err);
     if (!status) {
-        make_groups(plan);
+        make_bundles(plan);
         status = check_servers(plan, err);
     }
     if (status) strata_ps_plan_finish(plan);
@@ -201,7 +201,7 @@ size_t strata_ps_plan_shared_bytes(const strata_ps_plan *plan) {
     enum { SPARE = 256 << 10, USUAL = 16 << 20, MOST = 128 << 20 };
     size_t most = 0;
     for (int s = 0; s < plan->n_servers; s++) {
-        const int64_t n = plan->groups[s].dense_elements + plan->groups[s].table_elements + plan->groups[s].n_states;
+        const int64_t n = plan->bundles[s].dense_elements + plan->bundles[s].table_elements + plan->bundles[s].n_states;
         if ((size_t)n * sizeof(float) > most) most = (size_t)n * sizeof(float);
     }
     const size_t one = most + most / 8 + SPARE, two = most + one;
@@ -210,24 +210,24 @@ size_t strata_ps_plan_shared_bytes(const strata_ps_plan *plan) {
 
 void strata_ps_plan_finish(strata_ps_plan *plan) {
     free(plan->shards);
-    free(plan->groups);
+    free(plan->bundles);
     *plan = (strata_ps_plan){0};
 }
 
 int64_t strata_ps_plan_elements(const strata_ps_plan *plan, int server) {
-    const strata_ps_group *group = &plan->groups[server];
-    return (group->dense_elements + group->table_elements) * (1 + plan->n_slots) + group->n_states;
+    const strata_ps_bundle *bundle = &plan->bundles[server];
+    return (bundle->dense_elements + bundle->table_elements) * (1 + plan->n_slots) + bundle->n_states;
 }
 
 int64_t strata_ps_plan_value(const strata_ps_plan *plan, const strata_ps_shard *shard, int slot) {
-    const strata_ps_group *group = &plan->groups[shard->server];
-    const int64_t values = 1 + plan->n_slots, tables = group->dense_elements * values;
+    const strata_ps_bundle *bundle = &plan->bundles[shard->server];
+    const int64_t values = 1 + plan->n_slots, tables = bundle->dense_elements * values;
     switch (shard->kind) {
         case STRATA_SHARD_DENSE:
-            return slot * group->dense_elements + shard->before;
+            return slot * bundle->dense_elements + shard->before;
         case STRATA_SHARD_TABLE:
             return tables + shard->before * values + slot * shard->n;
         default:
-            return tables + group->table_elements * values;
+            return tables + bundle->table_elements * values;
     }
 }

@@ -48,7 +48,7 @@ typedef struct strata_ps_shard {
 } strata_ps_shard;
 
 /* All shards of one server. */
-typedef struct strata_ps_group {
+typedef struct strata_ps_bundle {
     /* [n_shards] First the dense shards, then the tables, then the states. */
     strata_ps_shard *shards;
     int n_shards, n_dense, n_tables;
@@ -56,7 +56,7 @@ typedef struct strata_ps_group {
     const strata_ps_shard *tables;
     /* The number of elements of the dense shards, of the tables and of the states. */
     int64_t dense_elements, table_elements, n_states;
-} strata_ps_group;
+} strata_ps_bundle;
 
 /* Which server owns which shards. All tasks make the same plan. */
 typedef struct strata_ps_plan {
@@ -64,7 +64,7 @@ typedef struct strata_ps_plan {
     /* Sorted by server. */
     strata_ps_shard *shards;
     /* [n_servers] */
-    strata_ps_group *groups;
+    strata_ps_bundle *bundles;
 } strata_ps_plan;
 
 /* Fails: INVALID if fixed needs more rows than any parameter has, if a server would own nothing, or if a parameter is divided

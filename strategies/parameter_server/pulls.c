@@ -3,8 +3,8 @@
  * A worker's pulls: its requests to servers, the memory for the replies, and the copies to the device. */
 #include "strategies/parameter_server/worker.h"
 
-strata_status strata_ps_reach(strata_ps_worker *w, int group, strata_rpc_client **out_client, strata_error *err) {
-    const int server = strata_ps_server_of(&w->fit->route, group, w->links.n_servers);
+strata_status strata_ps_reach(strata_ps_worker *w, int bundle, strata_rpc_client **out_client, strata_error *err) {
+    const int server = strata_ps_server_of(&w->fit->route, bundle, w->links.n_servers);
     if (!w->links.servers[server]) {
         STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_PS, server, w->task->connect_seconds,
                                      strata_ps_plan_shared_bytes(&w->fit->plan), &w->links.servers[server], err));
@@ -35,41 +35,41 @@ int64_t strata_ps_rows_of_table(const strata_ps_row_set *set, const strata_ps_sh
 }
 
 /* Lists the rows that the job needs from a server. *out_elements: the elements of these rows. */
-static strata_status list_rows(const strata_ps_worker *w, const strata_ps_job *j, const strata_ps_group *group,
+static strata_status list_rows(const strata_ps_worker *w, const strata_ps_job *j, const strata_ps_bundle *bundle,
                                strata_ps_transfer *p, int64_t *out_elements, strata_error *err) {
-    const size_t counts_bytes = (size_t)group->n_tables * sizeof(int64_t);
+    const size_t counts_bytes = (size_t)bundle->n_tables * sizeof(int64_t);
     int64_t most = 0;
-    for (int k = 0; k < group->n_tables; k++) most += j->rows[strata_ps_sparse_index(w, group->tables[k].parameter)].n;
+    for (int k = 0; k < bundle->n_tables; k++) most += j->rows[strata_ps_sparse_index(w, bundle->tables[k].parameter)].n;
     STRATA_TRY(strata_ps_reserve(&p->numbers, counts_bytes + (size_t)most * sizeof(int32_t), err));
     int64_t *counts = p->numbers;
-    int32_t *ids = (int32_t *)(counts + group->n_tables);
+    int32_t *ids = (int32_t *)(counts + bundle->n_tables);
     p->n_ids = *out_elements = 0;
-    for (int k = 0; k < group->n_tables; k++) {
-        const strata_ps_row_set *set = &j->rows[strata_ps_sparse_index(w, group->tables[k].parameter)];
-        counts[k] = strata_ps_rows_of_table(set, &group->tables[k], ids + p->n_ids);
+    for (int k = 0; k < bundle->n_tables; k++) {
+        const strata_ps_row_set *set = &j->rows[strata_ps_sparse_index(w, bundle->tables[k].parameter)];
+        counts[k] = strata_ps_rows_of_table(set, &bundle->tables[k], ids + p->n_ids);
         p->n_ids += counts[k];
-        *out_elements += counts[k] * group->tables[k].row;
+        *out_elements += counts[k] * bundle->tables[k].row;
     }
     return STRATA_OK;
 }
 
 /* Chooses the memory for a server's reply: f32 values are received at their final place, bf16 values in a separate buffer. */
-static strata_status prepare_rooms(const strata_ps_worker *w, const strata_ps_job *j, const strata_ps_group *group,
+static strata_status prepare_rooms(const strata_ps_worker *w, const strata_ps_job *j, const strata_ps_bundle *bundle,
                                    int64_t row_elements, strata_ps_transfer *p, int *out_n, strata_error *err) {
     const strata_dtype wire = w->task->wire;
-    const size_t dense = strata_ps_wire_bytes(wire, group->dense_elements);
+    const size_t dense = strata_ps_wire_bytes(wire, bundle->dense_elements);
     const size_t row_bytes = (size_t)row_elements * strata_dtype_bytes(wire);
     int n = 0;
-    STRATA_TRY(strata_ps_reserve((void **)&p->pieces, (size_t)(group->n_shards + 2) * sizeof *p->pieces, err));
+    STRATA_TRY(strata_ps_reserve((void **)&p->pieces, (size_t)(bundle->n_shards + 2) * sizeof *p->pieces, err));
     STRATA_TRY(strata_ps_reserve((void **)&p->rows, row_bytes, err));
     if (wire != STRATA_DTYPE_F32) {
         STRATA_TRY(strata_ps_reserve((void **)&p->narrow, dense, err));
         p->pieces[n++] = (struct iovec){p->narrow, dense};
     }
-    for (int i = 0; i < group->n_dense && wire == STRATA_DTYPE_F32; i++)
-        p->pieces[n++] = (struct iovec){j->values + group->shards[i].first, (size_t)group->shards[i].n * sizeof(float)};
-    if (group->n_states)
-        p->pieces[n++] = (struct iovec){j->values + w->model->parameters.flat_size, (size_t)group->n_states * sizeof(float)};
+    for (int i = 0; i < bundle->n_dense && wire == STRATA_DTYPE_F32; i++)
+        p->pieces[n++] = (struct iovec){j->values + bundle->shards[i].first, (size_t)bundle->shards[i].n * sizeof(float)};
+    if (bundle->n_states)
+        p->pieces[n++] = (struct iovec){j->values + w->model->parameters.flat_size, (size_t)bundle->n_states * sizeof(float)};
     p->pieces[n++] = (struct iovec){p->rows, row_bytes};
     *out_n = n;
     return STRATA_OK;
@@ -79,16 +79,16 @@ strata_status strata_ps_start_pull(strata_ps_worker *w, strata_ps_job *j, strata
     j->pulling = true;
     j->pull_began = strata_trace_now();
     for (int s = 0; s < w->links.n_servers; s++) {
-        const strata_ps_group *group = &w->fit->plan.groups[s];
+        const strata_ps_bundle *bundle = &w->fit->plan.bundles[s];
         strata_ps_transfer *p = &j->pulls[s];
         strata_rpc_client *client = NULL;
         int64_t elements = 0;
         int n_rooms = 0;
-        STRATA_TRY(list_rows(w, j, group, p, &elements, err));
-        STRATA_TRY(prepare_rooms(w, j, group, elements, p, &n_rooms, err));
+        STRATA_TRY(list_rows(w, j, bundle, p, &elements, err));
+        STRATA_TRY(prepare_rooms(w, j, bundle, elements, p, &n_rooms, err));
         p->message.head.pull =
-            (strata_ps_pull_ask){.has_close = j->lease.has_close, .group = s, .ahead = j->ahead, .close = j->lease.close};
-        const struct iovec body = {p->numbers, (size_t)group->n_tables * sizeof(int64_t) + (size_t)p->n_ids * sizeof(int32_t)};
+            (strata_ps_pull_ask){.has_close = j->lease.has_close, .bundle = s, .ahead = j->ahead, .close = j->lease.close};
+        const struct iovec body = {p->numbers, (size_t)bundle->n_tables * sizeof(int64_t) + (size_t)p->n_ids * sizeof(int32_t)};
         STRATA_TRY(strata_ps_reach(w, s, &client, err));
         STRATA_TRY(strata_ps_start(&p->message, client, STRATA_PS_PULL, &body, 1, p->pieces, n_rooms, err));
     }
@@ -104,32 +104,32 @@ static const unsigned char *pulled(const strata_ps_transfer *p, size_t offset, c
 /* Copies what was not received at its final place: values that were received as bf16, and the states of a reply that was
  * lent. */
 static void take_values(const strata_ps_worker *w, const strata_ps_job *j, int server) {
-    const strata_ps_group *group = &w->fit->plan.groups[server];
+    const strata_ps_bundle *bundle = &w->fit->plan.bundles[server];
     const strata_ps_transfer *p = &j->pulls[server];
     const strata_dtype wire = w->task->wire;
     const unsigned char *from = pulled(p, 0, p->narrow);
-    for (int i = 0; i < group->n_dense && wire != STRATA_DTYPE_F32; i++) {
-        strata_ps_widen(wire, from, group->shards[i].n, j->values + group->shards[i].first);
-        from += (size_t)group->shards[i].n * strata_dtype_bytes(wire);
+    for (int i = 0; i < bundle->n_dense && wire != STRATA_DTYPE_F32; i++) {
+        strata_ps_widen(wire, from, bundle->shards[i].n, j->values + bundle->shards[i].first);
+        from += (size_t)bundle->shards[i].n * strata_dtype_bytes(wire);
     }
-    const unsigned char *states = pulled(p, strata_ps_wire_bytes(wire, group->dense_elements), NULL);
-    if (states) memcpy(j->values + w->model->parameters.flat_size, states, (size_t)group->n_states * sizeof(float));
+    const unsigned char *states = pulled(p, strata_ps_wire_bytes(wire, bundle->dense_elements), NULL);
+    if (states) memcpy(j->values + w->model->parameters.flat_size, states, (size_t)bundle->n_states * sizeof(float));
 }
 
 /* The rows that were received from a server, in the type `wire`. */
 static const unsigned char *pulled_rows(const strata_ps_worker *w, const strata_ps_job *j, int server) {
-    const strata_ps_group *group = &w->fit->plan.groups[server];
-    const size_t dense = strata_ps_wire_bytes(w->task->wire, group->dense_elements);
-    return pulled(&j->pulls[server], dense + (size_t)group->n_states * sizeof(float), j->pulls[server].rows);
+    const strata_ps_bundle *bundle = &w->fit->plan.bundles[server];
+    const size_t dense = strata_ps_wire_bytes(w->task->wire, bundle->dense_elements);
+    return pulled(&j->pulls[server], dense + (size_t)bundle->n_states * sizeof(float), j->pulls[server].rows);
 }
 
 /* Copies the received rows to the worker's tables: each to its position among all rows or, if rows are renumbered, in the
  * set. */
 static void place_rows(const strata_ps_worker *w, const strata_ps_job *j, int server) {
-    const strata_ps_group *group = &w->fit->plan.groups[server];
+    const strata_ps_bundle *bundle = &w->fit->plan.bundles[server];
     const unsigned char *from = pulled_rows(w, j, server);
-    for (int k = 0; k < group->n_tables; k++) {
-        const strata_ps_shard *table = &group->tables[k];
+    for (int k = 0; k < bundle->n_tables; k++) {
+        const strata_ps_shard *table = &bundle->tables[k];
         const int index = strata_ps_sparse_index(w, table->parameter);
         const strata_ps_row_set *set = &j->rows[index];
         for (int64_t i = 0; i < set->n; i++) {
@@ -248,9 +248,9 @@ strata_status strata_ps_make_table(strata_ps_worker *w, int k, strata_error *err
 /* Copies a server's dense shards to the device, directly from the memory that was lent. */
 static strata_status upload_lent(const strata_ps_worker *w, strata_ps_job *j, int server, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
-    const strata_ps_shard *shards = w->fit->plan.groups[server].shards;
+    const strata_ps_shard *shards = w->fit->plan.bundles[server].shards;
     const float *from = j->pulls[server].message.answer.lent;
-    for (int i = 0; i < w->fit->plan.groups[server].n_dense; from += shards[i++].n)
+    for (int i = 0; i < w->fit->plan.bundles[server].n_dense; from += shards[i++].n)
         for (int k = 0; k < set->n_blocks; k++) {
             const strata_parameter_block *at = &set->blocks[k];
             const int64_t first = shards[i].first > at->begin ? shards[i].first : at->begin,

@@ -38,12 +38,12 @@ static void add_dense(const strata_ps_worker *w, const float *values, int64_t n,
  * parameters, so a shard lies in one bucket. */
 static strata_status push_part(strata_ps_worker *w, int server, const struct strata_gradient_bucket *bucket,
                                strata_error *err) {
-    const strata_ps_group *group = &w->fit->plan.groups[server];
+    const strata_ps_bundle *bundle = &w->fit->plan.bundles[server];
     strata_rpc_client *client = NULL;
     int64_t n = 0, elements = 0;
-    for (int i = 0; i < group->n_dense; i++) {
-        if (!lies_in(&group->shards[i], bucket)) continue;
-        elements += group->shards[i].n;
+    for (int i = 0; i < bundle->n_dense; i++) {
+        if (!lies_in(&bundle->shards[i], bucket)) continue;
+        elements += bundle->shards[i].n;
         n++;
     }
     if (!n) return STRATA_OK;
@@ -55,13 +55,13 @@ static strata_status push_part(strata_ps_worker *w, int server, const struct str
     unsigned char *at = part->narrow;
     int32_t *numbers = part->numbers;
     part->pieces[0] = (struct iovec){numbers, (size_t)n * sizeof *numbers};
-    for (int32_t i = 0, k = 0; i < group->n_dense; i++) {
-        if (!lies_in(&group->shards[i], bucket)) continue;
+    for (int32_t i = 0, k = 0; i < bundle->n_dense; i++) {
+        if (!lies_in(&bundle->shards[i], bucket)) continue;
         numbers[k++] = i;
-        add_dense(w, w->unit.sums_of_dense + group->shards[i].first, group->shards[i].n, &at, &part->pieces[k]);
+        add_dense(w, w->unit.sums_of_dense + bundle->shards[i].first, bundle->shards[i].n, &at, &part->pieces[k]);
         w->reports.now.bytes += (int64_t)part->pieces[k].iov_len;
     }
-    part->message.head.part = (strata_ps_part_ask){.group = server, .attempt = w->buckets.attempt, .n_shards = n};
+    part->message.head.part = (strata_ps_part_ask){.bundle = server, .attempt = w->buckets.attempt, .n_shards = n};
     STRATA_TRY(strata_ps_reach(w, server, &client, err));
     STRATA_TRY(strata_ps_start(&part->message, client, STRATA_PS_PART, part->pieces, (int)n + 1, NULL, 0, err));
     w->buckets.n_parted[server] += (int)n;
@@ -117,7 +117,7 @@ static strata_status check_parts(const strata_ps_worker *w, strata_error *err) {
 
 /* Whether all dense shards of a server were pushed as parts. */
 static bool was_parted(const strata_ps_worker *w, int server) {
-    const int n = w->fit->plan.groups[server].n_dense;
+    const int n = w->fit->plan.bundles[server].n_dense;
     return n > 0 && w->buckets.streams && !w->buckets.stopped && w->buckets.n_parted[server] == n;
 }
 
@@ -147,58 +147,60 @@ static unsigned char *narrow_rows(strata_dtype wire, const strata_ps_row_gradien
 
 /* Adds the rows' indices and gradients of all tables to the pieces of a push, of which there are n. Returns their new number.
  * at: where values are written that are not sent in place. */
-static int add_rows(const strata_ps_worker *w, const strata_ps_group *group, strata_ps_transfer *p, int n, unsigned char *at) {
+static int add_rows(const strata_ps_worker *w, const strata_ps_bundle *bundle, strata_ps_transfer *p, int n,
+                    unsigned char *at) {
     const strata_dtype wire = w->task->wire;
     int64_t *counts = p->numbers;
-    int32_t *ids = (int32_t *)(counts + group->n_tables);
+    int32_t *ids = (int32_t *)(counts + bundle->n_tables);
     struct iovec *of_ids = &p->pieces[n++];
     p->n_ids = 0;
-    for (int k = 0; k < group->n_tables; k++) {
-        const strata_ps_row_gradients *gradients = gradients_of(w, &group->tables[k]);
+    for (int k = 0; k < bundle->n_tables; k++) {
+        const strata_ps_row_gradients *gradients = gradients_of(w, &bundle->tables[k]);
         const strata_ps_row_set *set = gradients->set;
         const unsigned char *rows = at;
-        if (wire == STRATA_DTYPE_F32 && in_one_piece(&group->tables[k], set)) {
+        if (wire == STRATA_DTYPE_F32 && in_one_piece(&bundle->tables[k], set)) {
             counts[k] = set->n;
             memcpy(ids + p->n_ids, set->ids, (size_t)set->n * sizeof *ids);
             rows = (const unsigned char *)gradients->values;
         } else {
-            counts[k] = strata_ps_rows_of_table(set, &group->tables[k], ids + p->n_ids);
-            at = narrow_rows(wire, gradients, &group->tables[k], at);
+            counts[k] = strata_ps_rows_of_table(set, &bundle->tables[k], ids + p->n_ids);
+            at = narrow_rows(wire, gradients, &bundle->tables[k], at);
         }
         /* sending only reads them */
         p->pieces[n++] = (struct iovec){(void *)rows, (size_t)(counts[k] * set->row) * strata_dtype_bytes(wire)};
         p->n_ids += counts[k];
     }
-    *of_ids = (struct iovec){counts, (size_t)group->n_tables * sizeof *counts + (size_t)p->n_ids * sizeof *ids};
+    *of_ids = (struct iovec){counts, (size_t)bundle->n_tables * sizeof *counts + (size_t)p->n_ids * sizeof *ids};
     return n;
 }
 
 /* Prepares the gradients of a server's shards: f32 values are sent in place, bf16 values from a separate buffer. */
-static strata_status prepare_push(const strata_ps_worker *w, const strata_ps_group *group, bool parted, strata_ps_transfer *p,
+static strata_status prepare_push(const strata_ps_worker *w, const strata_ps_bundle *bundle, bool parted, strata_ps_transfer *p,
                                   int *out_n, strata_error *err) {
     const strata_dtype wire = w->task->wire;
-    const size_t dense = parted ? 0 : strata_ps_wire_bytes(wire, group->dense_elements),
+    const size_t dense = parted ? 0 : strata_ps_wire_bytes(wire, bundle->dense_elements),
                  narrow = wire == STRATA_DTYPE_F32 ? 0 : dense;
     int64_t most = 0, elements = 0;
-    for (int k = 0; k < group->n_tables; k++) {
-        const strata_ps_row_set *set = gradients_of(w, &group->tables[k])->set;
+    for (int k = 0; k < bundle->n_tables; k++) {
+        const strata_ps_row_set *set = gradients_of(w, &bundle->tables[k])->set;
         most += set->n;
-        elements += wire == STRATA_DTYPE_F32 && in_one_piece(&group->tables[k], set) ? 0 : set->n * set->row;
+        elements += wire == STRATA_DTYPE_F32 && in_one_piece(&bundle->tables[k], set) ? 0 : set->n * set->row;
     }
     STRATA_TRY(
-        strata_ps_reserve((void **)&p->pieces, (size_t)(group->n_shards + group->n_tables + 3) * sizeof *p->pieces, err));
-    STRATA_TRY(strata_ps_reserve(&p->numbers, (size_t)group->n_tables * sizeof(int64_t) + (size_t)most * sizeof(int32_t), err));
+        strata_ps_reserve((void **)&p->pieces, (size_t)(bundle->n_shards + bundle->n_tables + 3) * sizeof *p->pieces, err));
+    STRATA_TRY(
+        strata_ps_reserve(&p->numbers, (size_t)bundle->n_tables * sizeof(int64_t) + (size_t)most * sizeof(int32_t), err));
     STRATA_TRY(strata_ps_reserve((void **)&p->narrow, narrow + (size_t)elements * strata_dtype_bytes(wire), err));
     unsigned char *at = p->narrow;
     int n = 0;
-    for (int i = 0; i < group->n_dense && !parted; i++)
-        add_dense(w, w->unit.gradients + group->shards[i].first, group->shards[i].n, &at, &p->pieces[n++]);
+    for (int i = 0; i < bundle->n_dense && !parted; i++)
+        add_dense(w, w->unit.gradients + bundle->shards[i].first, bundle->shards[i].n, &at, &p->pieces[n++]);
     if (narrow) {
         memset(at, 0, (size_t)(p->narrow + narrow - at)); /* the padding */
         p->pieces[n++] = (struct iovec){at, (size_t)(p->narrow + narrow - at)};
     }
-    p->pieces[n++] = (struct iovec){w->unit.states, (size_t)group->n_states * sizeof *w->unit.states};
-    *out_n = add_rows(w, group, p, n, p->narrow + narrow);
+    p->pieces[n++] = (struct iovec){w->unit.states, (size_t)bundle->n_states * sizeof *w->unit.states};
+    *out_n = add_rows(w, bundle, p, n, p->narrow + narrow);
     return STRATA_OK;
 }
 
@@ -208,19 +210,19 @@ strata_status strata_ps_start_push(strata_ps_worker *w, const strata_ps_job *j, 
     w->push.unit = j->unit.index;
     STRATA_TRY(check_parts(w, err));
     for (int s = 0; s < w->links.n_servers; s++) {
-        const strata_ps_group *group = &w->fit->plan.groups[s];
+        const strata_ps_bundle *bundle = &w->fit->plan.bundles[s];
         const bool parted = was_parted(w, s);
         strata_ps_transfer *p = &w->push.of_server[s];
         strata_rpc_client *client = NULL;
         int n = 0;
-        STRATA_TRY(prepare_push(w, group, parted, p, &n, err));
+        STRATA_TRY(prepare_push(w, bundle, parted, p, &n, err));
         p->message.head.push = (strata_ps_push_ask){.unit = j->unit,
                                                     .version = j->pulls[s].message.reply.number,
-                                                    .group = s,
+                                                    .bundle = s,
                                                     .rate = j->lease.rate,
                                                     .attempt = parted ? w->buckets.attempt : 0};
         for (int i = 0; i < n; i++) w->reports.now.bytes += (int64_t)p->pieces[i].iov_len;
-        w->reports.now.bytes -= group->n_tables * (int64_t)sizeof(int64_t); /* the numbers of rows are not counted */
+        w->reports.now.bytes -= bundle->n_tables * (int64_t)sizeof(int64_t); /* the numbers of rows are not counted */
         STRATA_TRY(strata_ps_reach(w, s, &client, err));
         STRATA_TRY(strata_ps_start(&p->message, client, STRATA_PS_PUSH, p->pieces, n, NULL, 0, err));
     }

@@ -35,7 +35,7 @@ static strata_status ask_route(strata_ps_worker *w, int server, double seconds, 
     return STRATA_OK;
 }
 
-/* With replicas: connects to the server that has the shards of each group. A server that was lost before this worker began is
+/* With replicas: connects to the server that has the shards of each bundle. A server that was lost before this worker began is
  * not waited for, since the other servers know that it was lost. */
 static strata_status meet_holders(strata_ps_worker *w, strata_error *err) {
     const double until = strata_clock_seconds() + w->task->connect_seconds, patience = 1;

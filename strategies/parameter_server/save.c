@@ -20,11 +20,11 @@ typedef struct piece {
     int64_t begin, end, first, n;
 } piece;
 
-/* The pieces of a group, in an order that all tasks know. NULL: no memory. */
-static piece *list_pieces(const strata_ps_fit *fit, int group, strata_memory *memory, int *out_n) {
+/* The pieces of a bundle, in an order that all tasks know. NULL: no memory. */
+static piece *list_pieces(const strata_ps_fit *fit, int bundle, strata_memory *memory, int *out_n) {
     const strata_ps_plan *plan = &fit->plan;
     const strata_parameter_set *set = &fit->model->parameters;
-    const strata_ps_group *own = &plan->groups[group];
+    const strata_ps_bundle *own = &plan->bundles[bundle];
     piece *pieces = strata_memory_take(memory, own->n_shards * (1 + plan->n_slots) + set->n, sizeof *pieces);
     int n = 0;
     for (int i = 0; i < own->n_shards && pieces; i++) {
@@ -78,11 +78,11 @@ static strata_status name_array(const piece *p, const float *values, strata_name
     return STRATA_OK;
 }
 
-strata_status strata_ps_save_group(const strata_ps_fit *fit, int group, const float *values, const char *path,
-                                   strata_ps_save_reply *out_reply, strata_error *err) {
+strata_status strata_ps_save_bundle(const strata_ps_fit *fit, int bundle, const float *values, const char *path,
+                                    strata_ps_save_reply *out_reply, strata_error *err) {
     STRATA_FINISHED(strata_memory) memory = {0};
     int n = 0;
-    piece *pieces = list_pieces(fit, group, &memory, &n);
+    piece *pieces = list_pieces(fit, bundle, &memory, &n);
     strata_named_array *arrays = strata_memory_take(&memory, n, sizeof *arrays);
     strata_status status = memory.failed ? no_memory(err) : STRATA_OK;
     for (int i = 0; i < n && !status; i++) status = name_array(&pieces[i], values, &arrays[i], err);
@@ -99,21 +99,21 @@ strata_status strata_ps_save_group(const strata_ps_fit *fit, int group, const fl
 
 /* ---- the chief ---- */
 
-static strata_status add_to_manifest(const strata_ps_fit *fit, int group, const char *folder, const strata_ps_save_reply *reply,
-                                     strata_manifest *manifest, strata_error *err) {
+static strata_status add_to_manifest(const strata_ps_fit *fit, int bundle, const char *folder,
+                                     const strata_ps_save_reply *reply, strata_manifest *manifest, strata_error *err) {
     char name[32], path[PATH_BYTES + sizeof name];
     struct stat found;
     int n = 0;
-    snprintf(name, sizeof name, "ps-%d.safetensors", group);
+    snprintf(name, sizeof name, "ps-%d.safetensors", bundle);
     snprintf(path, sizeof path, "%s/%s", folder, name);
     if (stat(path, &found) || (int64_t)found.st_size != reply->bytes)
         return strata_fail(err, STRATA_UNAVAILABLE,
                            "checkpoint: ps:%d has written %s, but the chief does not see it there; servers and chief need one "
                            "folder that all of them reach",
-                           group, path);
+                           bundle, path);
     STRATA_TRY(strata_manifest_add_file(manifest, name, reply->bytes, reply->sha256, err));
     STRATA_FINISHED(strata_memory) memory = {0};
-    const piece *pieces = list_pieces(fit, group, &memory, &n);
+    const piece *pieces = list_pieces(fit, bundle, &memory, &n);
     if (!pieces) return no_memory(err);
     for (int i = 0; i < n; i++)
         STRATA_TRY(strata_manifest_add_piece(manifest, pieces[i].name, STRATA_DTYPE_F32, pieces[i].shape,
@@ -122,18 +122,18 @@ static strata_status add_to_manifest(const strata_ps_fit *fit, int group, const 
     return STRATA_OK;
 }
 
-/* A request to each server that has a group. */
+/* A request to each server that has a bundle. */
 typedef struct request {
     strata_ps_message message;
     struct iovec body;
     char path[PATH_BYTES];
 } request;
 
-static strata_status start(const strata_ps_watch *watch, const strata_ps_close *close, const char *folder, int group,
+static strata_status start(const strata_ps_watch *watch, const strata_ps_close *close, const char *folder, int bundle,
                            request *r, strata_error *err) {
-    strata_rpc_client *client = watch->clients[strata_ps_server_of(&watch->fit->route, group, watch->n)];
-    r->message.head.pull = strata_ps_about(group, close);
-    if ((size_t)snprintf(r->path, sizeof r->path, "%s/ps-%d.safetensors", folder, group) >= sizeof r->path)
+    strata_rpc_client *client = watch->clients[strata_ps_server_of(&watch->fit->route, bundle, watch->n)];
+    r->message.head.pull = strata_ps_about(bundle, close);
+    if ((size_t)snprintf(r->path, sizeof r->path, "%s/ps-%d.safetensors", folder, bundle) >= sizeof r->path)
         return strata_fail(err, STRATA_INVALID, "checkpoint: the folder's name %.60s... is too long", folder);
     r->body = (struct iovec){r->path, strlen(r->path) + 1};
     return strata_ps_start(&r->message, client, STRATA_PS_SAVE, &r->body, 1, NULL, 0, err);

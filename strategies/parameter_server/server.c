@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fit of a server: it executes the requests of the chief and the workers with its stores, until the chief ends the
+ * The fit of a server: it executes the requests of the chief and the workers with its stocks, until the chief ends the
  * training.
  *
- * Its own shards are in one store. With replicas another store is the copy of the shards of the server before it. An owner
+ * Its own shards are in one stock. With replicas another stock is the copy of the shards of the server before it. An owner
  * applies a change and forwards it to its copy in the same order, under the lock `chain`, and replies when the copy has
  * replied. So every change that was acknowledged to a worker is in both. */
 #include <stdatomic.h>
@@ -22,12 +22,12 @@ typedef struct staging {
     int n_came;
 } staging;
 
-/* The shards of a group that this server has. */
+/* The shards of a bundle that this server has. */
 typedef struct holding {
-    int group;
+    int bundle;
     bool is_copy;
-    strata_ps_store *store;
-    const strata_ps_group *shards;
+    strata_ps_stock *stock;
+    const strata_ps_bundle *shards;
     int64_t n_elements;
     /* [workers] Each is used by the thread of its worker's connection alone. */
     staging *stagings;
@@ -36,13 +36,13 @@ typedef struct holding {
 typedef struct server {
     const strata_ps_fit *fit;
     strata_memory memory;
-    /* The group that this server owns, then the group of which it has the copy. */
+    /* The bundle that this server owns, then the bundle of which it has the copy. */
     holding holdings[2];
     int n_holdings;
     /* [n_servers] The connections to other servers that were needed so far; under the lock `meeting`. */
     strata_rpc_client **peers;
     pthread_mutex_t meeting;
-    /* Guards the next field: changes of the own group are applied and forwarded in the same order. */
+    /* Guards the next field: changes of the own bundle are applied and forwarded in the same order. */
     pthread_mutex_t chain;
     /* The element of `peers` for the server that has the copy. */
     strata_rpc_client *next;
@@ -51,9 +51,9 @@ typedef struct server {
         atomic_int n, most;
     } pulls, pushes;
     /* A change was applied here and may be missing in the copy. Nothing is forwarded until the chief has decided which server
-     * serves the group. */
+     * serves the bundle. */
     atomic_bool copy_failed;
-    /* Locked while a store is used. Both are on one device, which one thread may use at a time. */
+    /* Locked while a stock is used. Both are on one device, which one thread may use at a time. */
     pthread_mutex_t device;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -126,33 +126,33 @@ static strata_status meet_peer(server *s, int index, strata_rpc_client **out_cli
 
 /* ---- owner and copy ---- */
 
-static strata_ps_holders holders_of(server *s, int group) {
-    if (group >= STRATA_PS_MOST_REPLICATED) return STRATA_PS_OWNER;
+static strata_ps_holders holders_of(server *s, int bundle) {
+    if (bundle >= STRATA_PS_MOST_REPLICATED) return STRATA_PS_OWNER;
     STRATA_LOCKED(&s->lock);
-    return (strata_ps_holders)s->route.holders[group];
+    return (strata_ps_holders)s->route.holders[bundle];
 }
 
-/* Finds the store for a request of a task about a group. A copy accepts changes from the owner until workers use the copy. From
- * then on, if the owner was not lost after all, its changes are refused, so it acknowledges none. */
-static strata_status find_holding(server *s, const char *task, int64_t group, bool from_owner, holding **out_holding,
+/* Finds the stock for a request of a task about a bundle. A copy accepts changes from the owner until workers use the copy.
+ * From then on, if the owner was not lost after all, its changes are refused, so it acknowledges none. */
+static strata_status find_holding(server *s, const char *task, int64_t bundle, bool from_owner, holding **out_holding,
                                   strata_error *err) {
     for (int i = 0; i < s->n_holdings; i++) {
         holding *h = &s->holdings[i];
-        if (h->group != group) continue;
-        const bool copy_serves = holders_of(s, h->group) == STRATA_PS_COPY;
+        if (h->bundle != bundle) continue;
+        const bool copy_serves = holders_of(s, h->bundle) == STRATA_PS_COPY;
         if (h->is_copy ? from_owner != copy_serves : !from_owner && !copy_serves) {
             *out_holding = h;
             return STRATA_OK;
         }
     }
     return strata_fail(err, STRATA_PEER_LOST, "parameter_server: %s does not serve the shards of ps:%lld to %s now",
-                       s->fit->task->name, (long long)group, task);
+                       s->fit->task->name, (long long)bundle, task);
 }
 
 /* Finds it for a pull or a push. */
-static strata_status find_called(server *s, const strata_rpc_call *call, int64_t group, holding **out_holding,
+static strata_status find_called(server *s, const strata_rpc_call *call, int64_t bundle, holding **out_holding,
                                  strata_error *err) {
-    return find_holding(s, call->task, group, strncmp(call->task, "ps:", 3) == 0, out_holding, err);
+    return find_holding(s, call->task, bundle, strncmp(call->task, "ps:", 3) == 0, out_holding, err);
 }
 
 /* ---- the norm of all gradients ---- */
@@ -162,26 +162,26 @@ static strata_status square(server *s, const strata_rpc_call *call, strata_rpc_r
     holding *h = NULL;
     double value = 0;
     memcpy(&ask, call->head, sizeof ask);
-    STRATA_TRY(find_holding(s, call->task, ask.group, false, &h, err));
+    STRATA_TRY(find_holding(s, call->task, ask.bundle, false, &h, err));
     STRATA_LOCKED(&s->device);
-    STRATA_TRY(strata_ps_store_square(h->store, &ask.close, &value, err));
+    STRATA_TRY(strata_ps_stock_square(h->stock, &ask.close, &value, err));
     strata_ps_reply(reply, &value, sizeof value);
     return STRATA_OK;
 }
 
-static strata_status ask_square(server *s, const strata_ps_close *close, int group, double *out_square, strata_error *err) {
-    const strata_ps_pull_ask head = strata_ps_about(group, close);
+static strata_status ask_square(server *s, const strata_ps_close *close, int bundle, double *out_square, strata_error *err) {
+    const strata_ps_pull_ask head = strata_ps_about(bundle, close);
     const strata_rpc_ask ask = strata_ps_ask(STRATA_PS_SQUARE, &head, NULL, 0);
     strata_rpc_answer answer = {.head = out_square, .head_bytes = sizeof *out_square};
     strata_rpc_client *client = NULL;
     pthread_mutex_lock(&s->lock);
-    const int index = strata_ps_server_of(&s->route, group, s->fit->plan.n_servers);
+    const int index = strata_ps_server_of(&s->route, bundle, s->fit->plan.n_servers);
     pthread_mutex_unlock(&s->lock);
     if (index == s->fit->task->spec.task_index) {
         holding *h = NULL;
-        STRATA_TRY(find_holding(s, s->fit->task->name, group, false, &h, err));
+        STRATA_TRY(find_holding(s, s->fit->task->name, bundle, false, &h, err));
         STRATA_LOCKED(&s->device);
-        return strata_ps_store_square(h->store, close, out_square, err);
+        return strata_ps_stock_square(h->stock, close, out_square, err);
     }
     STRATA_TRY(meet_peer(s, index, &client, err));
     return strata_rpc_client_call(client, &ask, &answer, STRATA_PS_CALL_SECONDS, err);
@@ -194,7 +194,7 @@ static strata_status add_squares(server *s, holding *h, strata_ps_close *close, 
     double sum = 0;
     if (!clips || close->square >= 0) return STRATA_OK;
     pthread_mutex_lock(&s->device);
-    const bool known = strata_ps_store_has_closed(h->store, close);
+    const bool known = strata_ps_stock_has_closed(h->stock, close);
     pthread_mutex_unlock(&s->device);
     if (known) return STRATA_OK;
     for (int g = 0; g < s->fit->plan.n_servers; g++) {
@@ -214,7 +214,7 @@ static strata_status copy_is_lost(server *s, const char *why, strata_error *err)
 
 /* Whether changes of these shards go to a copy as well. Takes the chain's lock if so. */
 static strata_status enter_chain(server *s, const holding *h, bool *out_entered, strata_error *err) {
-    *out_entered = !h->is_copy && holders_of(s, h->group) == STRATA_PS_BOTH;
+    *out_entered = !h->is_copy && holders_of(s, h->bundle) == STRATA_PS_BOTH;
     if (!*out_entered) return STRATA_OK;
     pthread_mutex_lock(&s->chain);
     if (!atomic_load(&s->copy_failed) && s->next) return STRATA_OK;
@@ -240,7 +240,7 @@ static strata_status push_here(server *s, holding *h, const strata_rpc_call *cal
     ask.what = "a push for the copy";
     STRATA_TRY(enter_chain(s, h, &chained, err));
     pthread_mutex_lock(&s->device);
-    strata_status status = strata_ps_store_push(h->store, gradients, out_staleness, err);
+    strata_status status = strata_ps_stock_push(h->stock, gradients, out_staleness, err);
     pthread_mutex_unlock(&s->device);
     if (!chained) return status;
     strata_status sent = STRATA_OK;
@@ -257,8 +257,8 @@ static strata_status close_here(server *s, holding *h, strata_ps_pull_ask *asked
     bool chained = false;
     STRATA_TRY(enter_chain(s, h, &chained, err));
     pthread_mutex_lock(&s->device);
-    const bool known = strata_ps_store_has_closed(h->store, &asked->close); /* the copy then has closed it, too */
-    const strata_status status = strata_ps_store_close(h->store, &asked->close, err);
+    const bool known = strata_ps_stock_has_closed(h->stock, &asked->close); /* the copy then has closed it, too */
+    const strata_status status = strata_ps_stock_close(h->stock, &asked->close, err);
     pthread_mutex_unlock(&s->device);
     if (!chained) return status;
     strata_status sent = STRATA_OK;
@@ -267,11 +267,11 @@ static strata_status close_here(server *s, holding *h, strata_ps_pull_ask *asked
     return sent ? copy_is_lost(s, why.message, err) : status;
 }
 
-/* Reads the head of a request about a group, finds it, and closes the step before. */
+/* Reads the head of a request about a bundle, finds it, and closes the step before. */
 static strata_status close_before(server *s, const strata_rpc_call *call, strata_ps_pull_ask *ask, holding **out_holding,
                                   strata_error *err) {
     memcpy(ask, call->head, sizeof *ask);
-    STRATA_TRY(find_called(s, call, ask->group, out_holding, err));
+    STRATA_TRY(find_called(s, call, ask->bundle, out_holding, err));
     return ask->has_close ? close_here(s, *out_holding, ask, err) : STRATA_OK;
 }
 
@@ -296,8 +296,8 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
     reply->body[0] = (strata_rpc_piece){room, bytes, own ? free : NULL, own};
     reply->n_body = 1;
     place_rows(s, h, tables, room + fixed);
-    STRATA_LOCKED(&s->device); /* a pull of the other store reads from it, too */
-    STRATA_TRY(strata_ps_store_pull(h->store, tables, ask.ahead, room, &version, err));
+    STRATA_LOCKED(&s->device); /* a pull of the other stock reads from it, too */
+    STRATA_TRY(strata_ps_stock_pull(h->stock, tables, ask.ahead, room, &version, err));
     strata_ps_reply(reply, &version, sizeof version);
     return STRATA_OK;
 }
@@ -326,7 +326,7 @@ static strata_status take_part(server *s, const strata_rpc_call *call, strata_er
     strata_ps_part_ask ask;
     holding *h = NULL;
     memcpy(&ask, call->head, sizeof ask);
-    STRATA_TRY(find_called(s, call, ask.group, &h, err));
+    STRATA_TRY(find_called(s, call, ask.bundle, &h, err));
     staging *own = staging_of(s, h, call->task);
     if (!own || ask.attempt < 1 || (uint64_t)ask.n_shards > call->body_bytes / sizeof(int32_t)) return wrong_size(call, err);
     STRATA_TRY(begin_staging(s, h, own, ask.attempt, err));
@@ -364,7 +364,7 @@ static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_rep
     strata_ps_push_ask ask;
     holding *h = NULL;
     memcpy(&ask, call->head, sizeof ask);
-    STRATA_TRY(find_called(s, call, ask.group, &h, err));
+    STRATA_TRY(find_called(s, call, ask.bundle, &h, err));
     const bool parted = ask.attempt != 0;
     const size_t dense_bytes = parted ? 0 : strata_ps_wire_bytes(wire, h->shards->dense_elements);
     const size_t fixed = dense_bytes + (size_t)h->shards->n_states * sizeof(float);
@@ -406,16 +406,16 @@ static strata_status set(server *s, const strata_rpc_call *call, strata_error *e
     pthread_mutex_unlock(&s->lock);
     for (int i = 0; i < s->n_holdings; i++) {
         const holding *h = &s->holdings[i];
-        if (h->group != ask.group) continue;
+        if (h->bundle != ask.bundle) continue;
         if (call->body_bytes != (size_t)h->n_elements * sizeof(float)) return wrong_size(call, err);
-        if (!h->is_copy && holders_of(s, h->group) == STRATA_PS_BOTH) STRATA_TRY(meet_copy(s, err));
+        if (!h->is_copy && holders_of(s, h->bundle) == STRATA_PS_BOTH) STRATA_TRY(meet_copy(s, err));
         STRATA_LOCKED(&s->device);
-        return strata_ps_store_set(h->store, call->body, ask.t, ask.serial, err);
+        return strata_ps_stock_set(h->stock, call->body, ask.t, ask.serial, err);
     }
     return wrong_size(call, err);
 }
 
-/* Reads all values of the group that a request is about. The caller frees *out_values, also after a failure. */
+/* Reads all values of the bundle that a request is about. The caller frees *out_values, also after a failure. */
 static strata_status read_group(server *s, const strata_rpc_call *call, holding **out_holding, float **out_values,
                                 int64_t *out_t, strata_error *err) {
     strata_ps_pull_ask ask;
@@ -423,7 +423,7 @@ static strata_status read_group(server *s, const strata_rpc_call *call, holding 
     *out_values = malloc((size_t)((*out_holding)->n_elements + 1) * sizeof **out_values);
     if (!*out_values) return no_memory("a copy of the shards", err);
     STRATA_LOCKED(&s->device);
-    return strata_ps_store_get((*out_holding)->store, *out_values, out_t, err);
+    return strata_ps_stock_get((*out_holding)->stock, *out_values, out_t, err);
 }
 
 static strata_status get(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
@@ -444,7 +444,7 @@ static strata_status save(server *s, const strata_rpc_call *call, strata_rpc_rep
     const char *path = call->body;
     if (!call->body_bytes || path[call->body_bytes - 1]) return wrong_size(call, err);
     STRATA_TRY(read_group(s, call, &h, &values, &own.t, err));
-    STRATA_TRY(strata_ps_save_group(s->fit, h->group, values, path, &own, err));
+    STRATA_TRY(strata_ps_save_bundle(s->fit, h->bundle, values, path, &own, err));
     strata_ps_reply(reply, &own, sizeof own);
     return STRATA_OK;
 }
@@ -582,18 +582,18 @@ static strata_status serve(server *s, strata_rpc_server *rpc, strata_error *err)
     return s->status ? strata_fail(err, s->status, "%s", s->message) : STRATA_OK;
 }
 
-static strata_status add_holding(server *s, int group, strata_error *err) {
+static strata_status add_holding(server *s, int bundle, strata_error *err) {
     const strata_ps_plan *plan = &s->fit->plan;
     const strata_ps_task *task = s->fit->task;
-    const strata_ps_store_options opts = {.n_shares = task->pace.n_shares, .wire = task->wire, .staleness = task->staleness};
+    const strata_ps_stock_options opts = {.n_shares = task->pace.n_shares, .wire = task->wire, .staleness = task->staleness};
     holding *h = &s->holdings[s->n_holdings++];
-    *h = (holding){.group = group,
-                   .is_copy = group != task->spec.task_index,
-                   .shards = &plan->groups[group],
-                   .n_elements = strata_ps_plan_elements(plan, group),
+    *h = (holding){.bundle = bundle,
+                   .is_copy = bundle != task->spec.task_index,
+                   .shards = &plan->bundles[bundle],
+                   .n_elements = strata_ps_plan_elements(plan, bundle),
                    .stagings = strata_memory_take(&s->memory, task->pace.n_workers, sizeof *h->stagings)};
     if (!h->stagings) return no_memory("a server", err);
-    return strata_ps_store_create(s->fit->model, plan, group, s->fit->model->strategy->devices[0], &opts, &h->store, err);
+    return strata_ps_stock_create(s->fit->model, plan, bundle, s->fit->model->strategy->devices[0], &opts, &h->stock, err);
 }
 
 static void finish_holding(const server *s, holding *h) {
@@ -601,7 +601,7 @@ static void finish_holding(const server *s, holding *h) {
         free(h->stagings[w].dense);
         free(h->stagings[w].came);
     }
-    strata_ps_store_destroy(h->store);
+    strata_ps_stock_destroy(h->stock);
 }
 
 /* The own shards, and with replicas the copy of those of the server before. */

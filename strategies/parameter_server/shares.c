@@ -5,59 +5,59 @@
 #include <math.h>
 
 #include "core/run/fold.h"
-#include "strategies/parameter_server/store_parts.h"
+#include "strategies/parameter_server/stock_parts.h"
 
-void strata_ps_store_drop_kept(const strata_ps_store *store) {
-    for (int w = 0; store->kept && w < store->opts.n_shares; w++) {
-        strata_memory_finish(&store->kept[w].memory);
-        store->kept[w] = (strata_ps_kept){0};
+void strata_ps_stock_drop_kept(const strata_ps_stock *stock) {
+    for (int w = 0; stock->kept && w < stock->opts.n_shares; w++) {
+        strata_memory_finish(&stock->kept[w].memory);
+        stock->kept[w] = (strata_ps_kept){0};
     }
 }
 
 /* Copies n elements of the type `wire` as f32. */
-static float *widened(const strata_ps_store *store, strata_memory *memory, const void *from, int64_t n) {
+static float *widened(const strata_ps_stock *stock, strata_memory *memory, const void *from, int64_t n) {
     float *values = strata_memory_take(memory, n, sizeof *values);
-    if (values) strata_ps_widen(store->opts.wire, from, n, values);
+    if (values) strata_ps_widen(stock->opts.wire, from, n, values);
     return values;
 }
 
-static strata_status keep(strata_ps_store *store, const strata_ps_gradients *g, strata_ps_kept *out, strata_error *err) {
+static strata_status keep(strata_ps_stock *stock, const strata_ps_gradients *g, strata_ps_kept *out, strata_error *err) {
     strata_ps_kept made = {0};
-    made.dense = widened(store, &made.memory, g->dense, store->group->dense_elements);
-    made.states = strata_memory_copy(&made.memory, g->states, (size_t)store->group->n_states * sizeof *made.states);
-    made.tables = strata_memory_take(&made.memory, store->group->n_tables, sizeof *made.tables);
-    for (int k = 0; k < store->group->n_tables && made.tables; k++) {
+    made.dense = widened(stock, &made.memory, g->dense, stock->bundle->dense_elements);
+    made.states = strata_memory_copy(&made.memory, g->states, (size_t)stock->bundle->n_states * sizeof *made.states);
+    made.tables = strata_memory_take(&made.memory, stock->bundle->n_tables, sizeof *made.tables);
+    for (int k = 0; k < stock->bundle->n_tables && made.tables; k++) {
         const strata_ps_rows *rows = &g->tables[k];
         made.tables[k] =
             (strata_ps_rows){.n = rows->n,
                              .ids = strata_memory_copy(&made.memory, rows->ids, (size_t)rows->n * sizeof *rows->ids),
-                             .values = widened(store, &made.memory, rows->values, rows->n * store->group->tables[k].row)};
+                             .values = widened(stock, &made.memory, rows->values, rows->n * stock->bundle->tables[k].row)};
     }
     if (made.memory.failed) {
         strata_memory_finish(&made.memory);
-        return strata_ps_store_no_memory(store, err);
+        return strata_ps_stock_no_memory(stock, err);
     }
     *out = made;
     return STRATA_OK;
 }
 
-strata_status strata_ps_store_push_for_later(strata_ps_store *store, const strata_ps_gradients *g, int64_t *out_staleness,
+strata_status strata_ps_stock_push_for_later(strata_ps_stock *stock, const strata_ps_gradients *g, int64_t *out_staleness,
                                              strata_error *err) {
     *out_staleness = -1;
-    if (g->unit.share < 0 || g->unit.share >= store->opts.n_shares)
-        return strata_fail(err, STRATA_INVALID, "parameter_server: share %d of %d", (int)g->unit.share, store->opts.n_shares);
-    if (strata_ps_store_is_over(store, g->unit.epoch)) return STRATA_OK;
-    if (g->unit.epoch > store->epoch) {
-        strata_ps_store_start_epoch(store, g->unit.epoch);
-        store->step = g->unit.index;
+    if (g->unit.share < 0 || g->unit.share >= stock->opts.n_shares)
+        return strata_fail(err, STRATA_INVALID, "parameter_server: share %d of %d", (int)g->unit.share, stock->opts.n_shares);
+    if (strata_ps_stock_is_over(stock, g->unit.epoch)) return STRATA_OK;
+    if (g->unit.epoch > stock->epoch) {
+        strata_ps_stock_start_epoch(stock, g->unit.epoch);
+        stock->step = g->unit.index;
     }
-    if (g->unit.index < store->step) return STRATA_OK; /* the unit belongs to a step that is already closed */
-    if (g->unit.index > store->step)
+    if (g->unit.index < stock->step) return STRATA_OK; /* the unit belongs to a step that is already closed */
+    if (g->unit.index > stock->step)
         return strata_fail(err, STRATA_INTERNAL, "parameter_server: a push of step %lld, while step %lld is open",
-                           (long long)g->unit.index, (long long)store->step);
-    strata_ps_kept *own = &store->kept[g->unit.share];
+                           (long long)g->unit.index, (long long)stock->step);
+    strata_ps_kept *own = &stock->kept[g->unit.share];
     if (own->dense) return STRATA_OK;
-    STRATA_TRY(keep(store, g, own, err));
+    STRATA_TRY(keep(stock, g, own, err));
     *out_staleness = 0;
     return STRATA_OK;
 }
@@ -67,11 +67,11 @@ static bool counts(const strata_ps_close *close, int share) {
 }
 
 /* The sum of the shares that count, in their order. offset: of the values among those of a kept push. operands: [n_shares]. */
-static int fold(const strata_ps_store *store, const strata_ps_close *close, bool states, int64_t offset, int64_t n,
+static int fold(const strata_ps_stock *stock, const strata_ps_close *close, bool states, int64_t offset, int64_t n,
                 const void **operands, float *out) {
     int n_counted = 0;
-    for (int w = 0; w < store->opts.n_shares; w++)
-        if (counts(close, w)) operands[n_counted++] = (states ? store->kept[w].states : store->kept[w].dense) + offset;
+    for (int w = 0; w < stock->opts.n_shares; w++)
+        if (counts(close, w)) operands[n_counted++] = (states ? stock->kept[w].states : stock->kept[w].dense) + offset;
     void *const results[] = {out};
     strata_fold(STRATA_DTYPE_F32, STRATA_REDUCE_SUM, operands, n_counted, n, results, 1);
     return n_counted;
@@ -96,24 +96,24 @@ static int by_row(const void *a, const void *b) {
 
 /* The factor of a sum of gradients: the step's scale, and with clip_global_norm the factor that limits the norm of all servers'
  * gradients. */
-static double factor_of(const strata_ps_store *store, const strata_ps_close *close) {
-    const double norm = store->most_norm > 0 && close->square > 0 ? sqrt(close->square) : 0;
-    return norm > store->most_norm ? close->scale * (store->most_norm / norm) : close->scale;
+static double factor_of(const strata_ps_stock *stock, const strata_ps_close *close) {
+    const double norm = stock->most_norm > 0 && close->square > 0 ? sqrt(close->square) : 0;
+    return norm > stock->most_norm ? close->scale * (stock->most_norm / norm) : close->scale;
 }
 
 /* The rows of table k that any share has, each with the sum over the shares, in memory that is taken. */
-static strata_status sum_rows(const strata_ps_store *store, const strata_ps_close *close, int k, strata_memory *memory,
+static strata_status sum_rows(const strata_ps_stock *stock, const strata_ps_close *close, int k, strata_memory *memory,
                               strata_ps_rows *out, strata_error *err) {
-    const int64_t row = store->tables[k].shard->row;
+    const int64_t row = stock->tables[k].shard->row;
     int64_t n = 0, n_sums = 0;
-    for (int w = 0; w < store->opts.n_shares; w++) n += counts(close, w) ? store->kept[w].tables[k].n : 0;
+    for (int w = 0; w < stock->opts.n_shares; w++) n += counts(close, w) ? stock->kept[w].tables[k].n : 0;
     row_of_share *rows = strata_memory_take(memory, n, sizeof *rows);
     int32_t *ids = strata_memory_take(memory, n, sizeof *ids);
     float *sums = strata_memory_take(memory, n * row, sizeof *sums);
-    if (memory->failed) return strata_ps_store_no_memory(store, err);
+    if (memory->failed) return strata_ps_stock_no_memory(stock, err);
     n = 0;
-    for (int w = 0; w < store->opts.n_shares; w++) {
-        const strata_ps_rows *own = counts(close, w) ? &store->kept[w].tables[k] : NULL;
+    for (int w = 0; w < stock->opts.n_shares; w++) {
+        const strata_ps_rows *own = counts(close, w) ? &stock->kept[w].tables[k] : NULL;
         for (int64_t i = 0; own && i < own->n; i++)
             rows[n++] = (row_of_share){own->ids[i], w, (const float *)own->values + i * row};
     }
@@ -131,52 +131,52 @@ static strata_status sum_rows(const strata_ps_store *store, const strata_ps_clos
     return STRATA_OK;
 }
 
-static strata_status fold_rows(strata_ps_store *store, const strata_ps_close *close, int k, strata_error *err) {
-    strata_ps_table *t = &store->tables[k];
+static strata_status fold_rows(strata_ps_stock *stock, const strata_ps_close *close, int k, strata_error *err) {
+    strata_ps_table *t = &stock->tables[k];
     STRATA_FINISHED(strata_memory) memory = {0};
     strata_ps_rows sums = {0};
-    STRATA_TRY(sum_rows(store, close, k, &memory, &sums, err));
-    multiply((float *)sums.values, sums.n * t->shard->row, factor_of(store, close));
-    return strata_ps_store_update_rows(store, t, &sums, err);
+    STRATA_TRY(sum_rows(stock, close, k, &memory, &sums, err));
+    multiply((float *)sums.values, sums.n * t->shard->row, factor_of(stock, close));
+    return strata_ps_stock_update_rows(stock, t, &sums, err);
 }
 
-static strata_status fold_dense(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
+static strata_status fold_dense(strata_ps_stock *stock, const strata_ps_close *close, strata_error *err) {
     float *gradients = NULL;
     int slot = 0;
-    if (!store->group->n_dense) return STRATA_OK;
-    STRATA_TRY(strata_ps_store_open_dense(store, &slot, &gradients, err));
-    for (int i = 0; i < store->group->n_dense; i++) {
-        const strata_ps_shard *shard = &store->group->shards[i];
-        fold(store, close, false, shard->before, shard->n, store->operands, gradients + store->dense.places[i]);
-        multiply(gradients + store->dense.places[i], shard->n, factor_of(store, close));
+    if (!stock->bundle->n_dense) return STRATA_OK;
+    STRATA_TRY(strata_ps_stock_open_dense(stock, &slot, &gradients, err));
+    for (int i = 0; i < stock->bundle->n_dense; i++) {
+        const strata_ps_shard *shard = &stock->bundle->shards[i];
+        fold(stock, close, false, shard->before, shard->n, stock->operands, gradients + stock->dense.places[i]);
+        multiply(gradients + stock->dense.places[i], shard->n, factor_of(stock, close));
     }
-    return strata_ps_store_run(store->dense.update, slot, store->words, err);
+    return strata_ps_stock_run(stock->dense.update, slot, stock->words, err);
 }
 
-static strata_status fold_states(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
-    if (!store->group->n_states) return STRATA_OK;
-    STRATA_FREED float *sum = calloc((size_t)store->group->n_states, sizeof *sum);
-    if (!sum) return strata_ps_store_no_memory(store, err);
-    const int n = fold(store, close, true, 0, store->group->n_states, store->operands, sum);
-    for (int64_t i = 0; i < store->group->n_states && n; i++) store->states[i] += sum[i] / (float)n;
+static strata_status fold_states(strata_ps_stock *stock, const strata_ps_close *close, strata_error *err) {
+    if (!stock->bundle->n_states) return STRATA_OK;
+    STRATA_FREED float *sum = calloc((size_t)stock->bundle->n_states, sizeof *sum);
+    if (!sum) return strata_ps_stock_no_memory(stock, err);
+    const int n = fold(stock, close, true, 0, stock->bundle->n_states, stock->operands, sum);
+    for (int64_t i = 0; i < stock->bundle->n_states && n; i++) stock->states[i] += sum[i] / (float)n;
     return STRATA_OK;
 }
 
-bool strata_ps_store_has_closed(const strata_ps_store *store, const strata_ps_close *close) {
-    return strata_ps_store_is_over(store, close->epoch) || (close->epoch == store->epoch && close->index < store->step);
+bool strata_ps_stock_has_closed(const strata_ps_stock *stock, const strata_ps_close *close) {
+    return strata_ps_stock_is_over(stock, close->epoch) || (close->epoch == stock->epoch && close->index < stock->step);
 }
 
 /* How many shares of the step count, all of which were pushed. */
-static strata_status count_shares(strata_ps_store *store, const strata_ps_close *close, int *out_n, strata_error *err) {
+static strata_status count_shares(strata_ps_stock *stock, const strata_ps_close *close, int *out_n, strata_error *err) {
     *out_n = 0;
-    if (close->epoch > store->epoch) { /* no share of this epoch was pushed to this server so far */
-        strata_ps_store_start_epoch(store, close->epoch);
-        store->step = close->index;
+    if (close->epoch > stock->epoch) { /* no share of this epoch was pushed to this server so far */
+        strata_ps_stock_start_epoch(stock, close->epoch);
+        stock->step = close->index;
     }
-    for (int w = 0; w < store->opts.n_shares; w++) {
+    for (int w = 0; w < stock->opts.n_shares; w++) {
         if (!counts(close, w)) continue;
         ++*out_n;
-        if (close->index != store->step || !store->kept[w].dense)
+        if (close->index != stock->step || !stock->kept[w].dense)
             return strata_fail(err, STRATA_INTERNAL, "parameter_server: share %d of step %lld counts, and was not pushed", w,
                                (long long)close->index);
     }
@@ -190,58 +190,58 @@ static double square_of(const float *values, int64_t n) {
 }
 
 /* The sum of the squares of the open step's gradients. */
-static strata_status take_square(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
-    const int64_t n = store->group->dense_elements;
+static strata_status take_square(strata_ps_stock *stock, const strata_ps_close *close, strata_error *err) {
+    const int64_t n = stock->bundle->dense_elements;
     STRATA_FINISHED(strata_memory) memory = {0};
     int n_counted = 0;
-    STRATA_TRY(count_shares(store, close, &n_counted, err));
+    STRATA_TRY(count_shares(stock, close, &n_counted, err));
     float *folded = strata_memory_take(&memory, n, sizeof *folded);
-    if (!folded) return strata_ps_store_no_memory(store, err);
-    if (n_counted) fold(store, close, false, 0, n, store->operands, folded);
+    if (!folded) return strata_ps_stock_no_memory(stock, err);
+    if (n_counted) fold(stock, close, false, 0, n, stock->operands, folded);
     double sum = square_of(folded, n);
-    for (int k = 0; k < store->group->n_tables && n_counted; k++) {
+    for (int k = 0; k < stock->bundle->n_tables && n_counted; k++) {
         strata_ps_rows rows = {0};
-        STRATA_TRY(sum_rows(store, close, k, &memory, &rows, err));
-        sum += square_of(rows.values, rows.n * store->tables[k].shard->row);
+        STRATA_TRY(sum_rows(stock, close, k, &memory, &rows, err));
+        sum += square_of(rows.values, rows.n * stock->tables[k].shard->row);
     }
-    store->square.epoch = close->epoch;
-    store->square.index = close->index;
-    store->square.value = sum * close->scale * close->scale;
+    stock->square.epoch = close->epoch;
+    stock->square.index = close->index;
+    stock->square.value = sum * close->scale * close->scale;
     return STRATA_OK;
 }
 
-static strata_status square_of_step(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
-    if (store->square.epoch == close->epoch && store->square.index == close->index) return STRATA_OK;
-    if (!strata_ps_store_has_closed(store, close)) return take_square(store, close, err);
+static strata_status square_of_step(strata_ps_stock *stock, const strata_ps_close *close, strata_error *err) {
+    if (stock->square.epoch == close->epoch && stock->square.index == close->index) return STRATA_OK;
+    if (!strata_ps_stock_has_closed(stock, close)) return take_square(stock, close, err);
     return strata_fail(err, STRATA_PEER_LOST, "parameter_server: the norm of step %lld, which is over",
                        (long long)close->index);
 }
 
-strata_status strata_ps_store_square(strata_ps_store *store, const strata_ps_close *close, double *out_square,
+strata_status strata_ps_stock_square(strata_ps_stock *stock, const strata_ps_close *close, double *out_square,
                                      strata_error *err) {
-    STRATA_TRY(strata_ps_store_check_filled(store, err));
-    STRATA_TRY(square_of_step(store, close, err));
-    *out_square = store->square.value;
+    STRATA_TRY(strata_ps_stock_check_filled(stock, err));
+    STRATA_TRY(square_of_step(stock, close, err));
+    *out_square = stock->square.value;
     return STRATA_OK;
 }
 
-static strata_status close_step(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
+static strata_status close_step(strata_ps_stock *stock, const strata_ps_close *close, strata_error *err) {
     int n_counted = 0;
-    if (strata_ps_store_has_closed(store, close)) return STRATA_OK;
-    STRATA_TRY(count_shares(store, close, &n_counted, err));
+    if (strata_ps_stock_has_closed(stock, close)) return STRATA_OK;
+    STRATA_TRY(count_shares(stock, close, &n_counted, err));
     if (n_counted) {
-        strata_ps_store_begin_update(store, close->rate);
-        STRATA_TRY(fold_dense(store, close, err));
-        for (int k = 0; k < store->group->n_tables; k++) STRATA_TRY(fold_rows(store, close, k, err));
-        STRATA_TRY(fold_states(store, close, err));
-        store->version++;
+        strata_ps_stock_begin_update(stock, close->rate);
+        STRATA_TRY(fold_dense(stock, close, err));
+        for (int k = 0; k < stock->bundle->n_tables; k++) STRATA_TRY(fold_rows(stock, close, k, err));
+        STRATA_TRY(fold_states(stock, close, err));
+        stock->version++;
     }
-    strata_ps_store_drop_kept(store);
-    store->step = close->index + 1;
+    strata_ps_stock_drop_kept(stock);
+    stock->step = close->index + 1;
     return STRATA_OK;
 }
 
-strata_status strata_ps_store_close(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
-    STRATA_TRY(strata_ps_store_check_filled(store, err));
-    return close_step(store, close, err);
+strata_status strata_ps_stock_close(strata_ps_stock *stock, const strata_ps_close *close, strata_error *err) {
+    STRATA_TRY(strata_ps_stock_check_filled(stock, err));
+    return close_step(stock, close, err);
 }

@@ -19,37 +19,37 @@
  * Rows of sparse tables are not changed: a row is used too seldom for its last update to predict the next ones. */
 #include <math.h>
 
-#include "strategies/parameter_server/store_parts.h"
+#include "strategies/parameter_server/stock_parts.h"
 
 /* The optimizer's momentum; 0: it has none. */
 static double momentum_of(const strata_optimizer *optimizer) {
     return optimizer->beta1 > 0 ? optimizer->beta1 : optimizer->momentum;
 }
 
-void strata_ps_store_prepare_for_delay(strata_ps_store *store) {
-    const double beta = momentum_of(&store->optimizer), s = store->opts.staleness;
-    store->dense.optimizer = store->optimizer;
-    store->dense.rate_factor = 1;
+void strata_ps_stock_prepare_for_delay(strata_ps_stock *stock) {
+    const double beta = momentum_of(&stock->optimizer), s = stock->opts.staleness;
+    stock->dense.optimizer = stock->optimizer;
+    stock->dense.rate_factor = 1;
     if (!(s > 0) || !(beta > 0)) return;
     const double slower = pow(beta, 1 / (1 + s));
-    if (store->optimizer.beta1 > 0) {
-        store->dense.optimizer.beta1 = slower;
+    if (stock->optimizer.beta1 > 0) {
+        stock->dense.optimizer.beta1 = slower;
     } else {
-        store->dense.optimizer.momentum = slower;
-        store->dense.rate_factor = (1 - slower) / (1 - beta);
+        stock->dense.optimizer.momentum = slower;
+        stock->dense.rate_factor = (1 - slower) / (1 - beta);
     }
-    store->dense.look_ahead = (float)(2 * slower * (1 - pow(slower, s)) / (1 - slower));
+    stock->dense.look_ahead = (float)(2 * slower * (1 - pow(slower, s)) / (1 - slower));
 }
 
-strata_status strata_ps_store_keep_before(strata_ps_store *store, strata_error *err) {
-    if (store->dense.look_ahead == 0) return STRATA_OK;
-    if (!store->before) store->before = malloc((size_t)(store->group->dense_elements + 1) * sizeof *store->before);
-    if (!store->before) return strata_ps_store_no_memory(store, err);
-    return strata_ps_store_read_dense(store, store->before, err);
+strata_status strata_ps_stock_keep_before(strata_ps_stock *stock, strata_error *err) {
+    if (stock->dense.look_ahead == 0) return STRATA_OK;
+    if (!stock->before) stock->before = malloc((size_t)(stock->bundle->dense_elements + 1) * sizeof *stock->before);
+    if (!stock->before) return strata_ps_stock_no_memory(stock, err);
+    return strata_ps_stock_read_dense(stock, stock->before, err);
 }
 
-void strata_ps_store_look_ahead(const strata_ps_store *store, float *values) {
-    const float by = store->dense.look_ahead;
-    if (!store->before) return;
-    for (int64_t i = 0; i < store->group->dense_elements; i++) values[i] += by * (values[i] - store->before[i]);
+void strata_ps_stock_look_ahead(const strata_ps_stock *stock, float *values) {
+    const float by = stock->dense.look_ahead;
+    if (!stock->before) return;
+    for (int64_t i = 0; i < stock->bundle->dense_elements; i++) values[i] += by * (values[i] - stock->before[i]);
 }

@@ -15,8 +15,8 @@
 
 enum { STRATA_PS_MOST_NOTICES = 32, STRATA_PS_MOST_REPLICATED = 256 };
 
-/* Which servers have the values of a *group*. A group is all shards that the plan assigns to one server, its *owner*: ps:g for
- * group g. With replicas the next server, ps:((g + 1) mod n), has a *copy*. */
+/* Which servers have the values of a *bundle*. A bundle is all shards that the plan assigns to one server, its *owner*: ps:g
+ * for bundle g. With replicas the next server, ps:((g + 1) mod n), has a *copy*. */
 typedef enum strata_ps_holders {
     STRATA_PS_OWNER,
     /* Workers use the owner, which forwards each change to the copy before it replies. */
@@ -25,7 +25,7 @@ typedef enum strata_ps_holders {
     STRATA_PS_COPY,
 } strata_ps_holders;
 
-/* For each group a strata_ps_holders; without replicas all are OWNER. The chief decides the route, and sends it to servers and
+/* For each bundle a strata_ps_holders; without replicas all are OWNER. The chief decides the route, and sends it to servers and
  * workers. */
 typedef struct strata_ps_route {
     /* Grows with each decision; 0: this task has not received any. */
@@ -33,14 +33,14 @@ typedef struct strata_ps_route {
     uint8_t holders[STRATA_PS_MOST_REPLICATED];
 } strata_ps_route;
 
-static inline int strata_ps_copy_server(int group, int n_servers) {
-    return (group + 1) % n_servers;
+static inline int strata_ps_copy_server(int bundle, int n_servers) {
+    return (bundle + 1) % n_servers;
 }
 
-/* The server that workers use for a group. */
-static inline int strata_ps_server_of(const strata_ps_route *route, int group, int n_servers) {
-    const bool copy = group < STRATA_PS_MOST_REPLICATED && route->holders[group] == STRATA_PS_COPY;
-    return copy ? strata_ps_copy_server(group, n_servers) : group;
+/* The server that workers use for a bundle. */
+static inline int strata_ps_server_of(const strata_ps_route *route, int bundle, int n_servers) {
+    const bool copy = bundle < STRATA_PS_MOST_REPLICATED && route->holders[bundle] == STRATA_PS_COPY;
+    return copy ? strata_ps_copy_server(bundle, n_servers) : bundle;
 }
 
 /* The strategy's trainer_data. */
@@ -143,7 +143,7 @@ STRATA_MUST_USE strata_status strata_ps_listen(const strata_ps_task *task, strat
 typedef struct strata_ps_hello_reply {
     /* The route that the chief or the server has. */
     strata_ps_route route;
-    /* From a server: it could not forward a change to its group's copy, so the copy cannot be used any more. */
+    /* From a server: it could not forward a change to its bundle's copy, so the copy cannot be used any more. */
     int32_t copy_failed;
     /* From a server: the greatest serial number that a chief has given it with values. */
     int64_t serial;
@@ -197,7 +197,7 @@ STRATA_MUST_USE strata_status strata_ps_watch_take_back(strata_ps_watch *watch, 
 /* Marks all servers as available again. */
 void strata_ps_watch_forget(strata_ps_watch *watch);
 
-/* values.c, on the chief: servers[n_servers]. Sends the model's values to the holders of each group (fit->route). After that,
+/* values.c, on the chief: servers[n_servers]. Sends the model's values to the holders of each bundle (fit->route). After that,
  * pushes with an epoch before `serial` are ignored. */
 STRATA_MUST_USE strata_status strata_ps_send_values(const strata_ps_fit *fit, strata_rpc_client *const *servers, int64_t serial,
                                                     strata_error *err);
@@ -208,16 +208,16 @@ STRATA_MUST_USE strata_status strata_ps_fetch_values(const strata_ps_fit *fit, s
 void strata_ps_dismiss_servers(const strata_ps_fit *fit, strata_rpc_client *const *servers, strata_status status,
                                const char *message);
 
-/* save.c: a server writes a group's values, in the order of strata_ps_plan_value, to a file of a checkpoint. */
+/* save.c: a server writes a bundle's values, in the order of strata_ps_plan_value, to a file of a checkpoint. */
 typedef struct strata_ps_save_reply {
     /* The optimizer's count of updates. */
     int64_t t;
     int64_t bytes;
     char sha256[STRATA_SHA256_TEXT_BYTES];
 } strata_ps_save_reply;
-STRATA_MUST_USE strata_status strata_ps_save_group(const strata_ps_fit *fit, int group, const float *values, const char *path,
-                                                   strata_ps_save_reply *out_reply, strata_error *err);
-/* Called by the chief while no worker pushes: the servers write all groups into files of the folder, at the same time, and the
+STRATA_MUST_USE strata_status strata_ps_save_bundle(const strata_ps_fit *fit, int bundle, const float *values, const char *path,
+                                                    strata_ps_save_reply *out_reply, strata_error *err);
+/* Called by the chief while no worker pushes: the servers write all bundles into files of the folder, at the same time, and the
  * files are added to the manifest. *out_t: the optimizer's count of updates. */
 STRATA_MUST_USE strata_status strata_ps_save_all(const strata_ps_watch *watch, const strata_ps_close *close, const char *folder,
                                                  strata_manifest *manifest, int64_t *out_t, strata_error *err);
@@ -236,7 +236,7 @@ typedef enum strata_ps_method {
     /* To the chief, from a worker that fails. body: the reason, text. */
     STRATA_PS_FAIL,
     /* To a server: head strata_ps_pull_ask; body: int64_t [tables] how many rows, their indices, i32. Reply: int64_t version;
-     * body: the dense shards, the states, the rows, as in strata_ps_store_pull. */
+     * body: the dense shards, the states, the rows, as in strata_ps_stock_pull. */
     STRATA_PS_PULL,
     /* To a server: head strata_ps_push_ask; body: dense gradients (padded to 4 bytes), states, int64_t [tables] how many rows,
      * their indices, i32, the rows. Reply: int64_t staleness. */
@@ -255,9 +255,9 @@ typedef enum strata_ps_method {
     /* From an owner to its copy: head strata_ps_pull_ask. An owner also forwards each PUSH unchanged. */
     STRATA_PS_CLOSE,
     /* From one server to the others, with clip_global_norm: head strata_ps_pull_ask. Reply: double, the sum of the squares of
-     * the group's gradients of that step. */
+     * the bundle's gradients of that step. */
     STRATA_PS_SQUARE,
-    /* From the chief to a server: head strata_ps_pull_ask; body: the path of a file, which gets the group's values, text.
+    /* From the chief to a server: head strata_ps_pull_ask; body: the path of a file, which gets the bundle's values, text.
      * Reply: strata_ps_save_reply. */
     STRATA_PS_SAVE,
     STRATA_PS_METHODS,
@@ -332,7 +332,7 @@ typedef struct strata_ps_next_reply {
 enum { STRATA_PS_TRAINING_OVER = 100 };
 
 typedef struct strata_ps_set_ask {
-    int64_t group;
+    int64_t bundle;
     /* The optimizer's count of updates. */
     int64_t t;
     /* The first epoch whose units are accepted. */
@@ -341,8 +341,8 @@ typedef struct strata_ps_set_ask {
 
 typedef struct strata_ps_pull_ask {
     int32_t has_close;
-    int32_t group;
-    /* For a pull: as in strata_ps_store_pull. */
+    int32_t bundle;
+    /* For a pull: as in strata_ps_stock_pull. */
     int64_t ahead;
     strata_ps_close close;
 } strata_ps_pull_ask;
@@ -350,14 +350,14 @@ typedef struct strata_ps_pull_ask {
 typedef struct strata_ps_push_ask {
     strata_ps_unit unit;
     int64_t version;
-    int64_t group;
+    int64_t bundle;
     double rate;
     /* Not 0: the dense gradients were sent before as the parts of this attempt, and the body begins with the states. */
     int64_t attempt;
 } strata_ps_push_ask;
 
 typedef struct strata_ps_part_ask {
-    int64_t group;
+    int64_t bundle;
     /* A number of the worker that sends the part: from 1, a different one for each unit that it computes. */
     int64_t attempt;
     int64_t n_shards;
@@ -380,9 +380,9 @@ typedef struct strata_ps_message {
         strata_ps_save_reply saved;
     } reply;
 } strata_ps_message;
-/* The head of a request about a group and the end of the last synchronous step; close NULL: there is none. */
-static inline strata_ps_pull_ask strata_ps_about(int group, const strata_ps_close *close) {
-    strata_ps_pull_ask ask = {.has_close = close != NULL, .group = group};
+/* The head of a request about a bundle and the end of the last synchronous step; close NULL: there is none. */
+static inline strata_ps_pull_ask strata_ps_about(int bundle, const strata_ps_close *close) {
+    strata_ps_pull_ask ask = {.has_close = close != NULL, .bundle = bundle};
     if (close) ask.close = *close;
     return ask;
 }

@@ -19,9 +19,9 @@ static int n_values(const strata_ps_fit *fit, const strata_ps_shard *shard) {
 
 /* Moves a server's values between its own order and the model's. */
 static void rearrange(const strata_ps_fit *fit, int server, float *own, float *values, bool to_server) {
-    const strata_ps_group *group = &fit->plan.groups[server];
-    for (int i = 0; i < group->n_shards; i++) {
-        const strata_ps_shard *shard = &group->shards[i];
+    const strata_ps_bundle *bundle = &fit->plan.bundles[server];
+    for (int i = 0; i < bundle->n_shards; i++) {
+        const strata_ps_shard *shard = &bundle->shards[i];
         for (int slot = 0; slot < n_values(fit, shard); slot++) {
             float *at = own + strata_ps_plan_value(&fit->plan, shard, slot), *of_model = value_at(fit, values, shard, slot);
             memcpy(to_server ? at : of_model, to_server ? of_model : at, (size_t)shard->n * sizeof *at);
@@ -40,13 +40,13 @@ static strata_status move_model(const strata_ps_fit *fit, float *values, bool to
     return STRATA_OK;
 }
 
-/* A message about all values of a group. */
+/* A message about all values of a bundle. */
 typedef struct exchange {
     strata_ps_message message;
     struct iovec values;
 } exchange;
 
-/* Allocates the values of the model, and those of each group in the order of its server. The padding between parameters, which
+/* Allocates the values of the model, and those of each bundle in the order of its server. The padding between parameters, which
  * the servers do not have, is read from the model. */
 static strata_status prepare(const strata_ps_fit *fit, strata_memory *memory, float **out_values, exchange **out_exchanges,
                              strata_error *err) {
@@ -64,8 +64,8 @@ static strata_status prepare(const strata_ps_fit *fit, strata_memory *memory, fl
     return move_model(fit, *out_values, false, err);
 }
 
-/* Sends the messages about all groups at the same time, to the servers that workers use, or to those of the copies if there are
- * any; and waits for the replies. */
+/* Sends the messages about all bundles at the same time, to the servers that workers use, or to those of the copies if there
+ * are any; and waits for the replies. */
 static strata_status exchange_all(const strata_ps_fit *fit, strata_rpc_client *const *servers, bool sends, bool to_copies,
                                   exchange *exchanges, strata_error *err) {
     const int n = fit->plan.n_servers;
@@ -88,7 +88,7 @@ strata_status strata_ps_send_values(const strata_ps_fit *fit, strata_rpc_client 
     float *values = NULL;
     STRATA_TRY(prepare(fit, &memory, &values, &exchanges, err));
     for (int s = 0; s < fit->plan.n_servers; s++) {
-        exchanges[s].message.head.set = (strata_ps_set_ask){.group = s, .t = fit->model->optimizer_steps, .serial = serial};
+        exchanges[s].message.head.set = (strata_ps_set_ask){.bundle = s, .t = fit->model->optimizer_steps, .serial = serial};
         rearrange(fit, s, exchanges[s].values.iov_base, values, true);
     }
     STRATA_TRY(exchange_all(fit, servers, true, false, exchanges, err));

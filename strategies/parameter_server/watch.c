@@ -54,8 +54,8 @@ strata_status strata_ps_watch_meet(strata_ps_watch *watch, strata_error *err) {
     return differs ? strata_fail(err, differs, "%s", difference.message) : STRATA_OK;
 }
 
-/* Computes the route from the servers that were lost. If a group already continued with one holder, it keeps this holder, since
- * only this one has all changes. PEER_LOST when a group has no holder. */
+/* Computes the route from the servers that were lost. If a bundle already continued with one holder, it keeps this holder,
+ * since only this one has all changes. PEER_LOST when a bundle has no holder. */
 static strata_status choose_holders(const strata_ps_watch *watch, strata_ps_route *out_route, strata_error *err) {
     *out_route = (strata_ps_route){.number = watch->fit->route.number + 1};
     for (int g = 0; g < watch->n && watch->fit->task->replicas; g++) {

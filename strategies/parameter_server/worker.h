@@ -45,7 +45,7 @@ typedef struct strata_ps_job {
     /* The unit, which is one of those of the lease. */
     strata_ps_unit unit;
     strata_ps_next_reply lease;
-    /* The parameters are extrapolated, as in strata_ps_store_pull. */
+    /* The parameters are extrapolated, as in strata_ps_stock_pull. */
     bool ahead;
     /* [accumulate] */
     strata_ps_batch *batches;
@@ -179,9 +179,9 @@ STRATA_MUST_USE strata_status strata_ps_seek_visit(strata_ps_worker *w, int64_t 
 
 /* ---- pulls.c ---- */
 
-/* The client of the server that now has a group's shards. If the server was lost when this worker began, it is connected
+/* The client of the server that now has a bundle's shards. If the server was lost when this worker began, it is connected
  * here. */
-STRATA_MUST_USE strata_status strata_ps_reach(strata_ps_worker *w, int group, strata_rpc_client **out_client,
+STRATA_MUST_USE strata_status strata_ps_reach(strata_ps_worker *w, int bundle, strata_rpc_client **out_client,
                                               strata_error *err);
 /* Which of the sparse parameters a parameter is. */
 int strata_ps_sparse_index(const strata_ps_worker *w, int parameter);

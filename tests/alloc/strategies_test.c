@@ -7,7 +7,7 @@
 
 #include "core/run/strategy.h"
 #include "strata/strata.h"
-#include "strategies/parameter_server/store.h"
+#include "strategies/parameter_server/stock.h"
 #include "tests/alloc/scenario.h"
 #include "tests/support/folder.h"
 
@@ -252,21 +252,21 @@ Test(alloc_strategies, a_custom_loop_of_workers) {
 /* ---- a parameter server ---- */
 
 /* Pushes gradients of 0 for both shares of a step, ends the step, and reads the values. */
-static strata_status use_store(strata_ps_store *store, const strata_ps_plan *plan, int n_shares, strata_error *err) {
+static strata_status use_store(strata_ps_stock *store, const strata_ps_plan *plan, int n_shares, strata_error *err) {
     static float values[1000], zeros[1000];
     strata_ps_close close = {.scale = 1, .rate = -1, .square = -1, .counted = {3}};
     int64_t staleness = 0, t = 0, version = 0;
     if (strata_ps_plan_elements(plan, 0) > 1000) return strata_fail(err, STRATA_INTERNAL, "the test's model is too large");
-    STRATA_TRY(strata_ps_store_set(store, zeros, 0, 0, err));
+    STRATA_TRY(strata_ps_stock_set(store, zeros, 0, 0, err));
     for (int share = 0; share < 2; share++) {
         const strata_ps_unit unit = {.index = n_shares ? 0 : share, .share = n_shares ? share : 0};
         const strata_ps_gradients gradients = {.unit = unit, .rate = -1, .dense = zeros, .states = zeros};
-        STRATA_TRY(strata_ps_store_push(store, &gradients, &staleness, err));
+        STRATA_TRY(strata_ps_stock_push(store, &gradients, &staleness, err));
     }
-    if (n_shares) STRATA_TRY(strata_ps_store_square(store, &close, &close.square, err));
-    if (n_shares) STRATA_TRY(strata_ps_store_close(store, &close, err));
-    STRATA_TRY(strata_ps_store_pull(store, NULL, false, values, &version, err));
-    return strata_ps_store_get(store, values, &t, err);
+    if (n_shares) STRATA_TRY(strata_ps_stock_square(store, &close, &close.square, err));
+    if (n_shares) STRATA_TRY(strata_ps_stock_close(store, &close, err));
+    STRATA_TRY(strata_ps_stock_pull(store, NULL, false, values, &version, err));
+    return strata_ps_stock_get(store, values, &t, err);
 }
 
 static strata_status serve(int n_shares, strata_error *err) {
@@ -275,7 +275,7 @@ static strata_status serve(int n_shares, strata_error *err) {
     strata_device *device = NULL;
     strata_model *model = NULL;
     strata_ps_plan plan = {0};
-    strata_ps_store *store = NULL;
+    strata_ps_stock *store = NULL;
     STRATA_TRY(strata_device_open("host", NULL, &device, err));
     strata_status status = strata_model_create(STRATA_SHAPE(FEATURES), &model, err);
     if (!status) {
@@ -285,10 +285,10 @@ static strata_status serve(int n_shares, strata_error *err) {
         status = strata_model_compile(model, device, &compile, err);
     }
     if (!status) status = strata_ps_plan_make(model, &whole, 1, &plan, err);
-    const strata_ps_store_options opts = {.n_shares = n_shares, .staleness = n_shares ? 0 : 3};
-    if (!status) status = strata_ps_store_create(model, &plan, 0, device, &opts, &store, err);
+    const strata_ps_stock_options opts = {.n_shares = n_shares, .staleness = n_shares ? 0 : 3};
+    if (!status) status = strata_ps_stock_create(model, &plan, 0, device, &opts, &store, err);
     if (!status) status = use_store(store, &plan, n_shares, err);
-    strata_ps_store_destroy(store);
+    strata_ps_stock_destroy(store);
     strata_ps_plan_finish(&plan);
     strata_model_destroy(model);
     strata_device_close(device);

@@ -72,7 +72,8 @@ for n in $ranks; do
 done
 code=0
 [ -z "$tasks" ] || python3 tests/bench/workers.py --strata "$build/strata" --data "${STRATA_TEST_DATA:-../shared/data}" \
-    --tasks "$tasks" --rounds "$rounds" --scripts "${STRATA_PEER_SCRIPTS:-../shared/peers}" --torchrun "${STRATA_BENCH_TORCHRUN:-torchrun}" \
+    --tasks "$tasks" --rounds "$rounds" --scripts "${STRATA_PEER_SCRIPTS:-../shared/peers}" --torchrun \
+        "${STRATA_BENCH_TORCHRUN:-torchrun}" \
     --python "${STRATA_BENCH_TENSORFLOW:-python3}" || code=$?
 [ -z "$model" ] || python3 tests/bench/model.py --strata "$build/strata" --rounds "$rounds" || code=$?
 exit $code

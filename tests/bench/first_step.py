@@ -31,7 +31,8 @@ MODELS = {
     "cifar10": (lambda: nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3), nn.ReLU(),
                                       nn.MaxPool2d(2), nn.Flatten(), nn.Linear(2304, 64), nn.ReLU(), nn.Linear(64, 10)),
                 lambda: (torch.rand(B, 3, 32, 32), torch.randint(10, (B,))), nn.CrossEntropyLoss()),
-    "imdb": (lambda: nn.Sequential(nn.Embedding(10000, 16), Mean(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1), nn.Flatten(0)),
+    "imdb": (lambda: nn.Sequential(nn.Embedding(10000, 16), Mean(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1),
+                                   nn.Flatten(0)),
              lambda: (torch.randint(10000, (B, 250)), torch.randint(2, (B,)).float()), nn.BCEWithLogitsLoss()),
 }
 make, data, loss = MODELS[sys.argv[1]]

@@ -104,7 +104,8 @@ def model(task):
     if task == "cifar10":
         return nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
                              nn.Flatten(), nn.Linear(2304, 64), nn.ReLU(), nn.Linear(64, 10))
-    return nn.Sequential(conv(3, 32, 3, 1), nn.ReLU(), Shortcut(32, 64), Shortcut(64, 128), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+    return nn.Sequential(conv(3, 32, 3, 1), nn.ReLU(), Shortcut(32, 64), Shortcut(64, 128), nn.AdaptiveAvgPool2d(1),
+                         nn.Flatten(),
                          nn.Linear(128, 10))
 
 
@@ -132,7 +133,8 @@ def torch_rates(task, batch, examples):
         if task != "mnist":
             net = net.to(memory_format=torch.channels_last)
         kinds = dict(fused=True, capturable=HAS_CUDA)
-        opt = torch.optim.AdamW(net.parameters(), **kinds) if task == "cifar10_resnet" else torch.optim.Adam(net.parameters(), **kinds)
+        opt = torch.optim.AdamW(net.parameters(),
+                                **kinds) if task == "cifar10_resnet" else torch.optim.Adam(net.parameters(), **kinds)
         index = torch.zeros(batch, dtype=torch.long, device=CARD)
 
         def step():
@@ -201,7 +203,8 @@ def matmul():
             m, n, k = line["m"], line["n"], line["k"]
             a, b = torch.randn(m, k, device=CARD), torch.randn(k, n, device=CARD)
             theirs = 2e-9 * m * n * k / seconds(lambda: a @ b)
-            row(f"matmul {m}x{n}x{k}, {device}", line["gflops"], theirs, "GFLOP/s", f"{line['gflops'] / line['peak_gflops']:.2f} of the peak")
+            row(f"matmul {m}x{n}x{k}, {device}", line["gflops"], theirs, "GFLOP/s",
+                f"{line['gflops'] / line['peak_gflops']:.2f} of the peak")
 
 
 def conv2d():
@@ -216,7 +219,8 @@ def conv2d():
 
             def gradient(which):
                 mask = [which == "input grad", which == "filter grad", False]
-                return torch.ops.aten.convolution_backward(dy, x, f, None, [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], 1, mask)
+                return torch.ops.aten.convolution_backward(dy, x, f, None, [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], 1,
+                                                           mask)
 
             output = line["output"]
             t = seconds(lambda: F.conv2d(x, f, stride=stride, padding=pad) if output == "forward" else gradient(output))

@@ -207,7 +207,8 @@ def fit_ranks():
 
 
 def may_run_first():
-    return shutil.which("chrt") and subprocess.run(["chrt", "-f", "1", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+    return shutil.which("chrt") and subprocess.run(["chrt", "-f", "1", "true"], stderr=subprocess.DEVNULL,
+                                                   check=False).returncode == 0
 
 
 FIRST = ["chrt", "-f", "1"] if may_run_first() else []
@@ -241,13 +242,15 @@ class Here:
         pass
 
     def bench(self, p, transport, algorithm, sizes, seconds):
-        command = [self.strata, "bench", "allreduce", "--ranks", str(p), "--transport", transport, "--algorithm", algorithm, "--sizes",
+        command = [self.strata, "bench", "allreduce", "--ranks", str(p), "--transport", transport, "--algorithm", algorithm,
+                   "--sizes",
                    ",".join(map(str, sizes)), "--seconds", str(seconds), "--json"]
         return {r["bytes"]: r["median_us"] for r in last_json(run_all([command])[0])}
 
     def train(self, p, arguments):
         """The time in us of a step of the slowest of p workers, or of the chief if only the chief prints it."""
-        return slowest(last_json(run_all([[self.strata, "launch", "-n", str(p), "--", self.strata, "train", "mnist", *arguments, "--json"]])[0]))
+        return slowest(last_json(run_all([[self.strata, "launch", "-n", str(p), "--", self.strata, "train", "mnist", *arguments,
+                                           "--json"]])[0]))
 
 
 def slowest(results):
@@ -266,7 +269,8 @@ class Links:
             self.ip("switch", "link", "set", "br0", "up")
             for k in range(n):
                 self.space(k)
-                run(["ip", "link", "add", "s0", "netns", self.id + str(k), "type", "veth", "peer", "name", f"p{k}", "netns", self.id + "switch"])
+                run(["ip", "link", "add", "s0", "netns", self.id + str(k), "type", "veth", "peer", "name", f"p{k}", "netns",
+                     self.id + "switch"])
                 self.ip("switch", "link", "set", f"p{k}", "master", "br0")
                 self.ip("switch", "link", "set", f"p{k}", "up")
                 self.ip(k, "addr", "add", f"10.231.78.{k + 1}/24", "dev", "s0")
@@ -299,9 +303,11 @@ class Links:
         for k in range(p):
             share = cores[k * CORES // p:max((k + 1) * CORES // p, k * CORES // p + 1)]
             commands.append(["taskset", "-c", ",".join(map(str, share)), "ip", "netns", "exec", self.id + str(k), "sh", "-c",
-                             'mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh", self.strata, *arguments, "--cluster", cluster, "--task", str(k), "--json"])
+                             'mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh", self.strata, *arguments, "--cluster", cluster,
+                             "--task", str(k), "--json"])
         one = str(max(1, CORES // p))
-        return [last_json(text) for text in run_all(commands, env={**os.environ, "STRATA_SECRET": self.id, "POCL_MAX_PTHREAD_COUNT": one,
+        return [last_json(text) for text in run_all(commands,
+                                                    env={**os.environ, "STRATA_SECRET": self.id, "POCL_MAX_PTHREAD_COUNT": one,
                                                                    "POCL_CPU_MAX_CU_COUNT": one, "LP_NUM_THREADS": one})]
 
 
@@ -315,14 +321,16 @@ class Shaped:
 
     def prepare(self):
         for space, link in [(str(k), "s0") for k in range(self.links.n)] + [("switch", f"p{k}") for k in range(self.links.n)]:
-            run(["ip", "netns", "exec", self.links.id + space, "tc", "qdisc", "replace", "dev", link, "root", "tbf", "rate", f"{self.mbit}mbit", "burst",
+            run(["ip", "netns", "exec", self.links.id + space, "tc", "qdisc", "replace", "dev", link, "root", "tbf", "rate",
+                 f"{self.mbit}mbit", "burst",
                  str(self.burst), "latency", "500ms"])
 
     def predict(self, machine, p, w, rest_us):
         return over_links(machine.of(p), p, w, self.us_per_byte, CORES, self.burst, rest_us)
 
     def bench(self, p, transport, algorithm, sizes, seconds):
-        results = self.links.job(p, ["bench", "allreduce", "--transport", transport, "--algorithm", algorithm, "--sizes", ",".join(map(str, sizes)),
+        results = self.links.job(p, ["bench", "allreduce", "--transport", transport, "--algorithm", algorithm, "--sizes",
+                                     ",".join(map(str, sizes)),
                                      "--seconds", str(seconds)])
         return {r["bytes"]: r["median_us"] for r in results[0]}
 
@@ -340,7 +348,8 @@ def missing_for_links():
     try:
         run(["ip", "netns", "add", trial])
         run(["ip", "-n", trial, "link", "add", "s0", "type", "veth", "peer", "name", "s1"])
-        run(["ip", "netns", "exec", trial, "tc", "qdisc", "add", "dev", "s0", "root", "tbf", "rate", "1mbit", "burst", "16kb", "latency", "1s"])
+        run(["ip", "netns", "exec", trial, "tc", "qdisc", "add", "dev", "s0", "root", "tbf", "rate", "1mbit", "burst", "16kb",
+             "latency", "1s"])
         run(["ip", "-n", trial, "link", "add", "br0", "type", "bridge"])
     except RuntimeError as e:
         return str(e)
@@ -403,7 +412,8 @@ def readable(n):
 def table_rows(measured, skipped, predict):
     """measured: {(p, algorithm, size): us}"""
     keys = sorted({k[:2] for k in measured}, key=lambda k: (k[0], list(ALGORITHMS).index(k[1])))
-    rows = [(f"{p} ranks {a}", [(readable(k[2]), measured[k], predict(*k)) for k in measured if k[:2] == (p, a) and k not in skipped]) for p, a in keys]
+    rows = [(f"{p} ranks {a}", [(readable(k[2]), measured[k],
+                                 predict(*k)) for k in measured if k[:2] == (p, a) and k not in skipped]) for p, a in keys]
     return [row for row in rows if row[1]]
 
 
@@ -419,7 +429,8 @@ def study_here(here, transport, ranks, rounds, report):
     for some in fit_ranks():
         chosen = [k for k in measured if k[0] in some and k[2] in FIT_SIZES]
         points.update(chosen)
-        fitted.append(fit([(columns(p, work(a, p, s, transport), CORES, transport), measured[p, a, s]) for p, a, s in chosen]) if chosen else None)
+        fitted.append(fit([(columns(p, work(a, p, s, transport), CORES, transport),
+                            measured[p, a, s]) for p, a, s in chosen]) if chosen else None)
     machine = Machine(*fitted)
     print(f"\n{transport}, from {len(points)} points: ranks {' and '.join(str(p) for r in fit_ranks() for p in r)}, {', '.join(map(readable, FIT_SIZES))} bytes")
     print(f"  a core for each rank:  {machine.own}\n  ranks share {CORES} cores:  {machine.shared}")
@@ -437,7 +448,8 @@ def study_links(links, machine, sizes, ranks, rounds, report):
     links.us_per_byte = (measured[point] - own + bench_rest(machine, 2)) / w.link
     print(f"\n{links.name}: beta {links.us_per_byte * 1e3:.2f} ns/B, {links.us_per_byte * links.mbit / 8:.3f} of what the rate says, from {readable(point[2])} "
           "between 2 ranks")
-    report.part(f"{links.name} between namespaces", table_rows(measured, {point}, lambda p, a, s: links.predict(machine, p, work(a, p, s), bench_rest(machine, p))))
+    report.part(f"{links.name} between namespaces",
+                table_rows(measured, {point}, lambda p, a, s: links.predict(machine, p, work(a, p, s), bench_rest(machine, p))))
 
 
 def bench_rest(machine, p):
@@ -487,7 +499,8 @@ def study_training(here, data, n_bytes, ranks, rounds, report, predictions):
     tested = {place: [p for p in ranks if place is not here or p not in (CORES, 2 * CORES)] for place in predictions}
 
     def step(place, p, examples):
-        return place.train(p, ["--data", os.path.join(data, str(place.images)), "--seed", "1", "--no-tune", "--strategy", "multi_worker_mirrored", "--epochs", str(place.epochs), "--global-batch",
+        return place.train(p, ["--data", os.path.join(data, str(place.images)), "--seed", "1", "--no-tune", "--strategy",
+                               "multi_worker_mirrored", "--epochs", str(place.epochs), "--global-batch",
                                str(examples)])
 
     measured = {}
@@ -504,7 +517,8 @@ def study_training(here, data, n_bytes, ranks, rounds, report, predictions):
     rows = []
     for place, all_reduce in predictions.items():
         alone = {p: compute.of(p, BATCH / p) for p in ranks}
-        rows.append((place.name, [(f"{p} w.", measured[place, p], alone[p] + all_reduce(p, n_bytes, alone[p])) for p in tested[place]]))
+        rows.append((place.name,
+                     [(f"{p} w.", measured[place, p], alone[p] + all_reduce(p, n_bytes, alone[p])) for p in tested[place]]))
     report.part(f"a step of mnist, {BATCH} examples over all workers", rows)
     return compute
 
@@ -548,7 +562,8 @@ def main():
     parser.add_argument("--strata", required=True)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--latency-us", type=float, default=10, help="of a wire and its switches, one way; for the table (10)")
-    parser.add_argument("--step-ms", default="cifar10=55,resnet50=100", help="of models that are not measured here: a step of one rank; for the table")
+    parser.add_argument("--step-ms", default="cifar10=55,resnet50=100",
+                        help="of models that are not measured here: a step of one rank; for the table")
     parser.add_argument("--tolerance", type=float, default=0.2)
     parser.add_argument("--no-links", action="store_true", help="no network namespaces")
     o = parser.parse_args()
@@ -556,7 +571,8 @@ def main():
     report, here = Report(o.tolerance), Here(o.strata)
     ranks = sorted({2, 3, 4, 6, MOST_RANKS})
     machines = {t: study_here(here, t, ranks, o.rounds, report) for t in ("tcp", "shm")}
-    predictions = {here: lambda p, s, rest_us: on_one_machine(machines["shm"].of(p), p, work(choose(p, s, "shm"), p, s, "shm"), "shm")}
+    predictions = {here: lambda p, s, rest_us: on_one_machine(machines["shm"].of(p), p, work(choose(p, s, "shm"), p, s, "shm"),
+                                                              "shm")}
     header, links = 1.0, None
     try:
         why = "--no-links" if o.no_links else missing_for_links()
@@ -573,13 +589,15 @@ def main():
         sums = {name: json.loads(run([o.strata, "summary", name, "--json"]))["parameters"] * 4 for name in ("mnist", "cifar10")}
         with tempfile.TemporaryDirectory() as folder:
             for n in {place.images for place in predictions}:
-                run([sys.executable, os.path.join(HERE, "../cli/files.py"), "data", os.path.join(folder, str(n)), str(n), "200"])
+                run([sys.executable, os.path.join(HERE, "../cli/files.py"), "data", os.path.join(folder, str(n)), str(n),
+                     "200"])
             compute = study_training(here, folder, sums["mnist"], ranks, max(1, o.rounds - 1), report, predictions)
     finally:
         if links:
             links.close()
     given = {name: float(ms) * 1e3 for name, ms in (pair.split("=") for pair in o.step_ms.split(","))}
-    models = {"mnist": (sums["mnist"], compute.of(1, BATCH)), "cifar10": (sums["cifar10"], given["cifar10"]), "resnet50": (RESNET50, given["resnet50"])}
+    models = {"mnist": (sums["mnist"], compute.of(1, BATCH)), "cifar10": (sums["cifar10"], given["cifar10"]),
+              "resnet50": (RESNET50, given["resnet50"])}
     print_table(machines["tcp"], models, o.latency_us, header)
     print()
     for part in report.parts:

@@ -149,8 +149,8 @@ static int links(const char *store) {
     strata_rpc_client *client = NULL;
     strata_error err = {0};
     if (read(up[0], address, sizeof address) != sizeof address) return 1;
-    strata_ps_group group = {.dense_elements = MOST_BYTES / sizeof(float)};
-    const strata_ps_plan plan = {.n_servers = 1, .groups = &group};
+    strata_ps_bundle group = {.dense_elements = MOST_BYTES / sizeof(float)};
+    const strata_ps_plan plan = {.n_servers = 1, .bundles = &group};
     const strata_rpc_client_options opts = {
         .task = "worker:0", .server = "ps:0", .address = address, .shared_bytes = strata_ps_plan_shared_bytes(&plan)};
     must(strata_rpc_client_create(&opts, &client, &err), &err);

@@ -30,14 +30,16 @@ class Bench:
     def __init__(self, options):
         self.o = options
         self.missed = 0
-        self.first = ["chrt", "-f", "1"] if subprocess.run(["chrt", "-f", "1", "true"], stderr=subprocess.DEVNULL).returncode == 0 else []
+        self.first = ["chrt", "-f", "1"] if subprocess.run(["chrt", "-f", "1", "true"],
+                                                           stderr=subprocess.DEVNULL).returncode == 0 else []
 
     def row(self, what, ours, other, ratio, asked, note=""):
         self.missed += ratio < asked
         print(f"{what:<44} {ours:>12,.6g} {other:>12,.6g} {ratio:>7.3f}  asked {asked:<5} {'reached' if ratio >= asked else 'MISSED'}  {note}", flush=True)
 
     def train(self, task, *options):
-        return self.first + [self.o.strata, "train", task, "--data", os.path.join(self.o.data, task), "--epochs", str(TASKS[task][0]),
+        return self.first + [self.o.strata, "train", task, "--data", os.path.join(self.o.data, task), "--epochs",
+                             str(TASKS[task][0]),
                              "--global-batch", str(BATCH), "--seed", "1", "--json", *options]
 
     def in_turn(self, programs):
@@ -60,7 +62,8 @@ class Bench:
             self.row(what, *(statistics.median(s) for s in speeds), ratio, asked, note)
 
     def one(self, task):
-        self.compare(f"{task}: mirrored over one device / one_device", self.train(task, "--strategy", "mirrored", "--devices", "opencl:0"),
+        self.compare(f"{task}: mirrored over one device / one_device",
+                     self.train(task, "--strategy", "mirrored", "--devices", "opencl:0"),
                      self.train(task, "--device", "opencl:0"), 0.98)
 
     def halves(self, task):
@@ -71,12 +74,14 @@ class Bench:
         if not shutil.which(self.o.torchrun):
             print(f"# skipped: {task} beside DistributedDataParallel (needs torchrun; set STRATA_BENCH_TORCHRUN)")
             return
-        self.compare(f"{task}: two halves / torch DDP, 2 gloo ranks", self.train(task, "--strategy", "mirrored", "--devices", HALVES),
+        self.compare(f"{task}: two halves / torch DDP, 2 gloo ranks",
+                     self.train(task, "--strategy", "mirrored", "--devices", HALVES),
                      self.torch_ddp(task), TASKS[task][3])
 
     def torch_ddp(self, task):
         epochs, name = TASKS[task][:2]
-        return self.first + [self.o.torchrun, "--nproc-per-node", "2", os.path.join(self.o.scripts, "torch_train.py"), name, "--ddp", "--batch",
+        return self.first + [self.o.torchrun, "--nproc-per-node", "2", os.path.join(self.o.scripts, "torch_train.py"), name,
+                             "--ddp", "--batch",
                              str(BATCH), "--epochs", str(epochs)]
 
     def central(self, task):
@@ -97,14 +102,16 @@ class Bench:
         for n in (2, 4):
             env = {"POCL_DEVICES": " ".join(["pthread"] * n)}
             devices = ",".join(f"opencl:{i}" for i in range(n))
-            command = self.first + [self.o.strata, "bench", "allreduce", "--devices", devices, "--sizes", str(64 << 20), "--json"]
+            command = self.first + [self.o.strata, "bench", "allreduce", "--devices", devices, "--sizes", str(64 << 20),
+                                    "--json"]
             results = [r for r in (run(command, env) for _ in range(self.o.rounds)) if r]
             if not results:
                 self.missed += 1
                 print(f"# {n} devices: not measured")
                 continue
             middle = sorted(results, key=lambda r: r["fold_ratio"])[len(results) // 2]
-            self.row(f"64 MiB, {n} devices: fold / memcpy, GB/s", middle["fold_gb_per_s"], middle["copy_gb_per_s"], middle["fold_ratio"], 0.6,
+            self.row(f"64 MiB, {n} devices: fold / memcpy, GB/s", middle["fold_gb_per_s"], middle["copy_gb_per_s"],
+                     middle["fold_ratio"], 0.6,
                      f"with the devices' own copies {middle['ratio']:.2f}")
 
 

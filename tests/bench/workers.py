@@ -38,7 +38,8 @@ class Workers(Bench):
         if not shutil.which(self.o.torchrun):
             print(f"# skipped: {task} beside DistributedDataParallel (needs torchrun; set STRATA_BENCH_TORCHRUN)")
             return
-        self.compare(f"{task}: 2 workers / torch DDP, 2 gloo ranks", self.launched(task, 2), self.torch_ddp(task), ASKED[task][2])
+        self.compare(f"{task}: 2 workers / torch DDP, 2 gloo ranks", self.launched(task, 2), self.torch_ddp(task),
+                     ASKED[task][2])
 
 
 def main():

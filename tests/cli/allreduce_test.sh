@@ -78,7 +78,8 @@ fi
 expect 2 "multiples of 4" bench allreduce --sizes 6
 if "$strata" devices | grep -q "^opencl:0.1"; then
     for ops in host tree device; do
-        expect 0 "\"cross_device_ops\":\"$ops\"" bench allreduce --devices opencl:0.0,opencl:0.1 --cross-device-ops $ops --sizes 65536 --json
+        expect 0 "\"cross_device_ops\":\"$ops\"" bench allreduce --devices opencl:0.0,opencl:0.1 --cross-device-ops $ops \
+            --sizes 65536 --json
         json "r['devices'] == 2 and 0 < r['min_us'] <= r['median_us'] and r['fold_gb_per_s'] > 0 and r['gb_per_s'] > 0"
     done
 fi

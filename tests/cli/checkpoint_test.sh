@@ -66,7 +66,8 @@ END
 chmod +x "$work/mortal"
 expect 0 "weights_sha256" launch -n 2 -- "$strata" $train --json --strategy multi_worker_mirrored
 whole=$(weights)
-POINT=$work/point expect 0 "strata: restart 1 of 2" launch -n 2 --restarts 2 -- "$work/mortal" "$strata" $train --json --strategy multi_worker_mirrored
+POINT=$work/point expect 0 "strata: restart 1 of 2" launch -n 2 --restarts 2 -- "$work/mortal" "$strata" $train --json \
+    --strategy multi_worker_mirrored
 check "the weights of the job are those of an uninterrupted one" test "$(weights)" = "$whole"
 json "r['epochs'] < 100 and r['replica_weights_equal'] is True"
 

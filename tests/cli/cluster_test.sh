@@ -38,10 +38,13 @@ check "and says why not" grep -q "in /dev/shm: File too large; choose the transp
 
 free_ports 3
 # A host name that does not exist. Connections from other hosts need a secret.
-expect 2 'the address of "nobody.invalid" is not known' cluster check --cluster nobody.invalid:1,nobody.invalid:2 --task 0 --wait 0.5
-expect 2 "(STRATA_SECRET), or say that it is insecure on purpose (--insecure)" cluster check --cluster "0.0.0.0:$port,127.0.0.1:1" --task 0 --wait 0.5
+expect 2 'the address of "nobody.invalid" is not known' cluster check --cluster nobody.invalid:1,nobody.invalid:2 --task 0 \
+    --wait 0.5
+expect 2 "(STRATA_SECRET), or say that it is insecure on purpose (--insecure)" cluster check --cluster \
+    "0.0.0.0:$port,127.0.0.1:1" --task 0 --wait 0.5
 expect 163 "1 of 2 ranks did not come" cluster check --cluster "0.0.0.0:$port,127.0.0.1:1" --task 0 --wait 0.5 --insecure
-expect 2 'no network interface "nic7"' cluster check --cluster "127.0.0.1:$port,127.0.0.1:1" --task 1 --wait 0.5 --interface nic7
+expect 2 'no network interface "nic7"' cluster check --cluster "127.0.0.1:$port,127.0.0.1:1" --task 1 --wait 0.5 --interface \
+    nic7
 
 # Ranks that do not come are named. The table of all ranks was printed before.
 three="127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))"

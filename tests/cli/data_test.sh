@@ -68,7 +68,8 @@ train 3 "train-images-idx3-ubyte.gz"
 stderr "cut off"
 fresh bad_gzip
 gzip "$data"/*-ubyte
-{ head -c 2000 "$data/train-images-idx3-ubyte.gz" && head -c 64 /dev/zero && tail -c +2065 "$data/train-images-idx3-ubyte.gz"; } \
+{ head -c 2000 "$data/train-images-idx3-ubyte.gz" && head -c 64 /dev/zero && tail -c +2065 "$data/train-images-idx3-ubyte.gz"; \
+    } \
     >"$work/cut" && mv "$work/cut" "$data/train-images-idx3-ubyte.gz"
 train 3 "train-images-idx3-ubyte.gz"
 

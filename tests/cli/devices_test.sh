@@ -10,7 +10,8 @@ expect 0 '"id":"host"' devices --json
 json 'r[-1]["id"] == "host" and r[-1]["class"] == "host" and r[-1]["skipped"] is None and r[-1]["memory_bytes"] > 1 << 20'
 json 'all({"id", "backend", "name", "vendor", "driver", "class", "memory_bytes", "skipped"} <= set(row) for row in r)'
 json 'all(isinstance(row["matrix_units"], str) for row in r)'
-usable=$(python3 -c 'import json, sys; print(" ".join(row["id"] for row in json.load(sys.stdin) if not row["skipped"]))' <"$work/out")
+usable=$(python3 -c 'import json, sys; print(" ".join(row["id"] for row in json.load(sys.stdin) if not row["skipped"]))' \
+    <"$work/out")
 for id in $usable; do
     case $id in
     *.*) ;; # a part of a device; testing the whole device is enough
@@ -31,7 +32,8 @@ expect 0 "mnist on host" train mnist --data "$work/data" --epochs 1 --fast
 stderr "host: fast changes nothing"
 expect 4 "there are: host (" train mnist --device opencl:0 --data "$work/data"
 if "$strata" devices | grep -q '^vulkan'; then
-    reason=$("$strata" devices --json | python3 -c 'import json, sys; print([r["skipped"] for r in json.load(sys.stdin) if r["id"] == "vulkan"][0])')
+    reason=$("$strata" devices --json | python3 -c \
+        'import json, sys; print([r["skipped"] for r in json.load(sys.stdin) if r["id"] == "vulkan"][0])')
     expect 4 "; $reason" train mnist --device vulkan:0 --data "$work/data"
 fi
 
@@ -39,7 +41,8 @@ fi
 mkdir "$work/vendors"
 echo "this is not a shared library" >"$work/broken.so"
 echo "$work/broken.so" >"$work/vendors/broken.icd"
-printf '{"file_format_version": "1.0.0", "ICD": {"library_path": "%s", "api_version": "1.1.0"}}\n' "$work/broken.so" >"$work/broken.json"
+printf '{"file_format_version": "1.0.0", "ICD": {"library_path": "%s", "api_version": "1.1.0"}}\n' "$work/broken.so" \
+    >"$work/broken.json"
 export OCL_ICD_VENDORS="$work/vendors" VK_DRIVER_FILES="$work/broken.json" VK_ICD_FILENAMES="$work/broken.json"
 expect 0 "host " devices
 expect 0 "" devices --json

@@ -57,7 +57,8 @@ port=$(cat "$work/port")
 sha=$(python3 -c 'import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' "$work/body")
 export no_proxy=127.0.0.1
 make_list() { # HOW
-    printf '{"files": [{"name": "x.bin", "url": "http://127.0.0.1:%s/%s/x", "sha256": "%s", "bytes": 300000}]}' "$port" "$1" "$sha" \
+    printf '{"files": [{"name": "x.bin", "url": "http://127.0.0.1:%s/%s/x", "sha256": "%s", "bytes": 300000}]}' "$port" "$1" \
+        "$sha" \
         >"$work/list.json"
 }
 fetch() { # CODE TEXT HOW FOLDER
@@ -100,7 +101,8 @@ check "a part that was whole" cmp "$work/whole/x.bin" "$work/body"
 # The disk is full: the exit code must show that free space would help.
 make_list plain
 checks=$((checks + 1))
-(ulimit -f 64 && trap '' XFSZ && exec "$strata" data fetch "$work/list.json" --to "$work/full") >"$work/out" 2>"$work/err" </dev/null
+(ulimit -f 64 && trap '' XFSZ && exec "$strata" data fetch "$work/list.json" --to "$work/full") >"$work/out" 2>"$work/err" \
+    </dev/null
 code=$?
 [ $code = 161 ] || bad "without room: exit code $code, not 161"
 stderr "make room"

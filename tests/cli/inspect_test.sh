@@ -91,7 +91,8 @@ expect 2 '--batch is "0"' summary mnist --batch 0
 
 # ---- the times of a step's nodes ----
 devices=host
-if "$strata" devices --json | grep -q '"opencl:0"'; then devices="host opencl:0"; else echo "skipped: times on opencl:0 (there is none)"; fi
+if "$strata" devices --json | grep -q '"opencl:0"'; then devices="host opencl:0"; else echo \
+    "skipped: times on opencl:0 (there is none)"; fi
 for device in $devices; do
     expect 0 ", batch 16, on $device (" summary mnist --batch 16 --times --device $device
     python3 - "$work/out" <<'END' || bad "the table of times on $device"

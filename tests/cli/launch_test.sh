@@ -96,7 +96,8 @@ expect 0 "" launch -n 2 -- sh -c 'echo "secret $STRATA_SECRET"; tr "\0" " " </pr
 check "both workers have one secret of 64 digits" test "$(grep -o 'secret [0-9a-f]\{64\}' "$work/out" | sort -u | wc -l)" = 1
 cp "$work/out" "$work/first"
 expect 0 "" launch -n 2 -- sh -c 'echo "secret $STRATA_SECRET"'
-check "another job has another secret" test "$(grep -ho 'secret [0-9a-f]\{64\}' "$work/out" "$work/first" | sort -u | wc -l)" = 2
+check "another job has another secret" test "$(grep -ho 'secret [0-9a-f]\{64\}' "$work/out" "$work/first" | sort -u | wc -l)" \
+    = 2
 export STRATA_SECRET=mine
 expect 0 "secret mine" launch -- sh -c 'echo "secret $STRATA_SECRET"'
 unset STRATA_SECRET
@@ -174,10 +175,12 @@ expect 7 "worker 1 ended with exit code 7; the others are ended" launch -n 3 -- 
 check "the others were asked to end" test "$(grep -c 'was told' "$work/out")" = 2
 gone "nothing of theirs is left" "$mark"
 began=$(date +%s)
-expect 7 "worker 1 ended" launch -n 2 --grace 0.5 -- sh -c "trap '' TERM; [ \$STRATA_LOCAL_RANK = 1 ] && exit 7; $mark 60; $mark 60"
+expect 7 "worker 1 ended" launch -n 2 --grace 0.5 -- sh -c \
+    "trap '' TERM; [ \$STRATA_LOCAL_RANK = 1 ] && exit 7; $mark 60; $mark 60"
 check "who does not end is killed" test $(($(date +%s) - began)) -lt 50
 gone "nothing of it is left" "$mark"
-expect 137 "worker 0 was ended by signal 9 (Killed)" launch -n 2 -- sh -c "[ \$STRATA_LOCAL_RANK = 0 ] && kill -9 \$\$; exec $mark 60"
+expect 137 "worker 0 was ended by signal 9 (Killed)" launch -n 2 -- sh -c \
+    "[ \$STRATA_LOCAL_RANK = 0 ] && kill -9 \$\$; exec $mark 60"
 # Worker 1 ends after launch has noticed that another worker lost it. The end of that other worker must not be reported as
 # the cause.
 expect 9 "worker 1 ended with exit code 9" launch -n 3 -- sh -c "[ \$STRATA_LOCAL_RANK != 1 ] && exit 162
@@ -206,7 +209,8 @@ signalled() { # NUMBERS ARGUMENT...: starts strata launch, sends it the signals 
     numbers=$1
     shift
     checks=$((checks + 1))
-    timeout 60 python3 "$work/signals.py" "$numbers" "$strata" launch "$@" >"$work/out" 2>"$work/err" || bad "launch did not end"
+    timeout 60 python3 "$work/signals.py" "$numbers" "$strata" launch "$@" >"$work/out" 2>"$work/err" || bad \
+        "launch did not end"
 }
 signalled 2 -n 2 -- sh -c "trap 'echo interrupted; exit 130' INT; echo ready; $mark 60 & wait"
 check "Ctrl-C reaches both workers" test "$(grep -c interrupted "$work/out")" = 2
@@ -248,7 +252,8 @@ END
 chmod +x "$work/ssh"
 export STRATA_SSH="$work/ssh"
 cd "$work" || exit 1
-expect 0 "" launch --hosts a:2,me@b --port 7000 -- sh -c 'echo "$HOST $STRATA_LOCAL_RANK/$STRATA_LOCAL_SIZE $1 $(pwd)"; echo "$TF_CONFIG" >&2; echo "$STRATA_SECRET"' \
+expect 0 "" launch --hosts a:2,me@b --port 7000 -- sh -c \
+    'echo "$HOST $STRATA_LOCAL_RANK/$STRATA_LOCAL_SIZE $1 $(pwd)"; echo "$TF_CONFIG" >&2; echo "$STRATA_SECRET"' \
     - "it's \"quoted\" \$HOME"
 lines HOME
 same "ranks go over the hosts in order" "[0] a 0/2 it's \"quoted\" \$HOME $work
@@ -258,7 +263,8 @@ stderr '[2] {"cluster":{"worker":["a:7000","a:7001","b:7000"]},"task":{"type":"w
 check "one secret for all hosts" test "$(grep -oE '^\[.\] [0-9a-f]{64}$' "$work/out" | cut -c 5- | sort -u | wc -l)" = 1
 check "the secret is on no command line" test -z "$(grep -E '[0-9a-f]{64}' "$work/ssh.log")"
 expect 0 "a:7002" launch --hosts a:2,a --port 7000 -- sh -c 'echo "$TF_CONFIG"'
-expect 7 "host b ended with exit code 7; the others are ended" launch --hosts a,b -- sh -c "[ \$HOST = b ] && exit 7; exec $mark 60"
+expect 7 "host b ended with exit code 7; the others are ended" launch --hosts a,b -- sh -c \
+    "[ \$HOST = b ] && exit 7; exec $mark 60"
 stderr "worker 1 ended with exit code 7"
 gone "the other host's worker is ended" "$mark"
 expect 255 "host down ended with exit code 255" launch --hosts a,down -- "$mark" 60

@@ -42,7 +42,8 @@ expect 3 "cannot open" evaluate "$work/model.strata" --device host --data "$work
 cp "$work/model.strata" "$work/kept.strata"
 checks=$((checks + 1))
 # shellcheck disable=SC2086
-(ulimit -f 64 && trap '' XFSZ && exec "$strata" $train --seed 5 --save "$work/model.strata") >"$work/out" 2>"$work/err" </dev/null
+(ulimit -f 64 && trap '' XFSZ && exec "$strata" $train --seed 5 --save "$work/model.strata") >"$work/out" 2>"$work/err" \
+    </dev/null
 code=$?
 [ $code = 161 ] || bad "saving without room: exit code $code, not 161"
 stderr "make room and try again"

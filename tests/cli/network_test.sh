@@ -79,7 +79,8 @@ if [ -n "$least" ]; then
     both 0 '"transport":"tcp"' cluster check --json
     json "r['pairs'][0]['latency_us'] > $least and 0.02 < r['pairs'][0]['there_mb_s'] < 0.3"
     make_data "$work/data"
-    both 0 "and 1 other worker," train mnist --data "$work/data" --epochs 1 --global-batch 600 --devices host --strategy multi_worker_mirrored
+    both 0 "and 1 other worker," train mnist --data "$work/data" --epochs 1 --global-batch 600 --devices host --strategy \
+        multi_worker_mirrored
     for space in $a $b; do ip netns exec $space tc qdisc del dev s0 root; done
 fi
 

@@ -48,14 +48,16 @@ expect 0 "parameters      34826 " summary mnist_cnn
 expect 0 "saved" train cifar10 --device host --data "$work/cifar" --epochs 4 --batch 20 --seed 1 --save "$work/cifar.strata"
 expect 0 "" evaluate "$work/cifar.strata" --device host --data "$work/cifar" --json
 json 'r["examples"] == 30 and r["accuracy"] > 0.9'
-{ printf 'P6 64 48 255\n' && python3 -c 'import sys; sys.stdout.buffer.write(bytes([20, 230, 20]) * (64 * 48))'; } >"$work/green.ppm"
+{ printf 'P6 64 48 255\n' && python3 -c 'import sys; sys.stdout.buffer.write(bytes([20, 230, 20]) * (64 * 48))'; } \
+    >"$work/green.ppm"
 # the second plane is the second class
 expect 0 "automobile" predict "$work/cifar.strata" --device host --input "$work/green.ppm"
 expect 0 "" predict "$work/cifar.strata" --device host --input "$work/green.ppm" --json
 json 'r["class"] == "automobile" and r["class_index"] == 1 and r["probability"] > 0.5'
 mkdir "$work/few"
 for file in data_batch_1 test_batch; do head -c $((6 * 3073)) "$work/cifar/$file.bin" >"$work/few/$file.bin"; done
-expect 0 "" train cifar10_resnet --device host --data "$work/few" --epochs 2 --batch 4 --seed 1 --save "$work/resnet.strata" --json
+expect 0 "" train cifar10_resnet --device host --data "$work/few" --epochs 2 --batch 4 --seed 1 --save "$work/resnet.strata" \
+    --json
 json 'r["sample"] == "cifar10_resnet" and r["steps"] == 4 and all(0 < l < 20 for l in r["losses"])'
 cp "$work/out" "$work/first"
 expect 0 "" train cifar10_resnet --device host --data "$work/few" --epochs 2 --batch 4 --seed 1 --json
@@ -68,7 +70,8 @@ expect 3 "data_batch_1.bin" train cifar10 --device host --data "$work/short"
 expect 3 "data_batch" train cifar10 --device host --data "$work/imdb"
 expect 0 "CIFAR-10 records" inspect "$work/cifar/data_batch_1.bin"
 stdout "(120,32,32,3)"
-(cd "$work" && "$STRATA_BUILD_DIR/samples/cifar10" "$work/cifar" "$STRATA_SOURCE_DIR/samples/cifar10/model.json" 1) >"$work/out" 2>"$work/err"
+(cd "$work" && "$STRATA_BUILD_DIR/samples/cifar10" "$work/cifar" "$STRATA_SOURCE_DIR/samples/cifar10/model.json" 1) \
+    >"$work/out" 2>"$work/err"
 stdout "accuracy"
 (cd "$work" && "$STRATA_BUILD_DIR/samples/mnist_cnn" "$work/digits" 1) >"$work/out" 2>"$work/err"
 stdout "epoch 1 of 1"
@@ -95,18 +98,21 @@ expect 0 "saved" train fake_news --device host --data "$work/news" --epochs 15 -
 expect 0 "" evaluate "$work/news.strata" --device host --data "$work/news" --json
 json 'r["accuracy"] > 0.9'
 expect 0 "real" predict "$work/news.strata" --device host --text "the lovely wonderful great story"
-expect 0 "" train fake_news --device host --data "$work/mail" --columns body --label kind --epochs 15 --seed 1 --save "$work/mail.strata" --json
+expect 0 "" train fake_news --device host --data "$work/mail" --columns body --label kind --epochs 15 --seed 1 --save \
+    "$work/mail.strata" --json
 json 'r["accuracy"] > 0.9'
 expect 0 "spam" predict "$work/mail.strata" --device host --text "the lovely wonderful great story"
 expect 0 "ham" predict "$work/mail.strata" --device host --text "dull awful bad plot"
 expect 0 "spam" predict "$work/mail.strata" --device host --input "$work/mail/spam.csv" # the label column is not used as text
-expect 0 "on 60 test examples" train fake_news --device host --data "$work/mail/train.csv" --columns body --label kind --epochs 1
+expect 0 "on 60 test examples" train fake_news --device host --data "$work/mail/train.csv" --columns body --label kind \
+    --epochs 1
 stdout "240 train / 60 test, shuffled and stratified, seed 0"
 # one text has no words
 expect 0 "1 missing" train fake_news --device host --data "$work/mail/gap.csv" --columns body --label kind --epochs 1
 printf '%s\n' '{"input": [16], "input_dtype": "i32", "loss": "binary_crossentropy", "layers": [{"layer": "embedding", "vocabulary": 14, "units": 8},
     {"layer": "global_average_pool"}, {"layer": "dense", "units": 1}], "optimizer": {"name": "adam", "learning_rate": 0.05}}' >"$work/own.json"
-expect 0 "" train "$work/own.json" --device host --data "$work/mail" --columns body --label kind --epochs 20 --save "$work/own.strata" --json
+expect 0 "" train "$work/own.json" --device host --data "$work/mail" --columns body --label kind --epochs 20 --save \
+    "$work/own.strata" --json
 json 'r["accuracy"] > 0.9' # with as many words as its embedding has rows
 expect 0 "ham" predict "$work/own.strata" --device host --text "dull awful bad plot"
 expect 3 "needs --data FILE.csv of texts" train "$work/own.json" --device host

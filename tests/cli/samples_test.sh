@@ -40,7 +40,8 @@ checks=$((checks + 1))
 "$strata" predict "$work/made.strata" - --separator '~' --device host <"$work/tilde.csv" | grep -qF -- "$value" ||
     bad "predict - reads a table from standard input"
 
-expect 0 "saved" train regression --device host --data "$work/houses.csv" --label price --columns a,b --epochs 60 --save "$work/houses.strata"
+expect 0 "saved" train regression --device host --data "$work/houses.csv" --label price --columns a,b --epochs 60 --save \
+    "$work/houses.strata"
 expect 0 "index	value" predict "$work/houses.strata" --device host --input "$work/new.csv"
 expect 0 "" predict "$work/houses.strata" --device host --input "$work/new.csv" --json
 json 'r["index"] == 1 and abs(r["value"] + 2.5) < 0.4'
@@ -55,7 +56,8 @@ tail -n 1 "$work/named" | sed 's/"index":1/"index":0/' >"$work/second"
 expect 0 "" predict "$work/houses.strata" --device host --row=-1,1 --json
 check "--row is such a row" cmp "$work/out" "$work/second"
 printf '1,2,3\n' >"$work/wide.csv"
-expect 3 "wide.csv: has no header, and 3 columns; the model takes 2: a, b" predict "$work/houses.strata" --device host --input "$work/wide.csv"
+expect 3 "wide.csv: has no header, and 3 columns; the model takes 2: a, b" predict "$work/houses.strata" --device host --input \
+    "$work/wide.csv"
 expect 3 "--row: has no header, and 1 column; the model takes 2: a, b" predict "$work/houses.strata" --device host --row 1
 expect 3 'has the cell "x", which is not a number' predict "$work/houses.strata" --device host --row 1,x
 printf '1,2\n3\n' >"$work/short.csv"
@@ -65,7 +67,8 @@ expect 2 "--columns: a --row has no names" predict "$work/houses.strata" --devic
 # the model was not trained on a table
 expect 0 "index	value" predict "$work/made.strata" --device host --row 1,2,3,4,5,6,7,8,9,10
 printf '1,2,price\n0.5,0.25,1\n-1,1,1\n0,0,1\n1,1,1\n2,2,1\n' >"$work/numbered.csv" # column names that are numbers are names
-expect 0 "saved" train regression --device host --data "$work/numbered.csv" --label price --epochs 1 --save "$work/numbered.strata"
+expect 0 "saved" train regression --device host --data "$work/numbered.csv" --label price --epochs 1 --save \
+    "$work/numbered.strata"
 printf '2,1\n0.25,0.5\n' >"$work/turned.csv"
 expect 0 "" predict "$work/numbered.strata" --device host --input "$work/turned.csv" --json
 cp "$work/out" "$work/turned"
@@ -73,9 +76,11 @@ expect 0 "" predict "$work/numbered.strata" --device host --row 0.5,0.25 --json
 check "a header of numbers that are the model's columns is one" cmp "$work/out" "$work/turned"
 expect 0 "on 500 test examples" evaluate "$work/houses.strata" --device host --data "$work/houses.csv"
 stdout "R2 1.0000"
-expect 0 "" train regression --device host --data "$work/heavy.csv" --label price --weight-column w --epochs 100 --learning-rate 0.01 --json
+expect 0 "" train regression --device host --data "$work/heavy.csv" --label price --weight-column w --epochs 100 \
+    --learning-rate 0.01 --json
 json 'r["loss"] < 1e-3 and r["test_loss"] < 1e-3' # rows with weight 0 are ignored; all others are 1
-expect 0 "" train regression --device host --data "$work/heavy.csv" --label price --columns a --epochs 100 --learning-rate 0.01 --json
+expect 0 "" train regression --device host --data "$work/heavy.csv" --label price --columns a --epochs 100 --learning-rate \
+    0.01 --json
 json 'r["loss"] > 0.1'
 expect 2 "--weight-column: only a CSV" train mnist --device host --weight-column w
 expect 2 "class weights: mse" train regression --device host --epochs 1 --class-weights 1,2
@@ -84,7 +89,8 @@ expect 3 "ragged.csv" train regression --device host --data "$work/ragged.csv" -
 expect 0 'learns the number "price"' train regression --device host --data "$work/houses.csv" --epochs 1
 expect 3 "has no train.csv" train regression --device host --data "$work" --label price
 expect 0 "index	value" predict "$work/houses.strata" --device host --input "$work/houses.csv" # its other columns are ignored
-expect 3 "3 columns are named; the model takes 2" predict "$work/houses.strata" --device host --input "$work/houses.csv" --columns a,b,c
+expect 3 "3 columns are named; the model takes 2" predict "$work/houses.strata" --device host --input "$work/houses.csv" \
+    --columns a,b,c
 
 # Several numbers can be learned together. The sample then has as many outputs.
 python3 - "$work" <<'END_OF_PYTHON'
@@ -94,17 +100,21 @@ rows = [(random.uniform(-1, 1), random.uniform(-1, 1)) for _ in range(500)]
 lines = ["up,a,b,down,w"] + [f"{a + b:.6f},{a:.6f},{b:.6f},{-a:.6f},1" for a, b in rows]
 open(sys.argv[1] + "/both.csv", "w").write("\n".join(lines) + "\n")
 END_OF_PYTHON
-expect 0 "" train regression --device host --data "$work/both.csv" --label up,down --weight-column w --epochs 40 --learning-rate 0.01 --validation-split 0.1 --save "$work/both.strata" --json
+expect 0 "" train regression --device host --data "$work/both.csv" --label up,down --weight-column w --epochs 40 \
+    --learning-rate 0.01 --validation-split 0.1 --save "$work/both.strata" --json
 json 'r["test_loss"] < 0.01 and r["val_loss"] < 0.01'
 expect 0 "on 500 test examples" evaluate "$work/both.strata" --device host --data "$work/both.csv"
 expect 0 "" predict "$work/both.strata" --device host --row 0.5,0.25 --json
 json 'abs(r["values"][0] - 0.75) < 0.2 and abs(r["values"][1] + 0.5) < 0.2'
 printf '%s\n' '{"input": [2], "layers": [{"layer": "dense", "units": 3}], "loss": "mse"}' >"$work/three.json"
-expect 3 "takes (3) for outputs of (3)" train "$work/three.json" --device host --data "$work/both.csv" --label up,down --columns a,b
+expect 3 "takes (3) for outputs of (3)" train "$work/three.json" --device host --data "$work/both.csv" --label up,down \
+    --columns a,b
 expect 3 'has no column "dwon"; did you mean "down"?' train regression --device host --data "$work/both.csv" --label up,dwon
 expect 3 'column "up" is named twice as a label' train regression --device host --data "$work/both.csv" --label up,up
-expect 3 'column "up" is both a feature and the label' train regression --device host --data "$work/both.csv" --label up,down --columns a,up
-expect 3 "2 labels are learned together as numbers, not as classes" train fake_news --device host --data "$work/both.csv" --label up,down --columns a
+expect 3 'column "up" is both a feature and the label' train regression --device host --data "$work/both.csv" --label up,down \
+    --columns a,up
+expect 3 "2 labels are learned together as numbers, not as classes" train fake_news --device host --data "$work/both.csv" \
+    --label up,down --columns a
 
 # A model stores its columns and the words of its label. In other files the columns may have another order, and words may be
 # missing.
@@ -123,17 +133,22 @@ put("kinds/typo.csv", "kind,y,x", ["hihg,0,3"])
 put("kinds/renamed.csv", "y,xx", ["0,3"])
 END_OF_PYTHON
 printf '%s\n' '{"input": [2], "layers": [{"layer": "dense", "units": 3}], "optimizer": {"name": "adam", "learning_rate": 0.05}}' >"$work/kinds.json"
-expect 0 "" train "$work/kinds.json" --device host --data "$work/kinds" --label kind --epochs 20 --save "$work/kinds.strata" --json
+expect 0 "" train "$work/kinds.json" --device host --data "$work/kinds" --label kind --epochs 20 --save "$work/kinds.strata" \
+    --json
 json 'r["accuracy"] > 0.99' # from files that lack a word and have the columns in another order
 expect 0 "accuracy 100.00 % on 40 test examples" evaluate "$work/kinds.strata" --device host --data "$work/kinds"
 expect 0 "accuracy 100.00 % on 40 test examples" evaluate "$work/kinds.strata" --device host --data "$work/kinds/test.csv"
 expect 0 "" predict "$work/kinds.strata" --device host --input "$work/kinds/test.csv" --json
 json 'r["index"] == 39 and r["class"] == "mid" and r["class_index"] == 2 and r["probability"] > 0.5'
-expect 3 'not one of the 3 classes; the nearest is "high"' evaluate "$work/kinds.strata" --device host --data "$work/kinds/typo.csv"
+expect 3 'not one of the 3 classes; the nearest is "high"' evaluate "$work/kinds.strata" --device host --data \
+    "$work/kinds/typo.csv"
 expect 3 'has no column "x"' predict "$work/kinds.strata" --device host --input "$work/kinds/renamed.csv"
-expect 3 'the labels are words ("high", ...); a number' train regression --device host --data "$work/kinds/train.csv" --label kind
-expect 0 "400 train / 100 test, shuffled, seed 0" train regression --device host --data "$work/houses.csv" --label price --epochs 1
-expect 0 "" train regression --device host --data "$work/houses.csv" --label price --columns a,b --epochs 1 --precision bf16 --json
+expect 3 'the labels are words ("high", ...); a number' train regression --device host --data "$work/kinds/train.csv" --label \
+    kind
+expect 0 "400 train / 100 test, shuffled, seed 0" train regression --device host --data "$work/houses.csv" --label price \
+    --epochs 1
+expect 0 "" train regression --device host --data "$work/houses.csv" --label price --columns a,b --epochs 1 --precision bf16 \
+    --json
 json 'r["precision"] == "bf16"'
 expect 2 "--label: only a CSV has columns" train mnist --device host --label kind
 expect 2 "--columns: only a CSV has columns" train mnist --device host --columns a
@@ -183,7 +198,8 @@ done
 expect 0 "index" predict "$work/digits.strata" --device host --input "$work/inverted.pgm" --invert
 check "an inverted picture, inverted, gives the same" cmp "$work/out" "$work/first"
 expect 0 "index" predict "$work/digits.strata" --device host --input "$work/large.pgm"
-check "a picture twice as large is the same class" test "$(cut -f 2 "$work/out" | tail -n 1)" = "$(cut -f 2 "$work/first" | tail -n 1)"
+check "a picture twice as large is the same class" test "$(cut -f 2 "$work/out" | tail -n 1)" = \
+    "$(cut -f 2 "$work/first" | tail -n 1)"
 if "$strata" predict "$work/digits.strata" --device host --input "$work/one.png" >"$work/out" 2>"$work/err"; then
     check "one.png gives the same as one.npy" cmp "$work/out" "$work/first"
     expect 0 "index" predict "$work/digits.strata" --device host --input "$work/deep.png"

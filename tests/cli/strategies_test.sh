@@ -59,7 +59,8 @@ END
     expect 0 "" $train $group --split auto --global-batch 60 --json
     expect 0 "" $train $group --batch 30 --scale-lr --json
     expect 0 "" $train $group --batch 30 --log-device-placement
-    for line in "variable  dense/kernel f32 (784,128): opencl:0.0 opencl:0.1" "node      replica 1, segment 0: all_reduce f32 "; do
+    for line in "variable  dense/kernel f32 (784,128): opencl:0.0 opencl:0.1" \
+        "node      replica 1, segment 0: all_reduce f32 "; do
         grep -q "$line" "$work/err" || bad "--log-device-placement does not say \"$line\""
     done
 fi

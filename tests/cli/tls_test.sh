@@ -8,12 +8,14 @@ command -v openssl >/dev/null || { echo "skipped: no openssl command"; exit 77; 
 cd "$work" || exit 1
 
 authority() { # NAME
-    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$1.key" -out "$1.pem" -days 2 -subj "/CN=$1" 2>/dev/null
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$1.key" -out "$1.pem" -days 2 -subj "/CN=$1" \
+        2>/dev/null
 }
 certificate() { # NAME AUTHORITY SUBJECT-ALTERNATIVE-NAME DAYS
     openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$1.key" -out "$1.csr" -subj "/CN=$1" 2>/dev/null
     echo "subjectAltName=$3" >"$1.ext"
-    openssl x509 -req -in "$1.csr" -CA "$2.pem" -CAkey "$2.key" -CAcreateserial -days "$4" -extfile "$1.ext" -out "$1.pem" 2>/dev/null
+    openssl x509 -req -in "$1.csr" -CA "$2.pem" -CAkey "$2.key" -CAcreateserial -days "$4" -extfile "$1.ext" -out "$1.pem" \
+        2>/dev/null
 }
 authority ours
 authority theirs
@@ -51,11 +53,13 @@ done
 expect 0 "met under TLS" launch -n 2 -- "$strata" cluster check --transport tcp
 STRATA_TLS_CERT=$work/both.pem STRATA_TLS_KEY='' expect 0 "met under TLS" launch -n 2 -- "$strata" cluster check
 unset STRATA_TLS_CERT STRATA_TLS_KEY STRATA_TLS_CA
-expect 0 "met under TLS" launch -n 2 -- "$strata" cluster check --tls-cert named.pem --tls-key named.key --tls-ca ours.pem --tls-name worker
+expect 0 "met under TLS" launch -n 2 -- "$strata" cluster check --tls-cert named.pem --tls-key named.key --tls-ca ours.pem \
+    --tls-name worker
 
 # Only TLS 1.3 with a certificate of our authority is accepted. A client of openssl gets the end of its connection.
 two
-"$strata" cluster check --cluster "$addresses" --task 0 --wait 60 --tls-cert good.pem --tls-key good.key --tls-ca ours.pem >zero 2>&1 &
+"$strata" cluster check --cluster "$addresses" --task 0 --wait 60 --tls-cert good.pem --tls-key good.key --tls-ca ours.pem \
+    >zero 2>&1 &
 zero=$!
 check "rank 0 listens" python3 - $port <<'END'
 import socket, sys, time
@@ -94,7 +98,8 @@ pair() {
 good="--tls-cert good.pem --tls-key good.key --tls-ca ours.pem"
 # shellcheck disable=SC2086 # words
 {
-pair "its certificate is not accepted: certificate has expired" --tls-cert expired.pem --tls-key expired.key --tls-ca ours.pem -- $good
+pair "its certificate is not accepted: certificate has expired" --tls-cert expired.pem --tls-key expired.key --tls-ca ours.pem \
+    -- $good
 pair "it does not accept this rank's certificate" $good -- --tls-cert expired.pem --tls-key expired.key --tls-ca ours.pem
 stderr "certificate expired"
 pair "its certificate is not accepted:" --tls-cert foreign.pem --tls-key foreign.key --tls-ca ours.pem -- $good
@@ -102,13 +107,16 @@ stderr "issuer certificate"
 pair "it does not accept this rank's certificate" $good -- --tls-cert foreign.pem --tls-key foreign.key --tls-ca ours.pem
 stderr "unknown ca"
 pair "its certificate is not accepted: IP address mismatch" --tls-cert named.pem --tls-key named.key --tls-ca ours.pem -- $good
-pair "its certificate is not accepted: hostname mismatch" $good -- --tls-cert named.pem --tls-key named.key --tls-ca ours.pem --tls-name worker
-pair "it does not accept this rank's certificate" --tls-cert named.pem --tls-key named.key --tls-ca ours.pem --tls-name worker -- $good --tls-name worker
+pair "its certificate is not accepted: hostname mismatch" $good -- --tls-cert named.pem --tls-key named.key --tls-ca ours.pem \
+    --tls-name worker
+pair "it does not accept this rank's certificate" --tls-cert named.pem --tls-key named.key --tls-ca ours.pem --tls-name worker \
+    -- $good --tls-name worker
 pair "it does not use TLS" -- $good
 pair "uses TLS and this rank does not" $good --
 wait
 check "every rank 0 names the absent rank" test "$(cat zero.* | grep -c "1 of 2 ranks did not come")" = "$(ls zero.* | wc -l)"
-check "and every one says that it refused a connection, and why" test "$(cat zero.* | grep -c "refused: [1-9][0-9]*, the last from 127.0.0.1: its\? .*\(certificate\|TLS\)")" = "$(ls zero.* | wc -l)"
+check "and every one says that it refused a connection, and why" test "$(cat zero.* |
+    grep -c "refused: [1-9][0-9]*, the last from 127.0.0.1: its\? .*\(certificate\|TLS\)")" = "$(ls zero.* | wc -l)"
 
 # The secret must be proved with TLS, too.
 two
@@ -119,9 +127,12 @@ kill $zero
 wait $zero 2>/dev/null
 
 # Certificate files that cannot be used.
-expect 2 "the certificate in none.pem cannot be used" cluster check --cluster "$addresses" --task 1 --tls-cert none.pem --tls-ca ours.pem
-expect 2 "the key in named.key cannot be used with the certificate in good.pem" cluster check --cluster "$addresses" --task 1 --tls-cert good.pem --tls-key named.key --tls-ca ours.pem
-expect 2 "the authorities in good.key cannot be used" cluster check --cluster "$addresses" --task 1 --tls-cert good.pem --tls-key good.key --tls-ca good.key
+expect 2 "the certificate in none.pem cannot be used" cluster check --cluster "$addresses" --task 1 --tls-cert none.pem \
+    --tls-ca ours.pem
+expect 2 "the key in named.key cannot be used with the certificate in good.pem" cluster check --cluster "$addresses" --task 1 \
+    --tls-cert good.pem --tls-key named.key --tls-ca ours.pem
+expect 2 "the authorities in good.key cannot be used" cluster check --cluster "$addresses" --task 1 --tls-cert good.pem \
+    --tls-key good.key --tls-ca good.key
 expect 2 "tls_ca is missing" cluster check --cluster "$addresses" --task 1 --tls-cert good.pem
 expect 2 "multi_worker_mirrored" train mnist --tls-cert good.pem
 }

@@ -64,7 +64,8 @@ for asked in "" "--precision bf16" "--precision f32"; do
     loss=$(grep -o '"loss":[0-9.]*' "$work/out")
     half=${half:-$loss}
     checks=$((checks + 1))
-    if [ "$asked" = "--precision f32" ]; then [ "$loss" != "$half" ]; else [ "$loss" = "$half" ]; fi || bad "evaluate $asked: $loss, at first $half"
+    if [ "$asked" = "--precision f32" ]; then [ "$loss" != "$half" ]; else [ "$loss" = "$half" ]; fi || bad \
+        "evaluate $asked: $loss, at first $half"
 done
 expect 2 "there are f32, f16 and bf16" evaluate "$work/half.strata" --device host --precision f12
 expect 2 "there are f32, f16 and bf16" train mnist --device host --precision i32
@@ -85,7 +86,8 @@ expect 0 "$accuracy" evaluate "$work/a.strata" --device host --data "$work/data"
 json 'r["examples"] == 200 and r["loss"] > 0 and r["device"] == "host"'
 quiet stderr
 # The way in which scripts read the number.
-check "the accuracy can be cut out of the line" sh -c "tail -n 1 '$work/out' | grep -oE '\"accuracy\": *[0-9.e-]+' | grep -oE '[0-9.e-]+\$'"
+check "the accuracy can be cut out of the line" sh -c \
+    "tail -n 1 '$work/out' | grep -oE '\"accuracy\": *[0-9.e-]+' | grep -oE '[0-9.e-]+\$'"
 expect 0 "on 200 test examples" evaluate "$work/a.strata" --device host --data "$work/data" --batch 7
 
 # ---- predict ----

@@ -50,14 +50,19 @@ json 'r["epochs"] < 100 and r["epochs"] == r["best_epoch"] + 3 and r["val_loss"]
 cp "$work/out" "$work/best"
 lines --epochs 100 --learning-rate 0.05 --validation-split 0.2 --patience 3
 json 'r["val_loss"] == r["val_losses"][-1] > min(r["val_losses"])'
-expect 0 "val_loss has not fallen for 3 epochs: the training ends" train regression --device host --data "$work/houses.csv" --label price \
+expect 0 "val_loss has not fallen for 3 epochs: the training ends" train regression --device host --data "$work/houses.csv" \
+    --label price \
     --epochs 100 --learning-rate 0.05 --validation-split 0.2 --patience 3
 lines --epochs 1 --validation "$work/houses.csv" # all its rows, because none is kept for testing
-expect 0 "" train "$work/kinds.json" --device host --data "$work/kinds" --label kind --epochs 5 --validation "$work/kinds" --json
+expect 0 "" train "$work/kinds.json" --device host --data "$work/kinds" --label kind --epochs 5 --validation "$work/kinds" \
+    --json
 json 'r["val_accuracy"] == r["accuracy"]'
-expect 3 'not one of the 3 classes; the nearest is "high"' train "$work/kinds.json" --device host --data "$work/kinds" --label kind --validation "$work/kinds/typo.csv"
-expect 0 "val_accuracy 1.0000" train fake_news --device host --data "$work/texts.csv" --columns text --label kind --epochs 10 --batch 4 --validation "$work/held.csv"
-expect 0 "val_loss" train fake_news --device host --data "$work/texts.csv" --columns text --label kind --epochs 1 --validation-split 0.3
+expect 3 'not one of the 3 classes; the nearest is "high"' train "$work/kinds.json" --device host --data "$work/kinds" --label \
+    kind --validation "$work/kinds/typo.csv"
+expect 0 "val_accuracy 1.0000" train fake_news --device host --data "$work/texts.csv" --columns text --label kind --epochs 10 \
+    --batch 4 --validation "$work/held.csv"
+expect 0 "val_loss" train fake_news --device host --data "$work/texts.csv" --columns text --label kind --epochs 1 \
+    --validation-split 0.3
 expect 2 "--patience needs the loss on validation data; give --validation-split" train mnist --device host --patience 3
 expect 2 "--restore-best needs the loss on validation data" train mnist --device host --restore-best
 expect 2 "not both" train mnist --device host --validation-split 0.1 --validation "$work/data"

@@ -69,7 +69,8 @@ assert 0 < one < 1 and abs(one - many) < 1e-6, (one, many)
 END
 
 mkdir "$work/a.b"
-expect 0 "and 1 other worker, " launch -n 2 -- "$strata" train mnist --data "$work/data" --epochs 1 --devices host --strategy multi_worker_mirrored --trace "$work/a.b/trace.json"
+expect 0 "and 1 other worker, " launch -n 2 -- "$strata" train mnist --data "$work/data" --epochs 1 --devices host --strategy \
+    multi_worker_mirrored --trace "$work/a.b/trace.json"
 stdout "[0] epoch 1/1"
 stdout " % of its exchange hidden"
 checks=$((checks + 1))
@@ -123,7 +124,8 @@ for victim in 1 0; do
     ended=$?
     said=$(tail -n 1 "$work/err.$survivor")
     check "a worker whose peer was killed ends with exit code 162, not $ended" test $ended = 162
-    check "it names rank, host and step: $said" grep -Eq "rank $victim \(host .*\) was lost at step [0-9]+" "$work/err.$survivor"
+    check "it names rank, host and step: $said" grep -Eq "rank $victim \(host .*\) was lost at step [0-9]+" \
+        "$work/err.$survivor"
 done
 
 # If a worker fails or is interrupted, the other one must end, too, also if they share memory.
@@ -191,7 +193,8 @@ over_mpi() { # MPI PACKAGE MPIRUN VERSION OPTION...: VERSION is what its `mpirun
     for engine in builtin mpi; do
         checks=$((checks + 1))
         ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-            $mpirun "$@" -n 2 "$strata" $train --strategy multi_worker_mirrored --engine $engine >"$work/out" 2>"$work/err" || bad "$mpirun strata train --engine $engine"
+            $mpirun "$@" -n 2 "$strata" $train --strategy multi_worker_mirrored --engine $engine >"$work/out" 2>"$work/err" || \
+                bad "$mpirun strata train --engine $engine"
         json "r['workers'] == 2 and r['weights_sha256'] == '$hash'"
     done
     # MPI on one rank only: no rank may wait in MPI for the others.
@@ -209,21 +212,26 @@ over_mpi MPICH mpich mpirun.mpich "HYDRA\|Intel"
 # The library must be that of the launcher. If it cannot be loaded, this is an error.
 mkdir "$work/libraries"
 for name in libmpi.so libmpi.so.12 libmpich.so.12 libmpi.so.40; do : >"$work/libraries/$name"; done
-over_nothing() { LD_LIBRARY_PATH="$work/libraries" expect 4 "$@" $train --strategy multi_worker_mirrored --engine mpi --cluster a:1,b:2 --task 0; }
+over_nothing() { LD_LIBRARY_PATH="$work/libraries" expect 4 "$@" $train --strategy multi_worker_mirrored --engine mpi \
+    --cluster a:1,b:2 --task 0; }
 PMI_SIZE=2 over_nothing "MPICH started this process, but its library is not there (Debian: libmpich12): "
 stderr "libmpich.so.12: file too short"
-OMPI_COMM_WORLD_SIZE=2 PMI_SIZE=2 over_nothing "Open MPI started this process, but its library is not there (Debian: libopenmpi3): "
+OMPI_COMM_WORLD_SIZE=2 PMI_SIZE=2 over_nothing \
+    "Open MPI started this process, but its library is not there (Debian: libopenmpi3): "
 stderr "libmpi.so.40: file too short"
-expect 2 "not started by the mpirun of Open MPI or MPICH" $train --strategy multi_worker_mirrored --engine mpi --cluster a:1,b:2 --task 0
+expect 2 "not started by the mpirun of Open MPI or MPICH" $train --strategy multi_worker_mirrored --engine mpi --cluster \
+    a:1,b:2 --task 0
 expect 2 "no engine" $train --strategy multi_worker_mirrored --engine nccl --cluster a:1,b:2 --task 0
 # With several workers a sparse update of an embedding changes the rows that any of them used. With adagrad it equals the
 # dense update.
-{ echo review,sentiment && for i in 1 2 3 4 5 6 7 8 9 10; do printf 'a %s film,%s\nthe plot %s,%s\n' "good w$i" positive "bad w$i" negative; done; } >"$work/imdb_train.csv"
+{ echo review,sentiment && for i in 1 2 3 4 5 6 7 8 9 10; do printf 'a %s film,%s\nthe plot %s,%s\n' "good w$i" positive \
+    "bad w$i" negative; done; } >"$work/imdb_train.csv"
 cp "$work/imdb_train.csv" "$work/imdb_test.csv"
 hash=""
 for sparse in false true; do
     sed "s/\"layer\": *\"embedding\",/& \"sparse\": $sparse,/; s/\"optimizer\": *{[^}]*}/\"optimizer\": {\"name\": \"adagrad\"}/" "$STRATA_SOURCE_DIR/samples/imdb/model.json" >"$work/$sparse.json"
-    expect 0 "" launch -n 2 -- "$strata" train "$work/$sparse.json" --data "$work" --epochs 2 --seed 1 --global-batch 6 --devices host --json --strategy multi_worker_mirrored
+    expect 0 "" launch -n 2 -- "$strata" train "$work/$sparse.json" --data "$work" --epochs 2 --seed 1 --global-batch 6 \
+        --devices host --json --strategy multi_worker_mirrored
     json "r['steps'] == 8 and r['replica_weights_equal'] is True and r['weights_sha256'].startswith('$hash')"
     hash=$(grep -o '"weights_sha256":"[0-9a-f]*' "$work/out" | cut -d '"' -f 4)
 done
@@ -234,16 +242,19 @@ for n in 2 3; do
 done
 expect 2 "--task TYPE:INDEX" $train --cluster a:1,b:2
 expect 2 "multi_worker_mirrored" $train --task worker:1
-for option in "--insecure" "--wait 1" "--heartbeat 1" "--stall 1" "--interface lo" "--transport tcp"; do expect 2 "multi_worker_mirrored" $train $option; done
+for option in "--insecure" "--wait 1" "--heartbeat 1" "--stall 1" "--interface lo" "--transport tcp"; do expect 2 \
+    "multi_worker_mirrored" $train $option; done
 # Without --strategy the tasks of a job choose it. Workers that train separately although there is a cluster are warned once,
 # and so is one without a cluster.
 expect 0 "--strategy multi_worker_mirrored, since TF_CONFIG names 2 tasks" \
     launch -n 2 -- "$strata" train linear --devices host --epochs 1 --json
 json "r['replicas'] == 2 and r['strategy'] == 'multi_worker_mirrored'"
 expect 0 "" launch -n 2 -- "$strata" train linear --devices host --epochs 1 --strategy mirrored
-check "a job without the strategy is warned of, once" test "$(grep -c 'TF_CONFIG names 2 workers, and each trains alone' "$work/err")" = 1
+check "a job without the strategy is warned of, once" test \
+    "$(grep -c 'TF_CONFIG names 2 workers, and each trains alone' "$work/err")" = 1
 expect 0 "nothing names a cluster" train linear --devices host --epochs 1 --strategy multi_worker_mirrored
-expect 0 "1 other worker," launch -n 2 -- "$strata" train linear --devices host --epochs 1 --strategy multi_worker_mirrored --transport tcp --wait 30 --heartbeat 2 --stall 60
+expect 0 "1 other worker," launch -n 2 -- "$strata" train linear --devices host --epochs 1 --strategy multi_worker_mirrored \
+    --transport tcp --wait 30 --heartbeat 2 --stall 60
 expect 2 "no transport" $train --strategy multi_worker_mirrored --transport carrier --cluster a:1,b:2 --task 0
 expect 2 "--task" $train --strategy multi_worker_mirrored --cluster a:1,b:2
 expect 2 "for the devices of one worker" $train --strategy multi_worker_mirrored --split auto

@@ -202,7 +202,7 @@ Test(mesh, workers_may_have_several_devices_of_an_axis, .timeout = 300) {
 
 /* ---- what is refused ---- */
 
-static strata_test_result gather_in_wrong_channel(strata_communicator *comm, const void *user) {
+static strata_test_result gather_in_wrong_team(strata_communicator *comm, const void *user) {
     const int64_t *last = user, members[] = {0, *last}, lengths[] = {2, 2, 2};
     worker w = {.n = 1};
     strata_graph *graph = NULL;
@@ -211,7 +211,7 @@ static strata_test_result gather_in_wrong_channel(strata_communicator *comm, con
     TEST_TRY(open_strategy(&w, comm, &err));
     TEST_TRY(strata_graph_create(&graph, &err));
     strata_tensor *x = strata_neg(strata_input(graph, "x", STRATA_DTYPE_F32, STRATA_SHAPE(2)));
-    strata_tensor *all = strata_all_gather_parts(x, strata_channel_make(graph, 1, members, 2), 0, lengths, 3, w.first);
+    strata_tensor *all = strata_all_gather_parts(x, strata_team_make(graph, 1, members, 2), 0, lengths, 3, w.first);
     strata_tensor *y = strata_neg(all);
     TEST_TRY(strata_executable_create_replica(w.strategy->devices[0], &y, 1, NULL, 0, NULL, NULL, &exe, &err));
     strata_graph_destroy(graph);
@@ -222,10 +222,10 @@ static strata_test_result gather_in_wrong_channel(strata_communicator *comm, con
     return strata_test_ok();
 }
 
-/* A channel with fewer devices than the value has parts, and one of a device that does not exist, without that of worker 1. */
-Test(mesh, a_channel_that_does_not_fit_the_workers_is_refused, .timeout = 300) {
+/* A team with fewer devices than the value has parts, and one of a device that does not exist, without that of worker 1. */
+Test(mesh, a_team_that_does_not_fit_the_workers_is_refused, .timeout = 300) {
     for (int i = 0; i < 2; i++) {
-        strata_test_result r = test_ranks("inproc", 2, NULL, gather_in_wrong_channel, &(int64_t){i ? 7 : 1});
+        strata_test_result r = test_ranks("inproc", 2, NULL, gather_in_wrong_team, &(int64_t){i ? 7 : 1});
         cr_assert(r.ok, "%s", r.text);
     }
 }

@@ -129,7 +129,7 @@ Test(pipeline, a_worker_that_is_not_there_is_told) {
     x = strata_input(graph, "x", STRATA_DTYPE_F32, STRATA_SHAPE(2));
     strata_send_to_worker(x, -1, 0, 1);
     cr_assert_eq(strata_graph_check(graph, &err), STRATA_INVALID);
-    cr_assert_not_null(strstr(err.message, "channel -1"), "%s", err.message);
+    cr_assert_not_null(strstr(err.message, "team -1"), "%s", err.message);
     strata_graph_destroy(graph);
     strata_device_close(device);
 }

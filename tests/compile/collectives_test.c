@@ -22,7 +22,7 @@ static bool performs(kind which, strata_dtype dtype, bool spans_workers) {
                                 .sum_dtypes = 1u << STRATA_DTYPE_F32 | 1u << STRATA_DTYPE_F16,
                                 .has_workers = spans_workers};
     const strata_core_place place = {.cores = &cores};
-    const strata_channel all = {0};
+    const strata_team all = {0};
     const strata_reduction reduction = which == MEAN ? STRATA_REDUCE_MEAN : STRATA_REDUCE_SUM;
     strata_error err = {0};
     strata_graph *graph = NULL;

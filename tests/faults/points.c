@@ -28,12 +28,12 @@ WRAP(strata_ps_pace_join);
 WRAP(strata_ps_pace_lose);
 WRAP(strata_ps_pace_ask);
 WRAP(strata_ps_pace_finish);
-WRAP(strata_ps_store_create);
-WRAP(strata_ps_store_set);
-WRAP(strata_ps_store_get);
-WRAP(strata_ps_store_push);
-WRAP(strata_ps_store_pull);
-WRAP(strata_ps_store_close);
+WRAP(strata_ps_stock_create);
+WRAP(strata_ps_stock_set);
+WRAP(strata_ps_stock_get);
+WRAP(strata_ps_stock_push);
+WRAP(strata_ps_stock_pull);
+WRAP(strata_ps_stock_close);
 WRAP(strata_rpc_client_start);
 WRAP(strata_rpc_client_call);
 WRAP(strata_rpc_request_wait);
@@ -138,7 +138,7 @@ static int64_t group_of(const strata_rpc_ask *ask) {
     strata_ps_pull_ask pull;
     if (ask->method == STRATA_PS_PUSH) memcpy(&push, ask->head, sizeof push);
     if (ask->method == STRATA_PS_PULL) memcpy(&pull, ask->head, sizeof pull);
-    return ask->method == STRATA_PS_PUSH ? push.group : pull.group;
+    return ask->method == STRATA_PS_PUSH ? push.bundle : pull.bundle;
 }
 
 static void note_request(const strata_rpc_ask *ask, strata_rpc_request *request) {
@@ -175,7 +175,7 @@ strata_status __wrap_strata_rpc_request_wait(strata_rpc_request *request, strata
     }
     const strata_status status = __real_strata_rpc_request_wait(request, err);
     if (!own.request || status) return status;
-    if (own.method == STRATA_PS_PUSH) log_unit(ACKNOWLEDGED, 0, own.push.group, &own.push.unit);
+    if (own.method == STRATA_PS_PUSH) log_unit(ACKNOWLEDGED, 0, own.push.bundle, &own.push.unit);
     if (own.method == STRATA_PS_PULL) {
         reach(AFTER_PULL);
         usleep(STEP_US / SERVERS); /* without it the training could end before the fault has an effect */
@@ -229,22 +229,22 @@ void __wrap_strata_rpc_server_destroy(strata_rpc_server *server) {
 
 /* The group of each store of this process. */
 static struct {
-    const strata_ps_store *store;
+    const strata_ps_stock *store;
     int group;
 } stores[SERVERS];
 /* This thread updates parameters; this thread has handled a push and not yet sent the reply. */
 static _Thread_local bool updates, has_unanswered_push;
 
-static int group_of_store(const strata_ps_store *store) {
+static int group_of_store(const strata_ps_stock *store) {
     for (int i = 0; i < SERVERS; i++)
         if (stores[i].store == store) return stores[i].group;
     return -1;
 }
 
-strata_status __wrap_strata_ps_store_create(const strata_model *model, const strata_ps_plan *plan, int server,
-                                            strata_device *device, const strata_ps_store_options *opts,
-                                            strata_ps_store **out_store, strata_error *err) {
-    const strata_status status = __real_strata_ps_store_create(model, plan, server, device, opts, out_store, err);
+strata_status __wrap_strata_ps_stock_create(const strata_model *model, const strata_ps_plan *plan, int server,
+                                            strata_device *device, const strata_ps_stock_options *opts,
+                                            strata_ps_stock **out_store, strata_error *err) {
+    const strata_status status = __real_strata_ps_stock_create(model, plan, server, device, opts, out_store, err);
     for (int i = 0; i < SERVERS && !status; i++) {
         if (stores[i].store) continue;
         stores[i].store = *out_store;
@@ -254,39 +254,39 @@ strata_status __wrap_strata_ps_store_create(const strata_model *model, const str
     return status;
 }
 
-strata_status __wrap_strata_ps_store_set(strata_ps_store *store, const float *values, int64_t t, int64_t epoch,
+strata_status __wrap_strata_ps_stock_set(strata_ps_stock *store, const float *values, int64_t t, int64_t epoch,
                                          strata_error *err) {
     points_log(SET, (entry){.group = group_of_store(store), .epoch = epoch});
-    return __real_strata_ps_store_set(store, values, t, epoch, err);
+    return __real_strata_ps_stock_set(store, values, t, epoch, err);
 }
 
-strata_status __wrap_strata_ps_store_get(strata_ps_store *store, float *values, int64_t *out_t, strata_error *err) {
+strata_status __wrap_strata_ps_stock_get(strata_ps_stock *store, float *values, int64_t *out_t, strata_error *err) {
     reach(EPOCH_END);
     points_log(READ, (entry){.group = group_of_store(store)});
-    return __real_strata_ps_store_get(store, values, out_t, err);
+    return __real_strata_ps_stock_get(store, values, out_t, err);
 }
 
-strata_status __wrap_strata_ps_store_push(strata_ps_store *store, const strata_ps_gradients *gradients, int64_t *out_staleness,
+strata_status __wrap_strata_ps_stock_push(strata_ps_stock *store, const strata_ps_gradients *gradients, int64_t *out_staleness,
                                           strata_error *err) {
     updates = true;
-    const strata_status status = __real_strata_ps_store_push(store, gradients, out_staleness, err);
+    const strata_status status = __real_strata_ps_stock_push(store, gradients, out_staleness, err);
     updates = false;
     has_unanswered_push = true;
     if (!status && *out_staleness >= 0) log_unit(APPLIED, 0, group_of_store(store), &gradients->unit);
     return status;
 }
 
-strata_status __wrap_strata_ps_store_close(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
+strata_status __wrap_strata_ps_stock_close(strata_ps_stock *store, const strata_ps_close *close, strata_error *err) {
     updates = true;
-    const strata_status status = __real_strata_ps_store_close(store, close, err);
+    const strata_status status = __real_strata_ps_stock_close(store, close, err);
     updates = false;
     return status;
 }
 
-strata_status __wrap_strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, bool ahead, void *room,
+strata_status __wrap_strata_ps_stock_pull(strata_ps_stock *store, const strata_ps_rows *tables, bool ahead, void *room,
                                           int64_t *out_version, strata_error *err) {
     reach(FIRST_PULL);
-    const strata_status status = __real_strata_ps_store_pull(store, tables, ahead, room, out_version, err);
+    const strata_status status = __real_strata_ps_stock_pull(store, tables, ahead, room, out_version, err);
     if (!status) reach(AFTER_PULL);
     return status;
 }

@@ -18,16 +18,16 @@ static double now(void) {
     return strata_trace_now() + ahead[own_rank];
 }
 
-static strata_status send_to(const strata_workers *workers, int to, int64_t channel, const void *data, size_t bytes,
+static strata_status send_to(const strata_workers *workers, int to, int64_t tag, const void *data, size_t bytes,
                              strata_error *err) {
-    (void)channel;
+    (void)tag;
     return write(pipes[workers->rank][to][1], data, bytes) == (ssize_t)bytes ? STRATA_OK
                                                                              : strata_fail(err, STRATA_PEER_LOST, "pipe");
 }
 
-static strata_status receive_from(const strata_workers *workers, int from, int64_t channel, void *data, size_t bytes,
+static strata_status receive_from(const strata_workers *workers, int from, int64_t tag, void *data, size_t bytes,
                                   strata_error *err) {
-    (void)channel;
+    (void)tag;
     return read(pipes[from][workers->rank][0], data, bytes) == (ssize_t)bytes ? STRATA_OK
                                                                               : strata_fail(err, STRATA_PEER_LOST, "pipe");
 }

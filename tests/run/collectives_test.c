@@ -49,22 +49,22 @@ static strata_tensor *mean(strata_tensor *x, int replica) {
     return strata_all_reduce(x, STRATA_REDUCE_MEAN);
 }
 static strata_tensor *scatter(strata_tensor *x, int replica) {
-    return strata_reduce_scatter_parts(x->graph, x, x->dtype, x->shape, (strata_channel){0}, STRATA_REDUCE_SUM, false, lengths,
+    return strata_reduce_scatter_parts(x->graph, x, x->dtype, x->shape, (strata_team){0}, STRATA_REDUCE_SUM, false, lengths,
                                        CORES, replica);
 }
 static strata_tensor *scatter_mean(strata_tensor *x, int replica) {
-    return strata_reduce_scatter_parts(x->graph, x, x->dtype, x->shape, (strata_channel){0}, STRATA_REDUCE_MEAN, false, lengths,
+    return strata_reduce_scatter_parts(x->graph, x, x->dtype, x->shape, (strata_team){0}, STRATA_REDUCE_MEAN, false, lengths,
                                        CORES, replica);
 }
 /* The parts of x's rows that are the replica's. */
 static strata_tensor *gather(strata_tensor *x, int replica) {
     int64_t first[2] = {0, 0}, size[2] = {lengths[replica], COLUMNS};
     for (int r = 0; r < replica; r++) first[0] += lengths[r];
-    return strata_all_gather_parts(strata_slice(x, first, size), (strata_channel){0}, 0, lengths, CORES, replica);
+    return strata_all_gather_parts(strata_slice(x, first, size), (strata_team){0}, 0, lengths, CORES, replica);
 }
 static strata_tensor *gather_columns(strata_tensor *x, int replica) {
     static const int64_t columns[CORES] = {COLUMNS, COLUMNS, COLUMNS, COLUMNS};
-    return strata_all_gather_parts(x, (strata_channel){0}, 1, columns, CORES, replica);
+    return strata_all_gather_parts(x, (strata_team){0}, 1, columns, CORES, replica);
 }
 
 /* Two exchanges, one behind the other, with arithmetic around them. */
@@ -157,7 +157,7 @@ Test(collectives, means_count_those_that_give) {
     expect_same((exchange){scatter_mean, STRATA_DTYPE_F32}, first, 0);
 }
 
-/* A mean of f16 would be rounded twice; the cores of a board may not add up every dtype; two of them are not in the channel. */
+/* A mean of f16 would be rounded twice; the cores of a board may not add up every dtype; two of them are not in the team. */
 static strata_tensor *by_the_host(strata_tensor *x, int replica) {
     return strata_cast(mean(strata_cast(x, STRATA_DTYPE_F16), replica), STRATA_DTYPE_F32);
 }

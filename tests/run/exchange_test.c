@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Exchanges of several replicas: gathers and scatters of uneven parts along any axis, messages of two devices, channels that
+ * Exchanges of several replicas: gathers and scatters of uneven parts along any axis, messages of two devices, teams that
  * come in different orders, and groups whose nodes do not belong together. */
 #include "core/run/exchange.h"
 
@@ -105,7 +105,7 @@ Test(exchange, all_gather_lays_uneven_parts_end_to_end) {
             elements[r] = strata_shape_elements(shapes[r]);
             strata_graph *graph = new_graph();
             strata_tensor *all =
-                strata_all_gather_parts(strata_neg(input(graph, shapes[r])), (strata_channel){0}, axis, lengths, 3, r);
+                strata_all_gather_parts(strata_neg(input(graph, shapes[r])), (strata_team){0}, axis, lengths, 3, r);
             replicas[r] = compile(graph, r, strata_neg(all), NULL);
         }
         strata_group *group = run(replicas, 3, elements, (bool[]){true, false, true});
@@ -138,7 +138,7 @@ Test(exchange, reduce_scatter_gives_each_replica_its_part_of_the_sum) {
                 strata_tensor *y = strata_exp(strata_mul(input(other, STRATA_SHAPE(7, 3)), strata_scalar(other, f32, 0.01)));
                 replicas[r] =
                     compile(graph, r,
-                            strata_neg(strata_reduce_scatter_parts(graph, x, f32, STRATA_SHAPE(7, 3), (strata_channel){0},
+                            strata_neg(strata_reduce_scatter_parts(graph, x, f32, STRATA_SHAPE(7, 3), (strata_team){0},
                                                                    (strata_reduction)mean, false, lengths, 4, r)),
                             NULL);
                 summing[r] = compile(other, r, strata_neg(strata_all_reduce(y, (strata_reduction)mean)), NULL);
@@ -165,7 +165,7 @@ Test(exchange, the_gradient_of_all_gather_sums_every_replicas_part) {
     for (int r = 0; r < 2; r++) {
         strata_graph *graph = new_graph();
         strata_tensor *x = input(graph, STRATA_SHAPE(2, lengths[r])), *dx;
-        strata_tensor *all = strata_all_gather_parts(x, (strata_channel){0}, 1, lengths, 2, r);
+        strata_tensor *all = strata_all_gather_parts(x, (strata_team){0}, 1, lengths, 2, r);
         /* The loss of replica r is (r + 1) sum of squares of all parts: dx = 2 x (1 + 2). */
         strata_tensor *loss =
             strata_reduce_sum(strata_mul(strata_square(all), strata_scalar(graph, f32, r + 1)), NULL, 0, false);
@@ -197,7 +197,7 @@ Test(exchange, a_broadcast_reaches_those_who_take_it) {
     for (int r = 0; r < 3; r++) {
         strata_graph *graph = new_graph();
         const strata_communication_attrs attrs = {
-            .channel = {.local = true}, .dtype = f32, .shape = STRATA_SHAPE(4), .takes = r != 1};
+            .team = {.local = true}, .dtype = f32, .shape = STRATA_SHAPE(4), .takes = r != 1};
         strata_tensor *node = strata_broadcast(graph, r == 1 ? strata_neg(input(graph, STRATA_SHAPE(4))) : NULL, attrs);
         replicas[r] = r == 1 ? compile(graph, r, NULL, node) : compile(graph, r, strata_neg(node), NULL);
     }
@@ -211,18 +211,17 @@ Test(exchange, a_broadcast_reaches_those_who_take_it) {
     strata_group_destroy(group);
 }
 
-static strata_status pass_on(const strata_workers *workers, int to, int64_t channel, const void *data, size_t bytes,
+static strata_status pass_on(const strata_workers *workers, int to, int64_t tag, const void *data, size_t bytes,
                              strata_error *error) {
     (void)error;
-    cr_expect(to == 1 && channel == 7 && bytes == 12);
+    cr_expect(to == 1 && tag == 7 && bytes == 12);
     memcpy(workers->communicator, data, bytes);
     return STRATA_OK;
 }
 
-static strata_status take(const strata_workers *workers, int from, int64_t channel, void *data, size_t bytes,
-                          strata_error *error) {
+static strata_status take(const strata_workers *workers, int from, int64_t tag, void *data, size_t bytes, strata_error *error) {
     (void)error;
-    cr_expect(from == 1 && channel == 7 && bytes == 12);
+    cr_expect(from == 1 && tag == 7 && bytes == 12);
     memcpy(data, workers->communicator, bytes);
     return STRATA_OK;
 }
@@ -286,16 +285,16 @@ Test(exchange, a_mean_over_workers_may_be_of_a_short_float) {
     }
 }
 
-/* The sum over the devices [first, first + n) in this channel; n 0: over all. */
-static strata_tensor *sum_in(strata_tensor *x, int64_t channel, int64_t first, int n) {
+/* The sum over the devices [first, first + n) in this team; n 0: over all. */
+static strata_tensor *sum_in(strata_tensor *x, int64_t team, int64_t first, int n) {
     const int64_t members[] = {first, first + 1, first + 2};
     const strata_communication_attrs common = {
-        .channel = strata_channel_make(x->graph, channel, members, n), .dtype = x->dtype, .shape = x->shape};
+        .team = strata_team_make(x->graph, team, members, n), .dtype = x->dtype, .shape = x->shape};
     return strata_all_reduce_among(x->graph, x, (strata_all_reduce_attrs){.common = common});
 }
 
-/* Pairs (0, 1), (1, 2) and all three: each replica has the nodes of its channels only, in an order of its own. */
-Test(exchange, channels_may_come_in_different_orders) {
+/* Pairs (0, 1), (1, 2) and all three: each replica has the nodes of its teams only, in an order of its own. */
+Test(exchange, teams_may_come_in_different_orders) {
     strata_graph *graphs[3];
     strata_tensor *x[3];
     for (int r = 0; r < 3; r++) {
@@ -322,7 +321,7 @@ Test(exchange, channels_may_come_in_different_orders) {
 
 /* Device d sums with the other device of its pair, then with those of all pairs that have the same place in their pair, and the
  * first device sends a value to the last. */
-Test(exchange, channels_list_devices_of_any_number) {
+Test(exchange, teams_list_devices_of_any_number) {
     strata_device *many[MANY];
     strata_executable *replicas[MANY];
     strata_group *group = NULL;
@@ -335,9 +334,9 @@ Test(exchange, channels_list_devices_of_any_number) {
         for (int i = 0; i < MANY / 2; i++) every_second[i] = 2 * i + d % 2;
         strata_tensor *x = strata_neg(input(graph, STRATA_SHAPE(1)));
         strata_all_reduce_attrs attrs = {.common = {.dtype = f32, .shape = STRATA_SHAPE(1)}};
-        attrs.common.channel = strata_channel_make(graph, 1 + d / 2, pair, 2);
+        attrs.common.team = strata_team_make(graph, 1 + d / 2, pair, 2);
         x = strata_neg(strata_all_reduce_among(graph, x, attrs));
-        attrs.common.channel = strata_channel_make(graph, MANY + d % 2, every_second, MANY / 2);
+        attrs.common.team = strata_team_make(graph, MANY + d % 2, every_second, MANY / 2);
         strata_tensor *sum = strata_all_reduce_among(graph, x, attrs), *sent = NULL;
         if (d == 0) sent = strata_send(x, 2 * MANY, 0, MANY - 1);
         if (d == MANY - 1) sum = strata_add(sum, strata_recv(graph, f32, STRATA_SHAPE(1), 2 * MANY, 0, MANY - 1));
@@ -376,7 +375,7 @@ static strata_executable *gathering(int replica, int64_t first, int64_t second) 
     strata_graph *graph = new_graph();
     const int64_t lengths[2] = {first, second};
     strata_tensor *x = strata_neg(input(graph, STRATA_SHAPE(lengths[replica])));
-    return compile(graph, replica, strata_neg(strata_all_gather_parts(x, (strata_channel){0}, 0, lengths, 2, replica)), NULL);
+    return compile(graph, replica, strata_neg(strata_all_gather_parts(x, (strata_team){0}, 0, lengths, 2, replica)), NULL);
 }
 
 Test(exchange, what_does_not_belong_together_is_refused) {
@@ -397,13 +396,13 @@ Test(exchange, what_does_not_belong_together_is_refused) {
 Test(exchange, wrong_parts_poison_the_graph) {
     strata_graph *graph = new_graph();
     strata_tensor *x = input(graph, STRATA_SHAPE(2, 3));
-    strata_all_gather_parts(x, (strata_channel){0}, 1, (const int64_t[]){3, 4}, 2, 1);
+    strata_all_gather_parts(x, (strata_team){0}, 1, (const int64_t[]){3, 4}, 2, 1);
     cr_assert_eq(strata_graph_check(graph, &err), STRATA_INVALID);
     cr_assert_not_null(strstr(err.message, "part 1 of 2"), "%s", err.message);
     strata_graph_destroy(graph);
     graph = new_graph();
     x = input(graph, STRATA_SHAPE(6, 3));
-    strata_reduce_scatter_parts(graph, x, f32, STRATA_SHAPE(6, 3), (strata_channel){0}, STRATA_REDUCE_SUM, false,
+    strata_reduce_scatter_parts(graph, x, f32, STRATA_SHAPE(6, 3), (strata_team){0}, STRATA_REDUCE_SUM, false,
                                 (const int64_t[]){3, 4}, 2, 0);
     cr_assert_eq(strata_graph_check(graph, &err), STRATA_INVALID);
     cr_assert_not_null(strstr(err.message, "7 rows"), "%s", err.message);

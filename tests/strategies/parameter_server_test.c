@@ -122,7 +122,7 @@ Test(ps_store, every_element_has_one_owner_and_loads_are_alike) {
             all += strata_shape_elements(own->shape);
         }
         for (int s = 0; s < n; s++) {
-            const int64_t load = plan.groups[s].dense_elements + plan.groups[s].table_elements;
+            const int64_t load = plan.bundles[s].dense_elements + plan.bundles[s].table_elements;
             cr_assert_eq(strata_ps_plan_elements(&plan, s), 3 * load, "parameters and two slots");
             most = load > most ? load : most;
             least = load < least ? load : least;
@@ -209,12 +209,12 @@ Test(ps_store, scalars_stay_whole_and_others_have_their_bytes) {
 typedef struct servers {
     strata_model *model;
     strata_ps_plan plan;
-    strata_ps_store *stores[4];
+    strata_ps_stock *stores[4];
     /* (all_size) The initial values of the parameters. */
     float *values;
 } servers;
 
-static servers make_servers_with(const strata_ps_store_options *opts, strata_optimizer optimizer, bool sparse,
+static servers make_servers_with(const strata_ps_stock_options *opts, strata_optimizer optimizer, bool sparse,
                                  const char *partitioner, int n) {
     servers s = {.model = make_model(optimizer, sparse)};
     s.plan = make_plan(s.model, partitioner, n);
@@ -222,23 +222,23 @@ static servers make_servers_with(const strata_ps_store_options *opts, strata_opt
     OK(strata_model_read_all(s.model, s.values, &err));
     for (int i = 0; i < n; i++) {
         float *own = calloc((size_t)strata_ps_plan_elements(&s.plan, i), sizeof *own);
-        OK(strata_ps_store_create(s.model, &s.plan, i, device, opts, &s.stores[i], &err));
-        for (int k = 0; k < s.plan.groups[i].n_shards; k++) {
-            const strata_ps_shard *shard = &s.plan.groups[i].shards[k];
+        OK(strata_ps_stock_create(s.model, &s.plan, i, device, opts, &s.stores[i], &err));
+        for (int k = 0; k < s.plan.bundles[i].n_shards; k++) {
+            const strata_ps_shard *shard = &s.plan.bundles[i].shards[k];
             memcpy(own + strata_ps_plan_value(&s.plan, shard, 0), s.values + shard->first, (size_t)shard->n * sizeof *own);
         }
-        OK(strata_ps_store_set(s.stores[i], own, 0, 0, &err));
+        OK(strata_ps_stock_set(s.stores[i], own, 0, 0, &err));
         free(own);
     }
     return s;
 }
 
 static servers make_servers(strata_optimizer optimizer, bool sparse, const char *partitioner, int n, int n_shares) {
-    return make_servers_with(&(strata_ps_store_options){.n_shares = n_shares}, optimizer, sparse, partitioner, n);
+    return make_servers_with(&(strata_ps_stock_options){.n_shares = n_shares}, optimizer, sparse, partitioner, n);
 }
 
 static void destroy_servers(servers *s) {
-    for (int i = 0; i < s->plan.n_servers; i++) strata_ps_store_destroy(s->stores[i]);
+    for (int i = 0; i < s->plan.n_servers; i++) strata_ps_stock_destroy(s->stores[i]);
     strata_ps_plan_finish(&s->plan);
     strata_model_destroy(s->model);
     free(s->values);
@@ -253,7 +253,7 @@ static const int32_t used_rows[] = {1, 2, 9};
 
 /* Pushes gradients to server i and returns the staleness with which it replies. */
 static int64_t push(servers *s, int i, strata_ps_unit unit, int number, int64_t version) {
-    const strata_ps_group *group = &s->plan.groups[i];
+    const strata_ps_bundle *group = &s->plan.bundles[i];
     const strata_ps_shard *shards = group->shards;
     float *dense = calloc((size_t)group->dense_elements + 1, sizeof *dense), rows[4][3 * 4];
     int32_t ids[4][3];
@@ -274,7 +274,7 @@ static int64_t push(servers *s, int i, strata_ps_unit unit, int number, int64_t 
     }
     const strata_ps_gradients g = {
         .unit = unit, .version = version, .rate = STRATA_SCHEDULED_RATE, .dense = dense, .tables = tables};
-    OK(strata_ps_store_push(s->stores[i], &g, &staleness, &err));
+    OK(strata_ps_stock_push(s->stores[i], &g, &staleness, &err));
     free(dense);
     return staleness;
 }
@@ -285,9 +285,9 @@ static float *fetch(servers *s) {
     for (int i = 0; i < s->plan.n_servers; i++) {
         float *own = calloc((size_t)strata_ps_plan_elements(&s->plan, i), sizeof *own);
         int64_t t = 0;
-        OK(strata_ps_store_get(s->stores[i], own, &t, &err));
-        for (int k = 0; k < s->plan.groups[i].n_shards; k++) {
-            const strata_ps_shard *shard = &s->plan.groups[i].shards[k];
+        OK(strata_ps_stock_get(s->stores[i], own, &t, &err));
+        for (int k = 0; k < s->plan.bundles[i].n_shards; k++) {
+            const strata_ps_shard *shard = &s->plan.bundles[i].shards[k];
             memcpy(values + shard->first, own + strata_ps_plan_value(&s->plan, shard, 0), (size_t)shard->n * sizeof *own);
         }
         free(own);
@@ -324,11 +324,11 @@ Test(ps_store, batches_with_a_number_that_cannot_be_are_refused) {
     static const int64_t wrong[] = {-1, -9, INT64_MIN, INT64_MAX};
     servers s = make_servers(strata_adam_optimizer(0), false, NULL, 1, 0);
     push(&s, 0, (strata_ps_unit){0, 0, 0}, 0, 0); /* the store has marks for applied units from now on */
-    float *before = fetch(&s), *dense = calloc((size_t)s.plan.groups[0].dense_elements + 1, sizeof *dense);
+    float *before = fetch(&s), *dense = calloc((size_t)s.plan.bundles[0].dense_elements + 1, sizeof *dense);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const strata_ps_gradients g = {.unit = {0, wrong[i], 0}, .version = 1, .rate = STRATA_SCHEDULED_RATE, .dense = dense};
         int64_t staleness = 0;
-        cr_assert_eq(strata_ps_store_push(s.stores[0], &g, &staleness, &err), STRATA_INVALID, "batch %lld",
+        cr_assert_eq(strata_ps_stock_push(s.stores[0], &g, &staleness, &err), STRATA_INVALID, "batch %lld",
                      (long long)wrong[i]);
     }
     float *after = fetch(&s);
@@ -369,8 +369,8 @@ Test(ps_store, the_order_of_pushes_changes_no_bit_of_a_synchronous_step) {
                 const strata_ps_close close = close_of(step, 7, 1);
                 for (int w = 0; w < 3; w++)
                     push(&all[o], i, (strata_ps_unit){0, step, orders[o][w]}, 10 * step + orders[o][w], step);
-                OK(strata_ps_store_close(all[o].stores[i], &close, &err));
-                OK(strata_ps_store_close(all[o].stores[i], &close, &err)); /* closing the step again changes nothing */
+                OK(strata_ps_stock_close(all[o].stores[i], &close, &err));
+                OK(strata_ps_stock_close(all[o].stores[i], &close, &err)); /* closing the step again changes nothing */
             }
         }
     }
@@ -386,8 +386,8 @@ Test(ps_store, shares_that_are_late_do_not_count) {
     for (int w = 0; w < 3; w++) push(&with, 0, (strata_ps_unit){0, 0, w}, w, 0);
     push(&without, 0, (strata_ps_unit){0, 0, 0}, 0, 0);
     push(&without, 0, (strata_ps_unit){0, 0, 2}, 2, 0);
-    OK(strata_ps_store_close(with.stores[0], &close, &err));
-    OK(strata_ps_store_close(without.stores[0], &close, &err));
+    OK(strata_ps_stock_close(with.stores[0], &close, &err));
+    OK(strata_ps_stock_close(without.stores[0], &close, &err));
     cr_assert_eq(push(&without, 0, (strata_ps_unit){0, 0, 1}, 1, 0), -1);
     assert_same_bits(&with, &without);
     const strata_ps_shard *shard = &with.plan.shards[0];
@@ -398,7 +398,7 @@ Test(ps_store, shares_that_are_late_do_not_count) {
     }
     free(values);
     const strata_ps_close missing = close_of(1, 1, 1);
-    cr_assert_eq(strata_ps_store_close(with.stores[0], &missing, &err), STRATA_INTERNAL);
+    cr_assert_eq(strata_ps_stock_close(with.stores[0], &missing, &err), STRATA_INTERNAL);
     destroy_servers(&with);
     destroy_servers(&without);
 }
@@ -410,14 +410,14 @@ Test(ps_store, squares_of_all_servers_add_up_and_clip_the_step) {
     servers one = make_servers(clipped, true, NULL, 1, 2), three = make_servers(clipped, true, "fixed:3", 3, 2);
     strata_ps_close close = close_of(0, 3, 1.25);
     double whole = 0, sum = 0, own = 0, expected = 0;
-    cr_assert_eq(strata_ps_store_square(one.stores[0], &close, &own, &err), STRATA_INTERNAL, "nothing was pushed");
+    cr_assert_eq(strata_ps_stock_square(one.stores[0], &close, &own, &err), STRATA_INTERNAL, "nothing was pushed");
     for (int w = 0; w < 2; w++) {
         push(&one, 0, (strata_ps_unit){0, 0, w}, w, 0);
         for (int i = 0; i < 3; i++) push(&three, i, (strata_ps_unit){0, 0, w}, w, 0);
     }
-    OK(strata_ps_store_square(one.stores[0], &close, &whole, &err));
+    OK(strata_ps_stock_square(one.stores[0], &close, &whole, &err));
     for (int i = 0; i < 3; i++) {
-        OK(strata_ps_store_square(three.stores[i], &close, &own, &err));
+        OK(strata_ps_stock_square(three.stores[i], &close, &own, &err));
         sum += own;
     }
     cr_assert_float_eq(sum, whole, 1e-5 * whole);
@@ -433,9 +433,9 @@ Test(ps_store, squares_of_all_servers_add_up_and_clip_the_step) {
     cr_assert_float_eq(whole, expected, 1e-5 * expected);
     cr_assert_gt(sqrt(whole), 0.5, "nothing would be clipped");
     close.square = whole;
-    for (int i = 0; i < 3; i++) OK(strata_ps_store_close(three.stores[i], &close, &err));
-    OK(strata_ps_store_square(three.stores[0], &close, &own, &err)); /* a slower server may request it again */
-    cr_assert(strata_ps_store_has_closed(three.stores[0], &close));
+    for (int i = 0; i < 3; i++) OK(strata_ps_stock_close(three.stores[i], &close, &err));
+    OK(strata_ps_stock_square(three.stores[0], &close, &own, &err)); /* a slower server may request it again */
+    cr_assert(strata_ps_stock_has_closed(three.stores[0], &close));
     const strata_ps_shard *shard = &three.plan.shards[0];
     float *values = fetch(&three);
     for (int64_t e = 0; e < shard->n; e++) {
@@ -444,26 +444,26 @@ Test(ps_store, squares_of_all_servers_add_up_and_clip_the_step) {
     }
     free(values);
     close.index = 0, close.epoch = -1;
-    cr_assert_eq(strata_ps_store_square(three.stores[0], &close, &own, &err), STRATA_PEER_LOST, "a step that is long over");
+    cr_assert_eq(strata_ps_stock_square(three.stores[0], &close, &own, &err), STRATA_PEER_LOST, "a step that is long over");
     destroy_servers(&one);
     destroy_servers(&three);
 }
 
 Test(ps_store, a_pull_is_of_one_version) {
     servers s = make_servers(strata_sgd_optimizer(0.1, 0, false), true, NULL, 1, 0);
-    const strata_ps_shard *table = &s.plan.shards[s.plan.groups[0].n_dense];
+    const strata_ps_shard *table = &s.plan.shards[s.plan.bundles[0].n_dense];
     const int32_t ids[] = {9, 0};
     float rows[2][4];
     const strata_ps_rows ask = {2, ids, rows};
-    const size_t bytes = (size_t)s.plan.groups[0].dense_elements * sizeof(float);
+    const size_t bytes = (size_t)s.plan.bundles[0].dense_elements * sizeof(float);
     float *before = malloc(bytes + 64), *after = malloc(bytes + 64);
     int64_t version = -1;
-    OK(strata_ps_store_pull(s.stores[0], &ask, false, before, &version, &err));
+    OK(strata_ps_stock_pull(s.stores[0], &ask, false, before, &version, &err));
     cr_assert_eq(version, 0);
     cr_assert_arr_eq(rows[0], s.values + table->first + 9 * 4, sizeof rows[0]);
     cr_assert_arr_eq(before, s.values + s.plan.shards[0].first, sizeof(float));
     push(&s, 0, (strata_ps_unit){0, 0, 0}, 0, 0);
-    OK(strata_ps_store_pull(s.stores[0], &ask, false, after, &version, &err));
+    OK(strata_ps_stock_pull(s.stores[0], &ask, false, after, &version, &err));
     cr_assert_eq(version, 1);
     cr_assert_arr_eq(before, s.values + s.plan.shards[0].first, sizeof(float), "it changed after the pull");
     cr_assert_neq(memcmp(after, before, bytes), 0);
@@ -474,7 +474,7 @@ Test(ps_store, a_pull_is_of_one_version) {
     }
     const int32_t wrong = WORDS;
     const strata_ps_rows bad = {1, &wrong, rows};
-    cr_assert_eq(strata_ps_store_pull(s.stores[0], &bad, false, after, &version, &err), STRATA_INVALID);
+    cr_assert_eq(strata_ps_stock_pull(s.stores[0], &bad, false, after, &version, &err), STRATA_INVALID);
     free(before);
     free(after);
     destroy_servers(&s);
@@ -484,25 +484,25 @@ Test(ps_store, a_pull_is_of_one_version) {
 
 /* The staleness that occurs with four workers. */
 enum { DELAY = 3 };
-static const strata_ps_store_options corrects = {.staleness = DELAY};
+static const strata_ps_stock_options corrects = {.staleness = DELAY};
 
 static void assert_same_pulls(servers *plain, servers *corrected) {
-    const size_t bytes = (size_t)plain->plan.groups[0].dense_elements * sizeof(float);
+    const size_t bytes = (size_t)plain->plan.bundles[0].dense_elements * sizeof(float);
     float *of_plain = malloc(bytes + 64), *of_corrected = malloc(bytes + 64);
     const strata_ps_rows none = {0};
     int64_t version = -1;
-    OK(strata_ps_store_pull(plain->stores[0], &none, false, of_plain, &version, &err));
-    OK(strata_ps_store_pull(corrected->stores[0], &none, true, of_corrected, &version, &err));
+    OK(strata_ps_stock_pull(plain->stores[0], &none, false, of_plain, &version, &err));
+    OK(strata_ps_stock_pull(corrected->stores[0], &none, true, of_corrected, &version, &err));
     cr_assert_arr_eq(of_plain, of_corrected, bytes);
     free(of_plain);
     free(of_corrected);
 }
 
 Test(ps_store, without_other_workers_or_momentum_a_correction_changes_no_bit) {
-    static const strata_ps_store_options alone = {.staleness = 0};
+    static const strata_ps_stock_options alone = {.staleness = 0};
     const struct {
         strata_optimizer optimizer;
-        const strata_ps_store_options *opts;
+        const strata_ps_stock_options *opts;
     } cases[] = {{strata_sgd_optimizer(0.1, 0.9, true), &alone},
                  {strata_adam_optimizer(0.01), &alone},
                  {strata_sgd_optimizer(0.1, 0, false), &corrects},
@@ -549,7 +549,7 @@ Test(ps_store, momentum_of_four_workers_lasts_four_times_as_many_updates) {
         float *now = fetch(&s);
         for (int i = 0; i < s.plan.n_shards; i++) {
             const strata_ps_shard *shard = &s.plan.shards[i];
-            const bool table = i >= s.plan.groups[0].n_dense;
+            const bool table = i >= s.plan.bundles[0].n_dense;
             for (int64_t e = 0; e < shard->n; e++) {
                 const int64_t at = shard->first + e, row = table ? e / 4 : used_rows[0];
                 const bool is_used = row == used_rows[0] || row == used_rows[1] || row == used_rows[2];
@@ -567,11 +567,11 @@ Test(ps_store, momentum_of_four_workers_lasts_four_times_as_many_updates) {
 /* Expects that a pull returns the dense shards of the server plus `by` times the last update. */
 static void assert_ahead(servers *s, const float *before, double by) {
     const strata_ps_rows none = {0};
-    const size_t bytes = (size_t)s->plan.groups[0].dense_elements * sizeof(float);
+    const size_t bytes = (size_t)s->plan.bundles[0].dense_elements * sizeof(float);
     float *expected = malloc(bytes + 64), *now = malloc(bytes + 64);
     int64_t version = -1;
-    OK(strata_ps_store_pull(s->stores[0], &none, true, expected, &version, &err));
-    OK(strata_ps_store_pull(s->stores[0], &none, false, now, &version, &err));
+    OK(strata_ps_stock_pull(s->stores[0], &none, true, expected, &version, &err));
+    OK(strata_ps_stock_pull(s->stores[0], &none, false, now, &version, &err));
     for (int i = 0; i < s->plan.n_shards; i++)
         for (int64_t e = 0; e < s->plan.shards[i].n; e++) {
             const double value = (double)now[s->plan.shards[i].before + e];
@@ -605,9 +605,9 @@ Test(ps_store, an_owner_and_its_copy_have_the_same_versions) {
     float *values = calloc((size_t)strata_ps_plan_elements(&s.plan, 0), sizeof *values);
     int64_t t = -1;
     push(&s, 0, (strata_ps_unit){0, 0, 0}, 0, 0);
-    OK(strata_ps_store_get(s.stores[0], values, &t, &err));
+    OK(strata_ps_stock_get(s.stores[0], values, &t, &err));
     servers copy = make_servers_with(&corrects, strata_adam_optimizer(0.01), false, NULL, 1);
-    OK(strata_ps_store_set(copy.stores[0], values, t, 1, &err));
+    OK(strata_ps_stock_set(copy.stores[0], values, t, 1, &err));
     for (int k = 0; k < 3; k++) {
         cr_assert_eq(push(&s, 0, (strata_ps_unit){1, k, 0}, k, 1), k);
         cr_assert_eq(push(&copy, 0, (strata_ps_unit){1, k, 0}, k, 1), k);

@@ -8,7 +8,7 @@
 
 #include "strata/strata.h"
 #include "strategies/parameter_server/rows.h"
-#include "strategies/parameter_server/store.h"
+#include "strategies/parameter_server/stock.h"
 
 static strata_error err;
 #define OK(call) cr_assert_eq((call), STRATA_OK, "%s", err.message)
@@ -78,7 +78,7 @@ enum { WORDS = 19, WIDEST = 130 };
 typedef struct one_table {
     strata_model *model;
     strata_ps_plan plan;
-    strata_ps_store *store;
+    strata_ps_stock *store;
     int64_t n, at, width;
 } one_table;
 
@@ -92,20 +92,20 @@ static one_table make_table(strata_device *device, int64_t width, bool sparse) {
     strata_model_add_dense(t.model, (strata_dense_options){.units = 2});
     OK(strata_model_compile(t.model, device, &(strata_compile_options){.optimizer = strata_adam_optimizer(0.01)}, &err));
     OK(strata_ps_plan_make(t.model, &whole, 1, &t.plan, &err));
-    OK(strata_ps_store_create(t.model, &t.plan, 0, device, &(strata_ps_store_options){0}, &t.store, &err));
+    OK(strata_ps_stock_create(t.model, &t.plan, 0, device, &(strata_ps_stock_options){0}, &t.store, &err));
     t.n = strata_ps_plan_elements(&t.plan, 0);
     for (int i = 0; i < t.plan.n_shards; i++)
         if (t.plan.shards[i].n == WORDS * width && t.plan.shards[i].n_rows == WORDS)
             t.at = strata_ps_plan_value(&t.plan, &t.plan.shards[i], 0);
     float *values = calloc((size_t)t.n, sizeof *values);
     for (int64_t i = 0; i < WORDS * width; i++) values[t.at + i] = (float)i;
-    OK(strata_ps_store_set(t.store, values, 0, 0, &err));
+    OK(strata_ps_stock_set(t.store, values, 0, 0, &err));
     free(values);
     return t;
 }
 
 static void destroy_table(one_table *t) {
-    strata_ps_store_destroy(t->store);
+    strata_ps_stock_destroy(t->store);
     strata_ps_plan_finish(&t->plan);
     strata_model_destroy(t->model);
 }
@@ -116,7 +116,7 @@ static float gradient(int64_t i, int step) {
 
 /* Pushes gradients for all rows. */
 static void push_all(one_table *t, int step) {
-    const strata_ps_group *group = &t->plan.groups[0];
+    const strata_ps_bundle *group = &t->plan.bundles[0];
     static const int32_t order[WORDS] = {3, 4, 5, 0, 18, 17, 1, 2, 6, 16, 8, 7, 9, 10, 11, 12, 15, 13, 14};
     float *rows = calloc((size_t)(WORDS * t->width), sizeof *rows),
           *dense = calloc((size_t)group->dense_elements + 1, sizeof *dense);
@@ -129,7 +129,7 @@ static void push_all(one_table *t, int step) {
             for (int64_t i = 0; i < WORDS * t->width; i++) dense[t->plan.shards[k].before + i] = gradient(i, step);
     const strata_ps_gradients g = {
         .unit = {0, step, 0}, .version = step, .rate = STRATA_SCHEDULED_RATE, .dense = dense, .tables = &table};
-    OK(strata_ps_store_push(t->store, &g, &staleness, &err));
+    OK(strata_ps_stock_push(t->store, &g, &staleness, &err));
     free(rows);
     free(dense);
 }
@@ -147,8 +147,8 @@ Test(ps_rows, updates_of_rows_have_the_bits_of_a_dense_update) {
             push_all(&sparse, step);
             push_all(&dense, step);
         }
-        OK(strata_ps_store_get(sparse.store, a, &t, &err));
-        OK(strata_ps_store_get(dense.store, b, &t, &err));
+        OK(strata_ps_stock_get(sparse.store, a, &t, &err));
+        OK(strata_ps_stock_get(dense.store, b, &t, &err));
         cr_assert_arr_eq(a + sparse.at, b + dense.at, (size_t)(WORDS * widths[w]) * sizeof *a, "rows of %lld elements",
                          (long long)widths[w]);
         cr_assert_neq(a[sparse.at + WORDS * widths[w] - 1], (float)(WORDS * widths[w] - 1), "nothing was updated");
@@ -172,7 +172,7 @@ Test(ps_rows, a_pull_has_the_rows_that_were_asked_for) {
         float *room = calloc((size_t)t.n, sizeof *room);
         int64_t version = -1;
         rows[N * widths[w]] = -7;
-        OK(strata_ps_store_pull(t.store, &ask, false, room, &version, &err));
+        OK(strata_ps_stock_pull(t.store, &ask, false, room, &version, &err));
         for (int64_t i = 0; i < N; i++)
             for (int64_t c = 0; c < widths[w]; c++)
                 cr_assert_eq(rows[i * widths[w] + c], (float)(ids[i] * widths[w] + c), "rows of %lld elements",

@@ -107,14 +107,14 @@ static const strata_tensor *next_of(const walk *w) {
     return w->graph && w->at < w->graph->n_nodes ? w->graph->nodes[w->at] : NULL;
 }
 
-/* Whether all members of the channel of `node` are at an exchange in this channel. */
+/* Whether all members of the team of `node` are at an exchange in this team. */
 static bool is_ready(const walk *walks, int n, const strata_tensor *node) {
-    const strata_channel *channel = &((const strata_communication_attrs *)node->attrs)->channel;
+    const strata_team *team = &((const strata_communication_attrs *)node->attrs)->team;
     for (int d = 0; d < n; d++) {
         const strata_tensor *own = next_of(&walks[d]);
-        if (!strata_channel_has(*channel, d)) continue;
+        if (!strata_team_has(*team, d)) continue;
         if (!own || own->op != node->op) return false;
-        if (((const strata_communication_attrs *)own->attrs)->channel.id != channel->id) return false;
+        if (((const strata_communication_attrs *)own->attrs)->team.id != team->id) return false;
     }
     return true;
 }
@@ -147,13 +147,13 @@ static void add(strata_array *sum, const strata_array *x) {
                                strata_integer_get(sum->dtype, sum->data, i) + strata_integer_get(sum->dtype, x->data, i));
 }
 
-/* The exchange at which all members of the channel of device d have arrived. */
+/* The exchange at which all members of the team of device d have arrived. */
 static strata_status exchange(walk *walks, int n, int d, strata_error *err) {
     const strata_tensor *node = next_of(&walks[d]);
-    const strata_channel channel = ((const strata_communication_attrs *)node->attrs)->channel;
+    const strata_team team = ((const strata_communication_attrs *)node->attrs)->team;
     strata_array sum = {0};
     for (int m = 0; m < n; m++) {
-        if (!strata_channel_has(channel, m)) continue;
+        if (!strata_team_has(team, m)) continue;
         const strata_tensor *own = next_of(&walks[m]);
         STRATA_TRY(strata_array_create(own->dtype, own->shape, &walks[m].values[own->id], err));
         if (node->op == &strata_op_all_gather || !own->n_inputs) continue;
@@ -168,7 +168,7 @@ static strata_status exchange(walk *walks, int n, int d, strata_error *err) {
     if (node->op != &strata_op_all_gather && !sum.data)
         return strata_fail(err, STRATA_INVALID, "no device contributes to a %s", node->op->name);
     for (int m = 0; m < n; m++) {
-        if (!strata_channel_has(channel, m)) continue;
+        if (!strata_team_has(team, m)) continue;
         const strata_tensor *own = next_of(&walks[m]);
         const strata_parts_attrs *attrs = own->attrs;
         char *result = walks[m].values[own->id].data;
@@ -177,14 +177,14 @@ static strata_status exchange(walk *walks, int n, int d, strata_error *err) {
         if (one && takes) memcpy(result, sum.data, strata_array_bytes(&sum));
         if (own->op == &strata_op_reduce_scatter) copy_part(own->inputs[0], attrs, attrs->own, sum.data, result, true);
         for (int k = 0; k < n && own->op == &strata_op_all_gather; k++) {
-            if (!strata_channel_has(channel, k)) continue;
+            if (!strata_team_has(team, k)) continue;
             const strata_tensor *other = next_of(&walks[k]);
             copy_part(own, attrs, ((const strata_parts_attrs *)other->attrs)->own, result,
                       walks[k].values[other->inputs[0]->id].data, false);
         }
     }
     strata_array_finish(&sum);
-    for (int m = 0; m < n; m++) walks[m].at += strata_channel_has(channel, m);
+    for (int m = 0; m < n; m++) walks[m].at += strata_team_has(team, m);
     return STRATA_OK;
 }
 

@@ -42,7 +42,12 @@ plant core/README.md 'See `core/nowhere.c`.' "core/nowhere.c does not exist"
 plant core/README.md 'Run `strata fly`.' "there is no command strata fly"
 plant core/README.md 'It reaches 12.5 GFLOP/s.' "a measured figure, 12.5 GFLOP/s"
 plant core/op/ops.def 'STRATA_OP(planted)' "planted has no formula"
-# (words of the glossaries)
+# Words of the glossaries with another meaning.
+plant core/run/planted.c '/* All members of a channel. */' "planted.c:1: channel: the devices of an exchange are a team"
+plant cluster/transport/planted.c '/* Begins an exchange. */' "an exchange: one step of a collective is a round"
+plant cluster/rpc/planted.c '/* The channel. */' "channel: two processes have a connection"
+plant strategies/parameter_server/planted.c '/* Reads the store. */' "the store: what a server owns is a stock"
+plant core/data/planted.c 'int slot;' "slot: a slot is the memory of a run"
 
 # Lists of what something new needs.
 printf '# core\n\n## A new thing `x`\n\n1. a row `THING(x)` in `core/op/ops.def`.\n' >core/README.md

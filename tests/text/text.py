@@ -4,12 +4,13 @@
 
 usage: text.py SOURCE_DIR [--write]
 
-Checks five things in the files that git knows:
+Checks six things in the files that git knows:
   long    a line has at most 128 columns. In a README, rows of tables and lines with a link may be longer.
   readme  a folder with sources has a README.md. Folders that contain only data are described by the folder above.
   path    a file, script or command `strata ...` that a README names in backticks exists. A path starts at the README's folder,
           at the project's folder or at include/; a file name without a folder lies somewhere below the README's folder.
   formula each op that a program may have is a function of include/strata/ops.h, or in its list of those that have none.
+  word    the words of the glossaries in core/README.md and cluster/README.md have no other meaning where they once had one.
   figure  measured figures (GFLOP/s, samples/s, "1.2 times as fast") are in tests/bench/RESULTS.md and in no README.
 
 debts.txt lists how many findings each file still has: more of them fail. --write writes it anew; a change may only shorten it.
@@ -30,6 +31,19 @@ FIGURE = re.compile(
     r"|times (as (fast|slow|long)|faster|slower)|% (faster|slower|of (PyTorch|TensorFlow|the peak)))"
 )
 RESULTS = "tests/bench/RESULTS.md"
+# Uses of a word with another meaning than the glossaries of core/README.md and cluster/README.md give it: the files, the use,
+# and what is meant.
+FALSE_WORDS = [
+    (r"(core/run|core/compile|strategies)/[^/]*\.[ch]$|core/op/communication\.[ch]$", r'(?<!")\b(strata_)?channels?\b(?!")',
+     "the devices of an exchange are a team; a channel is an index of an array's last axis"),
+    (r"cluster/(collective|transport|engine)/.*\.[ch]$|cluster/transport\.h$",
+     r"\b([Aa]n|the|each|one|next|last|this) exchange\b|(->|\.)exchange\b",
+     "one step of a collective is a round; an exchange is what the devices of a team do together"),
+    (r"cluster/rpc/.*\.[ch]$", r"\bchannels?\b", "two processes have a connection"),
+    (r"strategies/parameter_server/", r"\bstrata_ps_(store|group)|\b(a|the|one|this) (store|group)\b(?! of a)",
+     "what a server owns is a stock, and its shards are a bundle; a store is that of a job, a group the replicas of a process"),
+    (r"core/data/.*\.[ch]$", r"\bslots?\b", "a slot is the memory of a run, or an optimizer's; a ring and a table have cells"),
+]
 
 
 def commands(source):
@@ -63,6 +77,14 @@ def check_readme(source, name, lines, files, known, found):
                     found.append(("path", name, f"{name}:{n}: {word} does not exist"))
 
 
+def check_words(source, name, found):
+    for where, use, meant in FALSE_WORDS:
+        if re.match(where, name) and name.endswith((".c", ".h", ".md")):
+            for n, line in enumerate((source / name).read_text().splitlines(), 1):
+                if re.search(use, line):
+                    found.append(("word", name, f"{name}:{n}: {re.search(use, line)[0]}: {meant}"))
+
+
 def check_formulas(source, found):
     """Every op of ops.def but leaves is declared in ops.h, or a line of its comments begins with the op and its inputs."""
     header = (source / "include/strata/ops.h").read_text()
@@ -83,7 +105,9 @@ def findings(source):
             for n, line in enumerate((source / name).read_text(errors="replace").splitlines(), 1):
                 if len(line) > COLUMNS:
                     found.append(("long", name, f"{name}:{n}: {len(line)} columns"))
-        elif name.endswith(".md"):
+        if not name.startswith("tests/"):
+            check_words(source, name, found)
+        if name.endswith(".md"):
             check_readme(source, name, (source / name).read_text().splitlines(), files, known, found)
     for folder in sorted({str(pathlib.Path(f).parent) for f in files if SOURCES.search(f)}):
         if not folder.startswith(".") and not (source / folder / "README.md").exists():

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * map and prefetch: threads write elements to a ring of n slots, and the iterator reads the slots in order. A thread reads
+ * map and prefetch: threads write elements to a ring of n cells, and the iterator reads the cells in order. A thread reads
  * element i of the parent, of which only one thread at a time can be in progress, calls the function on it while other threads
- * work on theirs, and writes the result to slot i mod n. prefetch is a map without a function, with one thread. A map without
+ * work on theirs, and writes the result to cell i mod n. prefetch is a map without a function, with one thread. A map without
  * threads does not use the ring.
  *
- * No wait is endless: a thread waits only for a free slot or for another thread that reads from the parent, and closing the
- * iterator ends both waits. The iterator waits only for a slot whose element a thread is computing. */
+ * No wait is endless: a thread waits only for a free cell or for another thread that reads from the parent, and closing the
+ * iterator ends both waits. The iterator waits only for a cell whose element a thread is computing. */
 #include <pthread.h>
 
 #include "core/data/stage/stage.h"
@@ -17,23 +17,23 @@ typedef struct map {
     strata_map_function function; /* NULL: prefetch */
     void *user;
     int threads;
-    int64_t n_slots;
+    int64_t n_cells;
 } map;
 
-typedef struct slot {
+typedef struct cell {
     bool ready, more;
     strata_element element;
     strata_status status;
     strata_error error;
-} slot;
+} cell;
 
 typedef struct ring {
     strata_iterator *iterator;
     const map *map;
-    slot *slots; /* [n_slots]; NULL: the threads were not started yet */
+    cell *cells; /* [n_cells]; NULL: the threads were not started yet */
     pthread_mutex_t lock;
-    pthread_cond_t filled;     /* a slot became ready */
-    pthread_cond_t freed;      /* a slot became free, or another thread may read from the parent */
+    pthread_cond_t filled;     /* a cell became ready */
+    pthread_cond_t freed;      /* a cell became free, or another thread may read from the parent */
     int64_t n_pulled, n_given; /* how many elements were read from the parent, and how many the iterator returned */
     bool pulling, ended, stop; /* a thread reads from the parent; there are no more elements; the iterator is closed */
     pthread_t threads[MOST_THREADS];
@@ -55,11 +55,11 @@ static strata_status apply(const strata_dataset *dataset, strata_element *elemen
 
 /* ---- threads ---- */
 
-/* Waits until there is a free slot and no other thread reads from the parent. Returns the index of the element that this thread
+/* Waits until there is a free cell and no other thread reads from the parent. Returns the index of the element that this thread
  * reads; false: there are no more elements, or the iterator is closed. */
 static bool begin_pull(ring *r, int64_t *out_index) {
     pthread_mutex_lock(&r->lock);
-    while (!r->stop && !r->ended && (r->pulling || r->n_pulled - r->n_given >= r->map->n_slots))
+    while (!r->stop && !r->ended && (r->pulling || r->n_pulled - r->n_given >= r->map->n_cells))
         pthread_cond_wait(&r->freed, &r->lock);
     bool go = !r->stop && !r->ended;
     if (go) r->pulling = true, *out_index = r->n_pulled++;
@@ -79,7 +79,7 @@ static void *work(void *user) {
     ring *r = user;
     int64_t index;
     while (begin_pull(r, &index)) {
-        slot *s = &r->slots[index % r->map->n_slots]; /* no other thread uses the slot until it is ready */
+        cell *s = &r->cells[index % r->map->n_cells]; /* no other thread uses the cell until it is ready */
         s->status = strata_iterator_next(r->iterator->parents[0], &s->element, &s->more, &s->error);
         end_pull(r, s->status || !s->more);
         if (!s->status && s->more) s->status = apply(r->iterator->dataset, &s->element, &s->error);
@@ -94,8 +94,8 @@ static void *work(void *user) {
 }
 
 static strata_status begin(ring *r, strata_error *err) {
-    STRATA_TRY(STRATA_NEW(r->slots, r->map->n_slots, err, "%s: no host memory for %lld slots",
-                          r->iterator->dataset->stage->name, (long long)r->map->n_slots));
+    STRATA_TRY(STRATA_NEW(r->cells, r->map->n_cells, err, "%s: no host memory for %lld cells",
+                          r->iterator->dataset->stage->name, (long long)r->map->n_cells));
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->filled, NULL);
     pthread_cond_init(&r->freed, NULL);
@@ -106,28 +106,28 @@ static strata_status begin(ring *r, strata_error *err) {
 
 static void ring_close(strata_iterator *it) {
     ring *r = it->state;
-    if (!r->slots) return;
+    if (!r->cells) return;
     pthread_mutex_lock(&r->lock);
     r->stop = true;
     pthread_cond_broadcast(&r->freed);
     pthread_mutex_unlock(&r->lock);
     for (int i = 0; i < r->n_threads; i++) pthread_join(r->threads[i], NULL);
-    for (int64_t i = 0; i < r->map->n_slots; i++) strata_element_finish(&r->slots[i].element);
+    for (int64_t i = 0; i < r->map->n_cells; i++) strata_element_finish(&r->cells[i].element);
     pthread_cond_destroy(&r->filled);
     pthread_cond_destroy(&r->freed);
     pthread_mutex_destroy(&r->lock);
-    free(r->slots);
+    free(r->cells);
 }
 
 /* ---- the stage ---- */
 
 static strata_status take_from_ring(ring *r, strata_element *out, bool *out_more, strata_error *err) {
-    slot *s = &r->slots[r->n_given % r->map->n_slots];
+    cell *s = &r->cells[r->n_given % r->map->n_cells];
     pthread_mutex_lock(&r->lock);
     while (!s->ready) pthread_cond_wait(&r->filled, &r->lock);
-    slot taken = *s;
-    if (taken.more && !taken.status) { /* the end and a failure remain in the slot and are returned again by the next call */
-        *s = (slot){0};
+    cell taken = *s;
+    if (taken.more && !taken.status) { /* the end and a failure remain in the cell and are returned again by the next call */
+        *s = (cell){0};
         r->n_given++;
         pthread_cond_broadcast(&r->freed);
     }
@@ -145,7 +145,7 @@ static strata_status ring_next(strata_iterator *it, strata_element *out, bool *o
         STRATA_TRY(strata_iterator_next(it->parents[0], out, out_more, err));
         return *out_more ? apply(it->dataset, out, err) : STRATA_OK;
     }
-    if (!r->slots) { /* the threads read these fields, so they are set first */
+    if (!r->cells) { /* the threads read these fields, so they are set first */
         r->iterator = it;
         r->map = m;
         STRATA_TRY(begin(r, err));
@@ -154,7 +154,7 @@ static strata_status ring_next(strata_iterator *it, strata_element *out, bool *o
 }
 
 static strata_status ring_advance(strata_iterator *it, int64_t n, strata_error *err) {
-    if (!((ring *)it->state)->slots) return strata_iterator_advance(it->parents[0], n, err);
+    if (!((ring *)it->state)->cells) return strata_iterator_advance(it->parents[0], n, err);
     return strata_iterator_discard(it, ring_next, n, err);
 }
 
@@ -183,5 +183,5 @@ strata_status strata_dataset_prefetch(strata_dataset **dataset, int64_t n, strat
     const int64_t most = 1 << 20;
     if (n < 1 || n > most)
         return strata_fail(err, STRATA_INVALID, "prefetch: n is %lld; it must be 1..%lld", (long long)n, (long long)most);
-    return strata_stage_put(&prefetch_stage, dataset, &(map){.threads = 1, .n_slots = n}, sizeof(map), NULL, err);
+    return strata_stage_put(&prefetch_stage, dataset, &(map){.threads = 1, .n_cells = n}, sizeof(map), NULL, err);
 }

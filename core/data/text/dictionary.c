@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table is doubled when three quarters of its slots are used. The hash is FNV-1a with a final mixing step. Results do not
+ * The table is doubled when three quarters of its cells are used. The hash is FNV-1a with a final mixing step. Results do not
  * depend on the hash. */
 #include "core/base/alloc.h"
 #include "core/data/text/tokenizer.h"
@@ -14,44 +14,44 @@ static uint32_t hash_of(const void *key, size_t length) {
 
 void strata_dictionary_finish(strata_dictionary *dictionary) {
     free(dictionary->entries);
-    free(dictionary->slots);
+    free(dictionary->cells);
     strata_text_finish(&dictionary->pool);
     *dictionary = (strata_dictionary){0};
 }
 
-/* The slot that contains the key, or the free slot in which it would be stored. n_slots must be above 0. */
-static uint32_t slot_of(const strata_dictionary *d, const void *key, size_t length, uint32_t hash) {
-    uint32_t slot = hash & (d->n_slots - 1);
-    for (; d->slots[slot]; slot = (slot + 1) & (d->n_slots - 1)) {
-        const struct strata_dictionary_entry *e = &d->entries[d->slots[slot] - 1];
+/* The cell that contains the key, or the free cell in which it would be stored. n_cells must be above 0. */
+static uint32_t cell_of(const strata_dictionary *d, const void *key, size_t length, uint32_t hash) {
+    uint32_t cell = hash & (d->n_cells - 1);
+    for (; d->cells[cell]; cell = (cell + 1) & (d->n_cells - 1)) {
+        const struct strata_dictionary_entry *e = &d->entries[d->cells[cell] - 1];
         if (e->hash == hash && e->length == length && !memcmp(d->pool.bytes + e->first, key, length)) break;
     }
-    return slot;
+    return cell;
 }
 
 int32_t strata_dictionary_find(const strata_dictionary *dictionary, const void *key, size_t length) {
-    if (!dictionary->n_slots) return -1;
-    return dictionary->slots[slot_of(dictionary, key, length, hash_of(key, length))] - 1;
+    if (!dictionary->n_cells) return -1;
+    return dictionary->cells[cell_of(dictionary, key, length, hash_of(key, length))] - 1;
 }
 
-static bool grow_slots(strata_dictionary *d) {
-    uint32_t n_slots = d->n_slots ? d->n_slots * 2 : 64;
-    int32_t *slots = calloc(n_slots, sizeof *slots);
-    if (!slots) return false;
+static bool grow_cells(strata_dictionary *d) {
+    uint32_t n_cells = d->n_cells ? d->n_cells * 2 : 64;
+    int32_t *cells = calloc(n_cells, sizeof *cells);
+    if (!cells) return false;
     for (int32_t i = 0; i < d->n; i++) {
-        uint32_t slot = d->entries[i].hash & (n_slots - 1);
-        while (slots[slot]) slot = (slot + 1) & (n_slots - 1);
-        slots[slot] = i + 1;
+        uint32_t cell = d->entries[i].hash & (n_cells - 1);
+        while (cells[cell]) cell = (cell + 1) & (n_cells - 1);
+        cells[cell] = i + 1;
     }
-    free(d->slots);
-    d->slots = slots;
-    d->n_slots = n_slots;
+    free(d->cells);
+    d->cells = cells;
+    d->n_cells = n_cells;
     return true;
 }
 
 static bool make_room(strata_dictionary *d) {
     if (!strata_make_room(&d->entries, d->n, &d->capacity, sizeof *d->entries)) return false;
-    return (uint32_t)d->n < d->n_slots / 4 * 3 || grow_slots(d);
+    return (uint32_t)d->n < d->n_cells / 4 * 3 || grow_cells(d);
 }
 
 strata_status strata_dictionary_add(strata_dictionary *dictionary, const void *key, size_t length, int32_t *out_index,
@@ -68,7 +68,7 @@ strata_status strata_dictionary_add(strata_dictionary *dictionary, const void *k
     if (d->pool.n_bytes != first + length + 1)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a table of %d strings", d->n + 1);
     uint32_t hash = hash_of(key, length);
-    d->slots[slot_of(d, key, length, hash)] = d->n + 1;
+    d->cells[cell_of(d, key, length, hash)] = d->n + 1;
     d->entries[d->n] = (struct strata_dictionary_entry){.first = first, .length = (uint32_t)length, .hash = hash};
     *out_index = d->n++;
     return STRATA_OK;

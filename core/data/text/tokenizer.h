@@ -69,9 +69,9 @@ typedef struct strata_dictionary {
     } * entries;
     int32_t n;
     int64_t capacity;
-    /* [n_slots] The index of an entry, plus 1; 0: the slot is free. */
-    int32_t *slots;
-    uint32_t n_slots;
+    /* [n_cells] The index of an entry, plus 1; 0: the cell is free. */
+    int32_t *cells;
+    uint32_t n_cells;
     /* All strings, each with a NUL after it. */
     strata_text pool;
 } strata_dictionary;

@@ -23,7 +23,8 @@ def cases(golden):
         golden.add("parameter_%d" % (2 * i), kernel)
         golden.add("parameter_%d" % (2 * i + 1), bias)
         layer = torch.nn.Linear(wide, units, dtype=torch.float64)
-        layer.weight.data, layer.bias.data = torch.tensor(kernel.T, dtype=torch.float64), torch.tensor(bias, dtype=torch.float64)
+        layer.weight.data, layer.bias.data = torch.tensor(kernel.T,
+                                                          dtype=torch.float64), torch.tensor(bias, dtype=torch.float64)
         layers += [layer, torch.nn.ReLU()]
     net = torch.nn.Sequential(*layers[:-1])
     # Strata, like Keras and unlike PyTorch, adds epsilon outside of the bias correction. This epsilon is so small that it

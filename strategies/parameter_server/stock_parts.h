@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Declarations that the files of a store share: store.c, updates.c, shares.c and stale.c. */
-#ifndef STRATA_STRATEGIES_PARAMETER_SERVER_STORE_PARTS_H
-#define STRATA_STRATEGIES_PARAMETER_SERVER_STORE_PARTS_H
+ * Declarations that the files of a stock share: stock.c, updates.c, shares.c and stale.c. */
+#ifndef STRATA_STRATEGIES_PARAMETER_SERVER_STOCK_PARTS_H
+#define STRATA_STRATEGIES_PARAMETER_SERVER_STOCK_PARTS_H
 
 #include "strata/executable.h"
 #include "strategies/memory.h"
-#include "strategies/parameter_server/store.h"
+#include "strategies/parameter_server/stock.h"
 
 /* The sizes for which updates of rows are compiled: STRATA_PS_SIZE_PARTS sizes from each power of two to the next. */
 enum { STRATA_PS_SIZE_PARTS = 4, STRATA_PS_SIZES = 26 * STRATA_PS_SIZE_PARTS };
@@ -30,14 +30,14 @@ typedef struct strata_ps_kept {
     strata_ps_rows *tables;
 } strata_ps_kept;
 
-struct strata_ps_store {
-    strata_ps_store_options opts;
+struct strata_ps_stock {
+    strata_ps_stock_options opts;
     const strata_optimizer_kind *kind;
     strata_optimizer optimizer;
     strata_device *device;
     int n_slots;
     /* The shards of this server; borrowed. */
-    const strata_ps_group *group;
+    const strata_ps_bundle *bundle;
     /* The arrays below that do not grow. */
     strata_memory memory;
     /* The dense shards, each of which begins at a multiple of STRATA_PARAMETER_ALIGNMENT. */
@@ -83,55 +83,55 @@ struct strata_ps_store {
     } square;
 };
 
-/* ---- store.c ---- */
+/* ---- stock.c ---- */
 
-/* Each function fails with OUT_OF_MEMORY, or like a function of store.h. */
-STRATA_MUST_USE strata_status strata_ps_store_no_memory(const strata_ps_store *store, strata_error *err);
-STRATA_MUST_USE strata_status strata_ps_store_check_filled(const strata_ps_store *store, strata_error *err);
+/* Each function fails with OUT_OF_MEMORY, or like a function of stock.h. */
+STRATA_MUST_USE strata_status strata_ps_stock_no_memory(const strata_ps_stock *stock, strata_error *err);
+STRATA_MUST_USE strata_status strata_ps_stock_check_filled(const strata_ps_stock *stock, strata_error *err);
 /* Whether units of that epoch are ignored, because a later epoch has begun or the values were set since. */
-bool strata_ps_store_is_over(const strata_ps_store *store, int64_t epoch);
+bool strata_ps_stock_is_over(const strata_ps_stock *stock, int64_t epoch);
 /* Begins an epoch, at its first push or close; none of its units has been applied. */
-void strata_ps_store_start_epoch(strata_ps_store *store, int64_t epoch);
+void strata_ps_stock_start_epoch(strata_ps_stock *stock, int64_t epoch);
 
 /* ---- updates.c ---- */
 
 /* Computes the place of each dense shard on the device, and its chunks, which are needed for norms of whole parameters. */
-STRATA_MUST_USE strata_status strata_ps_store_lay_out_dense(strata_ps_store *store, strata_error *err);
+STRATA_MUST_USE strata_status strata_ps_stock_lay_out_dense(strata_ps_stock *stock, strata_error *err);
 /* Creates variables of n elements for parameters and for each slot, filled with zeros. */
-STRATA_MUST_USE strata_status strata_ps_store_make_variables(strata_ps_store *store, int64_t n, strata_variable **parameters,
+STRATA_MUST_USE strata_status strata_ps_stock_make_variables(strata_ps_stock *stock, int64_t n, strata_variable **parameters,
                                                              strata_variable **slots, strata_error *err);
-STRATA_MUST_USE strata_status strata_ps_store_compile_dense(strata_ps_store *store, strata_error *err);
+STRATA_MUST_USE strata_status strata_ps_stock_compile_dense(strata_ps_stock *stock, strata_error *err);
 /* Copies n elements of a variable, from element `offset` on, to the host. */
-STRATA_MUST_USE strata_status strata_ps_store_read_range(strata_variable *variable, int64_t offset, float *values, int64_t n,
+STRATA_MUST_USE strata_status strata_ps_stock_read_range(strata_variable *variable, int64_t offset, float *values, int64_t n,
                                                          strata_error *err);
 /* Copies the dense shards to the host, end to end. */
-STRATA_MUST_USE strata_status strata_ps_store_read_dense(const strata_ps_store *store, float *values, strata_error *err);
+STRATA_MUST_USE strata_status strata_ps_stock_read_dense(const strata_ps_stock *stock, float *values, strata_error *err);
 /* Submits the slot with the step's numbers, and waits for it. */
-STRATA_MUST_USE strata_status strata_ps_store_run(strata_executable *exe, int slot, const float *words, strata_error *err);
+STRATA_MUST_USE strata_status strata_ps_stock_run(strata_executable *exe, int slot, const float *words, strata_error *err);
 /* Begins the update of the dense shards: returns the memory to which its gradients must be written. */
-STRATA_MUST_USE strata_status strata_ps_store_open_dense(strata_ps_store *store, int *out_slot, float **out_gradients,
+STRATA_MUST_USE strata_status strata_ps_stock_open_dense(strata_ps_stock *stock, int *out_slot, float **out_gradients,
                                                          strata_error *err);
 /* Updates rows of a table, and its host copy; rows->values are f32 (n, row). */
-STRATA_MUST_USE strata_status strata_ps_store_update_rows(strata_ps_store *store, strata_ps_table *t,
+STRATA_MUST_USE strata_status strata_ps_stock_update_rows(strata_ps_stock *stock, strata_ps_table *t,
                                                           const strata_ps_rows *rows, strata_error *err);
 /* Computes the numbers of the next update; rate as in strata_ps_gradients. */
-void strata_ps_store_begin_update(strata_ps_store *store, double rate);
+void strata_ps_stock_begin_update(strata_ps_stock *stock, double rate);
 
 /* ---- stale.c ---- */
 
 /* Sets how the dense shards are updated and extrapolated. */
-void strata_ps_store_prepare_for_delay(strata_ps_store *store);
+void strata_ps_stock_prepare_for_delay(strata_ps_stock *stock);
 /* Stores the dense shards before they are updated, if pulls are extrapolated. */
-STRATA_MUST_USE strata_status strata_ps_store_keep_before(strata_ps_store *store, strata_error *err);
+STRATA_MUST_USE strata_status strata_ps_stock_keep_before(strata_ps_stock *stock, strata_error *err);
 /* values: (dense_elements) The dense shards, which are replaced by the extrapolated ones (stale.c). */
-void strata_ps_store_look_ahead(const strata_ps_store *store, float *values);
+void strata_ps_stock_look_ahead(const strata_ps_stock *stock, float *values);
 
 /* ---- shares.c ---- */
 
 /* Forgets the pushes of the open step. */
-void strata_ps_store_drop_kept(const strata_ps_store *store);
+void strata_ps_stock_drop_kept(const strata_ps_stock *stock);
 /* Keeps a push until its step is closed. */
-STRATA_MUST_USE strata_status strata_ps_store_push_for_later(strata_ps_store *store, const strata_ps_gradients *g,
+STRATA_MUST_USE strata_status strata_ps_stock_push_for_later(strata_ps_stock *stock, const strata_ps_gradients *g,
                                                              int64_t *out_staleness, strata_error *err);
 
 #endif
