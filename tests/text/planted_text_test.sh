@@ -19,6 +19,7 @@ for folder in core core/op include/strata samples/strata; do echo "# $folder" >"
 echo 'static const command it = {.name = "train"};' >samples/strata/main.c
 : >include/strata/ops.h
 : >core/op/ops.def
+: >core/op/elementwise.def
 
 # plant FILE TEXT FINDING: with this file, the check finds it and nothing else.
 plant() {
@@ -50,6 +51,7 @@ plant strategies/parameter_server/planted.c '/* Reads the store. */' "the store:
 plant core/data/planted.c 'int slot;' "slot: a slot is the memory of a run"
 
 # Lists of what something new needs.
+rm core/op/elementwise.def
 printf '# core\n\n## A new thing `x`\n\n1. a row `THING(x)` in `core/op/ops.def`.\n' >core/README.md
 git add -A
 python3 "$source/tests/recipes/recipes.py" . >"$work/found" || bad "a table with a list fails: $(cat "$work/found")"
