@@ -36,8 +36,8 @@ static inline void strata_free_at(void *pointer) {
 #define STRATA_FINISHED(type) __attribute__((cleanup(type##_finish))) type
 
 /* Declares a pointer to an object, which its _destroy frees at the end of the block: STRATA_OWNED(strata_csv) *csv = NULL; The
- * header of the type has STRATA_OWNER(strata_csv). */
-#define STRATA_OWNED(type) __attribute__((cleanup(type##_destroy_at))) type
+ * header of the type has STRATA_OWNER(strata_csv). clang would warn of an object that nothing but the end of the block uses. */
+#define STRATA_OWNED(type) __attribute__((cleanup(type##_destroy_at), unused)) type
 #define STRATA_OWNER(type)                                      \
     static inline void type##_destroy_at(type *const *object) { \
         type##_destroy(*object);                                \
