@@ -3,7 +3,7 @@
  * The interface of a transport. A transport sends messages between any two ranks of a communicator and keeps their order. An
  * algorithm is a sequence of *rounds*; in each round a rank sends and receives some messages. Both sides know from the
  * collective's arguments which messages these are. A message states to which call it belongs, but only so that this can be
- * checked. A new transport is one file and one row (cluster/transport/transports.c). */
+ * checked. A new transport is one file and one row (cluster/transport/transports.def). */
 #ifndef STRATA_CLUSTER_TRANSPORT_H
 #define STRATA_CLUSTER_TRANSPORT_H
 
@@ -35,7 +35,7 @@ typedef struct strata_transport {
      * receivers. Without this, a message is sent separately to each receiver. */
     bool shares_memory;
     /* "auto" may choose this transport. If several transports are possible, it chooses the one that comes first in
-     * transports.c. */
+     * transports.def. */
     bool automatic;
     /* Connects to all peers; comm->peers is already filled. Sets comm->link and comm->segment_bytes. On failure everything is
      * released. */

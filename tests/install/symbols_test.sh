@@ -25,6 +25,9 @@ for header in "$include"/strata/*.h; do echo "#include <strata/$(basename "$head
     sed 's/__attribute__(([a-z_]*))//g; s/[([].*//; s/ *$//; s/.*[^a-z0-9_]//' | sort -u >"$work/declared"
 [ "$(wc -l <"$work/declared")" -gt 400 ] || fail "only $(wc -l <"$work/declared") declarations were found in $include"
 
+for library in libstrata.so libstrata_interchange.so; do
+    [ -e "$build/$library" ] || fail "$build/$library is missing; build it first: cmake --build $build --target $library"
+done
 nm -D --defined-only "$build/libstrata.so" "$build/libstrata_interchange.so" |
     awk '$3 ~ /^strata_/ { print $3 }' | sort -u >"$work/exported"
 missing=$(comm -23 "$work/declared" "$work/exported")
