@@ -131,7 +131,8 @@ struct strata_op {
      * (core/compile/decompose.c) and for plugins, which see it as the node's parts. The composition of a fused node is the
      * nodes that were fused. The result has the node's dtype and shape. The result of an update's composition is an update of
      * the same variable that depends on the updates of all other variables, since what nothing needs is left out. Returns NULL
-     * for attributes, dtypes or shapes that have no composition. Compositions must not be cyclic. NULL: the op has no composition. */
+     * for attributes, dtypes or shapes that have no composition. Compositions must not be cyclic. NULL: the op has no
+     * composition. */
     strata_tensor *(*compose)(strata_tensor *node);
     /* The formula from which strata_formula_compose (core/op/compose.h) builds an element-wise op; NULL: there is none. */
     const char *formula;
