@@ -147,9 +147,14 @@ static strata_status check_apply(const strata_model *model, const strata_replica
 void strata_model_apply_all(strata_model *model, strata_replica_context *replica, strata_tensor *const *inputs,
                             strata_tensor **out_outputs, bool training) {
     strata_error err = {0};
-    for (int i = 0; i < model->n_outputs; i++) out_outputs[i] = inputs[0]; /* placeholders, in case building the model fails */
-    for (int i = 0; i < model->n_inputs; i++)
-        if (!inputs[i] || strata_tensor_is_poison(inputs[i])) return;
+    strata_tensor *given = inputs[0];
+    for (int i = 1; i < model->n_inputs && !given; i++) given = inputs[i];
+    for (int i = 0; i < model->n_outputs; i++) out_outputs[i] = given; /* placeholders, in case building the model fails */
+    for (int i = 0; i < model->n_inputs; i++) {
+        if (!inputs[i] && given)
+            strata_graph_poison(strata_tensor_graph(given), NULL, STRATA_INVALID, "strata_model_apply: input %d is NULL", i);
+        if (strata_tensor_is_poison(inputs[i])) return;
+    }
     strata_graph *graph = strata_tensor_graph(inputs[0]);
     const strata_status status = check_apply(model, replica, &err);
     if (status) {

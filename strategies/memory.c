@@ -3,8 +3,6 @@
  * Copies of options of connections. */
 #include "strategies/memory.h"
 
-#include <string.h>
-
 strata_status strata_memory_copy_cluster(strata_memory *memory, const strata_communicator_options *from,
                                          strata_communicator_options *out, strata_error *err) {
     *out = from ? *from : (strata_communicator_options){0};

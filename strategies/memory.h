@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies, in memory that is freed together, of options of connections. */
+ * Copies of options of connections, in memory that is freed together. */
 #ifndef STRATA_STRATEGIES_MEMORY_H
 #define STRATA_STRATEGIES_MEMORY_H
 

@@ -270,10 +270,11 @@ static strata_status pause_training(strata_ps_loop *l, bool tells, strata_error 
     while (!ended) STRATA_TRY(wait_for_units(c, c->pace, &looked, &ended, err));
     if (tells) tell_rest(l);
     strata_model *model = c->fit->model;
-    STRATA_LOCKED(&c->lock);
+    pthread_mutex_lock(&c->lock);
     model->position = (strata_model_position){.steps = strata_ps_pace_steps(c->pace), .examples = c->epoch.examples};
     model->optimizer_steps = c->epoch.t + model->position.steps - c->epoch.n_left_out;
     memcpy(model->metrics.sums, c->epoch.sums, (size_t)c->n_sums * sizeof *c->epoch.sums);
+    pthread_mutex_unlock(&c->lock);
     return strata_model_write_sums(model, err);
 }
 

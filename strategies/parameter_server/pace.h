@@ -33,7 +33,7 @@ STRATA_MUST_USE strata_status strata_ps_pace_create(const strata_ps_pace_options
                                                     strata_error *err);
 void strata_ps_pace_destroy(strata_ps_pace *pace);
 
-/* Begins an epoch of n_steps batches (or bundles of accumulated batches) at step `first`. Forgets all leases. */
+/* Begins an epoch of n_steps batches (or groups of accumulated batches) at step `first`. Forgets all leases. */
 void strata_ps_pace_begin(strata_ps_pace *pace, int64_t epoch, int64_t first, int64_t n_steps);
 /* A worker has connected, for the first time or again. Its earlier leases are assigned to others. */
 void strata_ps_pace_join(strata_ps_pace *pace, int worker);

@@ -416,8 +416,8 @@ static strata_status set(server *s, const strata_rpc_call *call, strata_error *e
 }
 
 /* Reads all values of the bundle that a request is about. The caller frees *out_values, also after a failure. */
-static strata_status read_group(server *s, const strata_rpc_call *call, holding **out_holding, float **out_values,
-                                int64_t *out_t, strata_error *err) {
+static strata_status read_bundle(server *s, const strata_rpc_call *call, holding **out_holding, float **out_values,
+                                 int64_t *out_t, strata_error *err) {
     strata_ps_pull_ask ask;
     STRATA_TRY(close_before(s, call, &ask, out_holding, err));
     *out_values = malloc((size_t)((*out_holding)->n_elements + 1) * sizeof **out_values);
@@ -430,7 +430,7 @@ static strata_status get(server *s, const strata_rpc_call *call, strata_rpc_repl
     int64_t t = 0;
     holding *h = NULL;
     float *values = NULL;
-    const strata_status status = read_group(s, call, &h, &values, &t, err);
+    const strata_status status = read_bundle(s, call, &h, &values, &t, err);
     reply->body[0] = (strata_rpc_piece){values, h ? (size_t)h->n_elements * sizeof *values : 0, free, values};
     reply->n_body = 1;
     strata_ps_reply(reply, &t, sizeof t);
@@ -443,7 +443,7 @@ static strata_status save(server *s, const strata_rpc_call *call, strata_rpc_rep
     STRATA_FREED float *values = NULL;
     const char *path = call->body;
     if (!call->body_bytes || path[call->body_bytes - 1]) return wrong_size(call, err);
-    STRATA_TRY(read_group(s, call, &h, &values, &own.t, err));
+    STRATA_TRY(read_bundle(s, call, &h, &values, &own.t, err));
     STRATA_TRY(strata_ps_save_bundle(s->fit, h->bundle, values, path, &own, err));
     strata_ps_reply(reply, &own, sizeof own);
     return STRATA_OK;
@@ -611,7 +611,7 @@ static strata_status add_holdings(server *s, strata_error *err) {
     return s->fit->task->replicas ? add_holding(s, (index + n - 1) % n, err) : STRATA_OK;
 }
 
-/* If adding the stores fails, the server starts nevertheless, so that every task gets the reason and ends at once. */
+/* If adding the stocks fails, the server starts nevertheless, so that every task gets the reason and ends at once. */
 static void keep_failure(server *s, strata_status status, const char *message) {
     const strata_ps_fit *fit = s->fit;
     int64_t elements = 0;

@@ -38,7 +38,7 @@ void strata_ps_stock_destroy(strata_ps_stock *stock); /* NULL is fine */
 /* Set and read all values, (elements) in the order of strata_ps_plan_value. t: the optimizer's count of updates, from which
  * versions continue, so that an owner and its copy have the same versions. set forgets stored pushes and which units were
  * applied; after it, units of an epoch before `epoch` are ignored. Before the first set, the functions below fail with
- * PEER_LOST, because the server that had the values is lost. Threads: one at a time. */
+ * PEER_LOST, because the server that had the values is lost. Threads: one at a time uses a stock. */
 STRATA_MUST_USE strata_status strata_ps_stock_set(strata_ps_stock *stock, const float *values, int64_t t, int64_t epoch,
                                                   strata_error *err);
 STRATA_MUST_USE strata_status strata_ps_stock_get(strata_ps_stock *stock, float *values, int64_t *out_t, strata_error *err);

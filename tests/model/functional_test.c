@@ -392,6 +392,19 @@ TEST_ON_HOST(functional, it_is_applied_in_any_graph) {
     free_data(&data);
 }
 
+TEST_ON_HOST(functional, an_input_that_is_missing_poisons_the_graph) {
+    strata_model *model = compiled(device, strata_sgd_optimizer(0.1, 0, false));
+    for (int missing = 0; missing < 2; missing++) {
+        strata_graph *graph = NULL;
+        OK(strata_graph_create(&graph, &err));
+        strata_tensor *x = strata_input(graph, "x", STRATA_DTYPE_F32, STRATA_SHAPE(N, SIDE)), *outputs[2];
+        strata_model_apply_all(model, NULL, (strata_tensor *[]){missing ? x : NULL, missing ? NULL : x}, outputs, false);
+        FAILS(strata_graph_check(graph, &err), STRATA_INVALID, missing ? "input 1 is NULL" : "input 0 is NULL");
+        strata_graph_destroy(graph);
+    }
+    strata_model_destroy(model);
+}
+
 /* ---- data with several inputs ---- */
 
 TEST_ON_HOST(functional, pipelines_splits_and_weights_keep_inputs_together) {

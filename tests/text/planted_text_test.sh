@@ -48,6 +48,7 @@ plant core/run/planted.c '/* All members of a channel. */' "planted.c:1: channel
 plant cluster/transport/planted.c '/* Begins an exchange. */' "an exchange: one step of a collective is a round"
 plant cluster/rpc/planted.c '/* The channel. */' "channel: two processes have a connection"
 plant strategies/parameter_server/planted.c '/* Reads the store. */' "the store: what a server owns is a stock"
+plant strategies/parameter_server/planted.c '/* Reads its stores. */' "its stores: what a server owns is a stock"
 plant core/data/planted.c 'int slot;' "slot: a slot is the memory of a run"
 
 # Lists of what something new needs.

@@ -40,7 +40,7 @@ FALSE_WORDS = [
      r"\b([Aa]n|the|each|one|next|last|this) exchange\b|(->|\.)exchange\b",
      "one step of a collective is a round; an exchange is what the devices of a team do together"),
     (r"cluster/rpc/.*\.[ch]$", r"\bchannels?\b", "two processes have a connection"),
-    (r"strategies/parameter_server/", r"\bstrata_ps_(store|group)|\b(a|the|one|this) (store|group)\b(?! of a)",
+    (r"strategies/parameter_server/", r"\bstrata_ps_(store|group)|\b(a|the|one|this|its|other) (stores?|groups?)\b(?! of a)",
      "what a server owns is a stock, and its shards are a bundle; a store is that of a job, a group the replicas of a process"),
     (r"core/data/.*\.[ch]$", r"\bslots?\b", "a slot is the memory of a run, or an optimizer's; a ring and a table have cells"),
 ]
