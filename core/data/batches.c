@@ -6,8 +6,6 @@
 #include "core/data/dataset.h"
 #include "core/data/stage/stage.h"
 
-STRATA_OWNER(strata_batches)
-
 struct strata_batches {
     strata_batches_options opts;
     const strata_dataset *dataset;

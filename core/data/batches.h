@@ -5,6 +5,7 @@
 #ifndef STRATA_CORE_DATA_BATCHES_H
 #define STRATA_CORE_DATA_BATCHES_H
 
+#include "core/base/alloc.h"
 #include "strata/pipeline.h"
 
 typedef struct strata_batches strata_batches;
@@ -50,6 +51,7 @@ void strata_batches_write(const strata_batches *batches, int64_t first, int64_t 
                           void *const *out_targets);
 void strata_batches_write_weights(const strata_batches *batches, int64_t first, int64_t n, float *out_weights);
 void strata_batches_destroy(strata_batches *batches);
+STRATA_OWNER(strata_batches)
 
 /* The number of batches in an epoch; 0 if it is not known. */
 int64_t strata_batches_count(const strata_dataset *dataset, int64_t batch);

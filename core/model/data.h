@@ -7,8 +7,6 @@
 #include "core/model/model.h"
 #include "strata/summary.h"
 
-STRATA_OWNER(strata_batches)
-
 /* Converts the labels of n examples in place to the form that the output's loss needs: integers to f32 for a loss of numbers,
  * and classes to a probability of each class for a loss of probabilities. part: the part of the dataset's elements. labels
  * NULL: nothing is done. */

@@ -328,6 +328,7 @@ static strata_status add(strata_model *model, const strata_model_program *progra
     STRATA_TRY(build(model, program, first, n, apart, layers, &whole, &partition, err));
     graph = whole.graph;
     *out_apart = !apart && mixes_examples(&whole, partition);
+    STRATA_TRY(strata_graph_check(graph, err)); /* whether there was memory to find it out */
     for (int r = 0; r < n && !*out_apart; r++)
         STRATA_TRY(take_part(&whole, &partition->parts[r], &program->steps[first + r], err));
     return STRATA_OK;

@@ -179,7 +179,6 @@ strata_parameter strata_model_parameter(const strata_model *model, int index) {
 }
 
 static strata_status check_parameter(const strata_model *model, int index, const strata_array *value, strata_error *err) {
-    if (!model->loaded || model->strategy) STRATA_TRY(strata_model_check_built(model, "parameter", err));
     if (index < 0 || index >= model->parameters.n)
         return strata_fail(err, STRATA_INVALID, "parameter %d: the model has %d", index, model->parameters.n);
     const strata_parameter_spec *p = &model->parameters.items[index];
@@ -190,6 +189,7 @@ static strata_status check_parameter(const strata_model *model, int index, const
 }
 
 strata_status strata_model_get_parameter(strata_model *model, int index, strata_array *value, strata_error *err) {
+    STRATA_TRY(strata_model_check_readable(model, "parameter", err));
     STRATA_TRY(check_parameter(model, index, value, err));
     const int64_t place = strata_model_place(model, &model->parameters.items[index]);
     if (!model->strategy) {
@@ -201,11 +201,12 @@ strata_status strata_model_get_parameter(strata_model *model, int index, strata_
 
 strata_status strata_model_set_parameter(strata_model *model, int index, const strata_array *value, strata_error *err) {
     if (!model->strategy) STRATA_TRY(strata_model_declare(model, err));
-    if (!model->strategy && !model->loaded)
-        STRATA_TRY(STRATA_NEW(model->loaded, strata_model_all_size(model), err, "model: no host memory for its parameters"));
     STRATA_TRY(check_parameter(model, index, value, err));
     const strata_parameter_spec *p = &model->parameters.items[index];
     if (!model->strategy) {
+        if (!model->loaded)
+            STRATA_TRY(
+                STRATA_NEW(model->loaded, strata_model_all_size(model), err, "model: no host memory for its parameters"));
         if (strata_array_bytes(value))
             memcpy(model->loaded + strata_model_place(model, p), value->data, strata_array_bytes(value));
         return STRATA_OK;

@@ -21,8 +21,8 @@ static void fill_slot(const strata_model *model, const strata_program_part *part
     strata_run_write_numbers(&numbers, part, slot, 0, part->n);
     for (int k = 0; k < model->n_inputs; k++) {
         float *x = strata_executable_input(exe, slot, part->x[k]);
-        const bool numbers = x && model->inputs[k].dtype == STRATA_DTYPE_F32;
-        const int64_t n = numbers ? part->n * strata_shape_elements(model->inputs[k].shape) : 0;
+        const bool floats = x && model->inputs[k].dtype == STRATA_DTYPE_F32;
+        const int64_t n = floats ? part->n * strata_shape_elements(model->inputs[k].shape) : 0;
         for (int64_t i = 0; i < n; i++) x[i] = (float)(i * 7919 % 251) / 251;
     }
 }

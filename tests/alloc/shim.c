@@ -11,6 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/memory.h"
+#include "core/compile/partition.h"
+
+void *__real_strata_memory_take(strata_memory *memory, int64_t n, size_t bytes);
+strata_status __real_strata_partition_create(const strata_partition_options *opts, strata_partition **out, strata_error *err);
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t n, size_t bytes);
 void *__real_realloc(void *old, size_t bytes);
@@ -126,4 +131,27 @@ char *__wrap_strndup(const char *text, size_t most) {
 void __wrap_free(void *memory) {
     forget(memory);
     __real_free(memory);
+}
+
+/* ---- memory of objects, which seldom needs an allocation ---- */
+
+static int64_t fail_after_partition, takes_left;
+
+void shim_fail_after_partition(int64_t k) {
+    shim_fail_at(0);
+    fail_after_partition = k;
+    takes_left = 0;
+}
+
+strata_status __wrap_strata_partition_create(const strata_partition_options *opts, strata_partition **out, strata_error *err) {
+    const strata_status status = __real_strata_partition_create(opts, out, err);
+    if (!status) takes_left = fail_after_partition;
+    return status;
+}
+
+void *__wrap_strata_memory_take(strata_memory *memory, int64_t n, size_t bytes) {
+    if (!takes_left || --takes_left) return __real_strata_memory_take(memory, n, bytes);
+    fail_after_partition = 0;
+    memory->failed = failed = true;
+    return NULL;
 }

@@ -13,6 +13,9 @@
 void shim_fail_at(int64_t k);
 /* Whether an allocation has failed since shim_fail_at. */
 bool shim_failed(void);
+/* Lets only the k-th piece of memory fail that is taken for a graph or another object after a graph was divided, where pieces
+ * are taken from memory that is there as well. 0: none fails. */
+void shim_fail_after_partition(int64_t k);
 /* The number of allocations since shim_fail_at, and the number of blocks that are not yet freed. */
 int64_t shim_count(void);
 int64_t shim_live(void);

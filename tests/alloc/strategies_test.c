@@ -9,6 +9,7 @@
 #include "strata/strata.h"
 #include "strategies/parameter_server/stock.h"
 #include "tests/alloc/scenario.h"
+#include "tests/alloc/shim.h"
 #include "tests/support/folder.h"
 
 TestSuite(alloc_strategies, .init = test_folder_make, .fini = test_folder_remove);
@@ -145,6 +146,22 @@ Test(alloc_strategies, fit_on_two_devices) {
 
 Test(alloc_strategies, fit_with_workers) {
     fail_each_allocation("workers", workers_scenario, 1, 1, 100000);
+}
+
+/* The first pieces of memory that a step takes after it was divided, for itself and for its first part. */
+Test(alloc_strategies, the_parts_of_a_step) {
+    enum { PIECES = 3 };
+    strata_error err = {0};
+    cr_assert_eq(mirrored_scenario(&err), STRATA_OK, "%s", err.message); /* libraries keep memory until the process ends */
+    for (int k = 1; k <= PIECES; k++) {
+        const int64_t before = shim_live();
+        shim_fail_after_partition(k);
+        const strata_status status = mirrored_scenario(&err);
+        const bool failed = shim_failed();
+        shim_fail_after_partition(0);
+        cr_assert(failed && status == STRATA_OUT_OF_MEMORY, "piece %d: %s \"%s\"", k, strata_status_name(status), err.message);
+        cr_assert_eq(shim_live(), before, "piece %d: %d blocks leak", k, (int)(shim_live() - before));
+    }
 }
 
 /* ---- a custom loop ---- */

@@ -92,6 +92,8 @@ Test(describe, parameters_may_be_set_before_the_model_is_built) {
     OK(strata_model_create(STRATA_SHAPE(2), &model, &err));
     strata_model_add_dense(model, (strata_dense_options){.units = 1});
     cr_expect_eq(strata_model_get_parameter(model, 0, &out, &err), STRATA_INVALID);
+    cr_expect_eq(strata_model_set_parameter(model, 2, &value, &err), STRATA_INVALID);
+    cr_expect_eq(strata_model_get_parameter(model, 0, &out, &err), STRATA_INVALID); /* it still has no values */
     OK(strata_model_set_parameter(model, 0, &value, &err));
     for (int built = 0; built < 2; built++) {
         got[0] = got[1] = 0;
