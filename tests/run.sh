@@ -199,11 +199,11 @@ only_criterion_leaked() {
 # itself crashed. Each case of a suite has its own process. Sets $code to 0 when each of these cases ended without an error. A
 # real leak, or any other error, occurs again and remains a failure.
 crashed_cases_again() {
-    cases=$(sed -n 's/.*The test `\(.*\)::\(.*\)` crashed during its setup or teardown.*/\1\/\2/p' "$log.log" | sort -u)
-    [ -n "$cases" ] && ! grep -q '^not ok' "$log.tap" || return
+    crashed=$(sed -n 's/.*The test `\(.*\)::\(.*\)` crashed during its setup or teardown.*/\1\/\2/p' "$log.log" | sort -u)
+    [ -n "$crashed" ] && ! grep -q '^not ok' "$log.tap" || return
     whole_log=$log
     cp "$log.tap" "$log.whole-tap"
-    for case in $cases; do
+    for case in $crashed; do
         log=$whole_log-again
         for try in 1 2 3 4 5; do
             echo "$label: the leak checker itself crashed at $case; once more"
@@ -293,7 +293,7 @@ suite() {
 # ---- the conformance suite on each driver by itself --------------------------------------------------------------------
 conformance=$build/suites/test_conformance
 # The cases whose result may depend on the driver. The others rewrite graphs (compositions, division over a mesh, the host's
-# help), with ops that these cases have compared. They run on the host, on PoCL and on a plugin.
+# help), with ops that these cases have compared. They run on the host and on a plugin, and with --all-drivers on PoCL.
 of_graphs='@(compositions|with_the_hosts_help|placement)/*'
 of_driver="!${of_graphs#@}"
 
@@ -512,15 +512,18 @@ run_programs() {
     done
 }
 
-# background NAME COMMAND...: runs the command as a stream of suites beside the others.
+# background NAME COMMAND...: runs the command as a stream of suites beside the others. The file NAME.ended says that it ran
+# all of them.
 background() {
-    name=$1
+    stream=$1
     shift
+    rm -f "$logs/$stream.ended"
     (
-        open_messages "$name"
+        open_messages "$stream"
         trap close_messages EXIT
         trap 'exit 130' TERM
         "$@"
+        : >"$logs/$stream.ended"
     ) &
 }
 
@@ -535,4 +538,7 @@ trap 'exit 130' INT TERM
 open_messages working
 run_programs working
 wait $suites $waiting
+for stream in suites waiting; do
+    [ -e "$logs/$stream.ended" ] || { echo "FAILED: the stream \"$stream\" ended before its last suite"; count 0 1 0; }
+done
 finish

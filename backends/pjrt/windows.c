@@ -44,9 +44,8 @@ static hlo_value max_pool2d(hlo *h, const strata_tensor *node) {
 static const char *refuse_overlapping(const strata_tensor *node) {
     const hlo_window w = window_of(node, node->shape, node->inputs[1]->shape);
     const bool side_by_side = w.stride[0] >= w.size[0] && w.stride[1] >= w.size[1] && !has_padding(&w);
-    return side_by_side && !strata_pjrt_int(node, "rectified")
-               ? NULL
-               : "the gradient of max_pool2d is lowered as its parts if windows overlap or have padding";
+    if (side_by_side && !strata_pjrt_int(node, "rectified")) return NULL;
+    return "where windows overlap or have padding, the gradient of max_pool2d is lowered as its parts, at most 256 a window";
 }
 
 static hlo_value max_pool2d_grad(hlo *h, const strata_tensor *node) {

@@ -134,7 +134,7 @@ struct strata_layer_context {
     bool training;
     /* True if other replicas compute parts of the batch. */
     bool has_replicas;
-    /* The channel of the devices that compute parts of the batch. */
+    /* The team of the devices that compute parts of the batch. */
     strata_team replicas;
     /* Set when a layer has summed a value over the replicas. */
     bool exchanges_inside;

@@ -35,7 +35,8 @@ static const struct {
                  {"*", &strata_op_mul, 4},
                  {"/", &strata_op_div, 4}};
 
-/* A word is an op, or the formula of its argument. Near 0, exp(x) - 1 and log(1 + x) would lose digits. */
+/* A word is an op, or the formula of its argument. Near 0, exp(x) - 1 and log(1 + x) would lose digits. The usual remedy for
+ * log, a division by (1 + x) - 1, is none where a compiler makes x of it, as XLA does; so it is a series there. */
 static const struct {
     const char *name;
     const strata_op *op;
@@ -58,7 +59,9 @@ static const struct {
              {"EQUAL", &strata_op_equal, NULL},
              {"LESS", &strata_op_less, NULL},
              {"EXPM1", NULL, "2 * TANH(x * 0.5) / (1 - TANH(x * 0.5))"},
-             {"LOG1P", NULL, "1 + x == 1 ? x : LOG(1 + x) * x / (1 + x - 1)"}};
+             {"LOG1P", NULL,
+              "x < 0.125 ? ((((((x * 0.14285714 - 0.16666667) * x + 0.2) * x - 0.25) * x + 0.33333333) * x - 0.5) * x + 1) * x "
+              ": LOG(1 + x)"}};
 enum { N_OPERATORS = sizeof operators / sizeof *operators, N_WORDS = sizeof words / sizeof *words };
 
 static term conditional(parser *p);

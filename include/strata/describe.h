@@ -37,7 +37,7 @@ typedef struct strata_node_info {
     /* The value is that of input 0 under another shape. */
     bool view;
     /* An element-wise op: y as an expression of x, or of a and b, in C, with the words ABS EXP LOG SQRT RSQRT TANH SIGMOID SIN
-     * COS ERF EXPM1 LOG1P POW DIVIDE MIN MAX SIGN RELU EQUAL LESS ZERO; NULL for other ops. */
+     * COS ERF EXPM1 LOG1P POW MIN MAX SIGN RELU EQUAL LESS ZERO; NULL for other ops. */
     const char *formula;
 } strata_node_info;
 STRATA_API int strata_graph_n_nodes(const strata_graph *graph);

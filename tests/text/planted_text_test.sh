@@ -6,6 +6,7 @@
 # or prints something else, and calls that depend on the locale or the time of day.
 set -u
 source=$STRATA_SOURCE_DIR
+git -C "$source" rev-parse --git-dir >/dev/null 2>&1 || { echo "skipped: $source is no git checkout"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=""
