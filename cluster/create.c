@@ -58,14 +58,16 @@ static void describe_machine(char out[STRATA_HOST_BYTES]) {
 /* ---- options ---- */
 
 static strata_status check(const strata_communicator_options *o, strata_error *err) {
-    char host[256], port[8];
+    char host[256], port[8], names[64] = "";
+    bool known = !o->transport;
     if (o->world < 1 || o->rank < 0 || o->rank >= o->world)
         return strata_fail(err, STRATA_INVALID, "rank %d of %d: a rank is 0 to world - 1", o->rank, o->world);
-    int transport = 0;
-    while (o->transport && strata_transport_names[transport] && strcmp(o->transport, strata_transport_names[transport]) != 0)
-        transport++;
-    if (!strata_transport_names[transport])
-        return strata_fail(err, STRATA_INVALID, "\"%s\" is no transport; there are auto, shm and tcp", o->transport);
+    for (int i = 0; strata_transport_names[i]; i++) {
+        const size_t used = strlen(names);
+        known = known || !strcmp(o->transport, strata_transport_names[i]);
+        snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", strata_transport_names[i]);
+    }
+    if (!known) return strata_fail(err, STRATA_INVALID, "\"%s\" is no transport; there are %s", o->transport, names);
     if (o->engine && strcmp(o->engine, "builtin") != 0 && strcmp(o->engine, "mpi") != 0)
         return strata_fail(err, STRATA_INVALID, "\"%s\" is no engine; there are builtin and mpi", o->engine);
     if (o->engine && !strcmp(o->engine, "mpi") && o->transport && strcmp(o->transport, "auto") != 0)

@@ -76,6 +76,7 @@ typedef struct strata_rpc_session {
 
 /* The present activity of a connection's thread, for the monitor. */
 typedef enum strata_rpc_activity {
+    STRATA_RPC_SILENT, /* the peer has sent nothing */
     STRATA_RPC_GREETING,
     STRATA_RPC_RECEIVING,
     STRATA_RPC_HANDLING,
@@ -577,6 +578,7 @@ static strata_status shake_hands(strata_rpc_connection *c, strata_error *why) {
     STRATA_TRY(strata_shaking_begin(&s, stream, NULL, NULL, &c->server->credentials, why));
     for (;;) {
         STRATA_TRY(strata_shaking_continue(&s, stream, &events, why));
+        if (s.handshake.step) atomic_store(&c->activity, STRATA_RPC_GREETING);
         if (!events) break;
         if (!wait_ready(c, events)) return strata_fail(why, STRATA_PEER_LOST, "%s", c->why);
     }
@@ -620,16 +622,19 @@ static void free_connection(strata_rpc_connection *c) {
     free(c);
 }
 
-/* If too many connections have not sent their greeting, ends the oldest of them. */
+/* If too many connections have not sent their greeting, ends the oldest that has sent nothing or, if all have sent something,
+ * the oldest. */
 static void make_room(strata_rpc_server *s) {
     int n_unknown = 0;
-    strata_rpc_connection *oldest = NULL;
+    strata_rpc_connection *oldest = NULL, *silent = NULL;
     for (strata_rpc_connection *c = s->connections; c; c = c->next) {
-        if (atomic_load(&c->activity) != STRATA_RPC_GREETING || atomic_load(&c->ended)) continue;
+        const int does = atomic_load(&c->activity);
+        if (does > STRATA_RPC_GREETING || atomic_load(&c->ended)) continue;
         n_unknown++;
         oldest = c; /* new connections are inserted at the front */
+        if (does == STRATA_RPC_SILENT) silent = c;
     }
-    if (n_unknown >= MOST_UNKNOWN) end_connection(oldest, "too many connections came at once");
+    if (n_unknown >= MOST_UNKNOWN) end_connection(silent ? silent : oldest, "too many connections came at once");
 }
 
 static void begin_connection(strata_rpc_server *s, int fd) {
@@ -656,6 +661,16 @@ static void begin_connection(strata_rpc_server *s, int fd) {
     s->connections = c;
 }
 
+/* Accepts the connections that wait, for some time only: meanwhile no heartbeats are sent. */
+static void accept_some(strata_rpc_server *s, double seconds) {
+    const double until = strata_clock_seconds() + seconds;
+    int fd;
+    while ((fd = accept4(s->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+        begin_connection(s, fd);
+        if (strata_clock_seconds() > until) return;
+    }
+}
+
 static void send_beat(strata_rpc_connection *c, double now) {
     static const strata_packet beat = {.type = STRATA_FRAME_BEAT};
     if (now - atomic_load(&c->connection.sent) < c->server->heartbeat || pthread_mutex_trylock(&c->sending)) return;
@@ -673,7 +688,7 @@ static void watch(strata_rpc_connection *c, double now) {
     const double limit = strata_pulse_limit(atomic_load(&c->heartbeat), c->server->heartbeat);
     char why[128];
     if (atomic_load(&c->ended) || does == STRATA_RPC_FINISHED) return;
-    if (does == STRATA_RPC_GREETING) {
+    if (does <= STRATA_RPC_GREETING) {
         if (strata_pulse_is_lost(&c->server->pulse, now, c->since, HELLO_SECONDS))
             end_connection(c, "it did not say who it is");
         return;
@@ -764,8 +779,7 @@ static void *run_monitor(void *user) {
         strata_pulse_check(&s->pulse, now, 2 * s->heartbeat);
         for (strata_rpc_connection *c = s->connections; c; c = c->next) watch(c, now);
         reap(s);
-        for (int fd; n && fds[1].revents && (fd = accept4(s->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
-            begin_connection(s, fd);
+        if (n && fds[1].revents) accept_some(s, tick);
     }
     for (strata_rpc_connection *c = s->connections; c; c = c->next) end_connection(c, "the server stops");
     for (strata_rpc_connection *c = s->connections; c; c = c->next) report_end(c);

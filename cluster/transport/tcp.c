@@ -223,9 +223,10 @@ static strata_status run_round(strata_communicator *comm, const strata_call *cal
     double idle_since = 0;
     while (x.unsent || x.missing) {
         const uint64_t before = moved(&x);
+        const int left = x.unsent + x.missing;
         for (int i = 1; i < comm->world; i++) STRATA_TRY(push(&x, (comm->rank + i) % comm->world, err));
         for (int i = 1; i < comm->world; i++) STRATA_TRY(pull(&x, (comm->rank + comm->world - i) % comm->world, err));
-        if (moved(&x) != before) {
+        if (moved(&x) != before || x.unsent + x.missing < left) { /* or a message had been read together with earlier ones */
             idle_since = 0;
             continue;
         }

@@ -9,7 +9,7 @@
 #include <openssl/rand.h>
 #include <string.h>
 
-static const char greeting[8] = {'S', 'T', 'R', 'A', 'T', 'A', '2', '\n'};
+static const char greeting[8] = {'S', 'T', 'R', 'A', 'T', 'A', '3', '\n'};
 enum { GREETING_BYTES = sizeof greeting + STRATA_NONCE_BYTES, HELLO_BYTES = sizeof(strata_hello) };
 
 static strata_status prove(const strata_handshake *h, const char role[6], const void *hello,

@@ -2,8 +2,8 @@
  *
  * The handshake: both sides of a connection prove that they know the secret, before either of them reads anything else.
  *
- *     client -> server   "STRATA2\n", nonce c (32 random bytes)
- *     server -> client   "STRATA2\n", nonce s
+ *     client -> server   "STRATA3\n", nonce c (32 random bytes)
+ *     server -> client   "STRATA3\n", nonce s
  *     client -> server   hello (16 bytes), HMAC-SHA256(secret, "client" c s hello)
  *     server -> client   HMAC-SHA256(secret, "server" c s hello)
  *

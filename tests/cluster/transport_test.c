@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cluster/subset.h"
+#include "core/base/clock.h"
 #include "tests/cluster/ranks.h"
 
 Test(transport, auto_takes_shared_memory_on_one_machine_and_bytes_elsewhere) {
@@ -67,6 +68,39 @@ Test(transport, ranks_share_cores_if_there_are_more_of_them_than_cores_of_all_ra
         if (CPU_ISSET(core, &all)) cores[n++] = core;
     cr_assert(share((const int[]){cores[0], cores[0], cores[n - 1]}, 3));
     if (n == 2) cr_assert(!share(cores, 2));
+}
+
+/* ---- messages that came early ---- */
+
+enum { EARLY = 100 };
+
+/* All messages of rank 0 are there before rank 1 receives the first. */
+static strata_test_result receive_late(strata_communicator *comm, const void *user) {
+    strata_error err = {0};
+    (void)user;
+    if (strata_communicator_rank(comm)) usleep(100000);
+    const double began = strata_clock_seconds();
+    for (int i = 0; i < EARLY; i++) {
+        int value = strata_communicator_rank(comm) ? -1 : i;
+        TEST_TRY(strata_communicator_broadcast(comm, &value, 1, STRATA_DTYPE_I32, 0, &err));
+        if (value != i) return strata_test_bad("broadcast %d has %d", i, value);
+    }
+    const double seconds = strata_clock_seconds() - began;
+    return seconds < 1 ? strata_test_ok() : strata_test_bad("%d messages that were there took %g s", EARLY, seconds);
+}
+
+/* Ranks that share a core do not spin, and a rank that reads one message reads those behind it, too. */
+Test(transport, a_message_that_was_read_ahead_is_not_waited_for) {
+    cpu_set_t all, one;
+    int core = 0;
+    cr_assert_eq(sched_getaffinity(0, sizeof all, &all), 0);
+    while (!CPU_ISSET(core, &all)) core++;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    cr_assert_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    const strata_test_result result = test_ranks("tcp", 2, NULL, receive_late, NULL);
+    cr_assert_eq(sched_setaffinity(0, sizeof all, &all), 0);
+    cr_assert(result.ok, "%s", result.text);
 }
 
 /* ---- what is left ---- */

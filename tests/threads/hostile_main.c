@@ -279,8 +279,8 @@ static int dial(void) {
 /* Makes 10,000 connections, 200 at a time, which send invalid bytes, nothing, or half of a handshake, while the ranks compute
  * sums. */
 static void junk(void) {
-    static const char *const words[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "", "STRATA2\n", "\x16\x03\x01\x02\x00\x01",
-                                        "STRATA2\n01234567890123456789012345678901"};
+    static const char *const words[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "", "STRATA3\n", "\x16\x03\x01\x02\x00\x01",
+                                        "STRATA3\n01234567890123456789012345678901"};
     const job j = {.transport = "tcp", .connect_seconds = 20, .victim = -1};
     pid_t pids[RANKS];
     char text[200];
@@ -324,7 +324,7 @@ static bool say_next(int fd, const char *text, int *said) {
 /* Makes 100 connections that send the handshake one byte at a time, and that connect again when rank 0 closes them. A late rank
  * must be able to join nevertheless. */
 static void slow_connections(void) {
-    static const char greeting[] = "STRATA2\n0123456789012345678901234567890";
+    static const char greeting[] = "STRATA3\n0123456789012345678901234567890";
     const job j = {.transport = "tcp", .connect_seconds = 20, .late = 0.7, .victim = -1};
     pid_t pids[RANKS];
     int fds[SLOW], said[SLOW];

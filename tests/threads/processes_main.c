@@ -117,7 +117,7 @@ static void run_rank(const scenario *s, int rank) {
 /* ---- connections that do not belong to the job ---- */
 
 static void connect_junk(void) {
-    static const char *const words[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "", "STRATA2\n", "\x16\x03\x01"};
+    static const char *const words[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "", "STRATA3\n", "\x16\x03\x01"};
     int fds[JUNK];
     for (int i = 0; i < JUNK; i++) {
         const char *text = words[i % 4];

@@ -581,7 +581,8 @@ static void come_back(void) {
     strata_rpc_client_destroy(client);
 }
 
-/* More connections than the server lets say nothing at a time, as those of a port scanner. They stay, and keep out no task. */
+/* More connections than the server lets say nothing at a time, as those of a port scanner. They stay, and keep out no task, nor
+ * one whose handshake has begun before they came. */
 static void silent_connections(void) {
     enum { SILENT = 150 };
     world *w = start_world(NULL);
@@ -591,6 +592,13 @@ static void silent_connections(void) {
     to.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
     strata_error err = {0};
     int fds[SILENT];
+    char greeting[40] = "STRATA3\n", reply[40];
+    const double begun_at = now();
+    const int begun = socket(AF_INET, SOCK_STREAM, 0);
+    check(!connect(begun, (struct sockaddr *)&to, sizeof to) && write(begun, greeting, sizeof greeting) == sizeof greeting &&
+              recv(begun, reply, sizeof reply, MSG_WAITALL) == sizeof reply,
+          "a handshake that has begun", strerror(errno));
+    usleep(100000);
     for (int i = 0; i < SILENT; i++) {
         fds[i] = socket(AF_INET, SOCK_STREAM, 0);
         check(!connect(fds[i], (struct sockaddr *)&to, sizeof to), "a silent connection", strerror(errno));
@@ -603,6 +611,9 @@ static void silent_connections(void) {
     pthread_mutex_lock(&w->lock);
     check(!w->n_lost, "a task beside silent connections", w->why);
     pthread_mutex_unlock(&w->lock);
+    check(recv(begun, reply, sizeof reply, MSG_DONTWAIT) < 0 || now() - begun_at > 4, "a handshake that has begun",
+          "it was ended");
+    close(begun);
     for (int i = 0; i < SILENT; i++) close(fds[i]);
     strata_rpc_client_destroy(before);
     strata_rpc_client_destroy(after);
