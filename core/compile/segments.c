@@ -6,9 +6,8 @@
  * input of the first segment that uses it. Segments that do not need the result can run during the exchange; a strategy
  * determines which those are by the position of its communication nodes.
  *
- * The inputs and outputs of a segment are in memory
- * that only this segment's program can use, while temporaries are shared by all segments. So a value in such memory that
- * another segment needs is copied to a temporary, in the segment that has it.
+ * The inputs and outputs of a segment are in memory that only this segment's program can use, while temporaries are shared by
+ * all segments. So a value in such memory that another segment needs is copied to a temporary, in the segment that has it.
  *
  * Nouns. A *port* is a value that the host writes: an input, or the result of a communication node. The *root* of a value is
  * the tensor of which it is a view; for most values it is the value itself. */

@@ -12,7 +12,7 @@
 #include "strata/graph.h"
 
 /* A node, and at the same time its only output. Nodes are in the order of their creation. This is a topological order, and the
- * order in which reads and updates of variables take place. The graph's arena owns all memory of nodes. */
+ * order in which reads and updates of variables take place. The graph owns all memory of nodes. */
 struct strata_tensor {
     strata_graph *graph;
     const strata_op *op;

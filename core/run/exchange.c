@@ -55,7 +55,10 @@ static strata_status divide(const job *j, int64_t reduction, void *values, int64
     float count = (float)j->n_operands;
     if (reduction != STRATA_REDUCE_MEAN) return STRATA_OK;
     STRATA_TRY(j->workers->sum(j->workers, STRATA_DTYPE_F32, STRATA_DTYPE_F32, &count, &count, 1, err));
-    for (int64_t i = 0; i < n; i++) strata_element_set(dtype, values, i, (float)strata_element_get(dtype, values, i) / count);
+    for (int64_t i = 0; i < n && dtype == STRATA_DTYPE_F32; i++)
+        ((float *)values)[i] /= count; /* vectors: parameters are many */
+    for (int64_t i = 0; i < n && dtype != STRATA_DTYPE_F32; i++)
+        strata_element_set(dtype, values, i, (float)strata_element_get(dtype, values, i) / count);
     return STRATA_OK;
 }
 

@@ -290,15 +290,18 @@ static strata_status check_by_referee(strata_executable *exe, const request *wan
     if (!status) status = build(referee, &why);
     if (!status && has_collectives(exe)) status = create_planned(device, &own, false, &divided, &why);
     if (!status && divided) status = build(divided, &why);
+    /* After these the device compiles and runs nothing more. */
+    const bool gone = status == STRATA_INTERRUPTED || status == STRATA_TIMEOUT || status == STRATA_DEVICE_LOST;
     const bool compares = !status && strata_referee_can_compare(referee);
-    if (status)
+    if (status && !gone)
         strata_device_warn(device, "%s: a program is not compared with the host: %s", device->info.id, why.message);
-    else if (!compares)
+    else if (!status && !compares)
         strata_device_warn(device,
                            "%s: a program of %d nodes is too large to be compared with the host; `strata devices --check "
                            "--device %s` compares the device's ops",
                            device->info.id, exe->plan.n_schedule, device->info.id);
-    status = compares ? strata_referee_compare(divided ? divided : exe, referee, 0, false, FIRST_SEED, &why) : STRATA_OK;
+    if (!gone)
+        status = compares ? strata_referee_compare(divided ? divided : exe, referee, 0, false, FIRST_SEED, &why) : STRATA_OK;
     if (status == STRATA_UNSUPPORTED && device->api->distrust) device->api->distrust(device, &why);
     if (compares && !divided)
         exe->referee = referee;

@@ -241,3 +241,22 @@ Test(collectives, a_core_that_computes_wrongly_is_found_before_its_program_meets
     }
     test_cores_destroy(liars);
 }
+
+/* The first compilation is that of the core's program, the second one that of the form that is compared. */
+Test(collectives, a_core_whose_comparison_is_interrupted_has_no_program) {
+    for (int at = 1; at <= 2; at++) {
+        test_cores *checked =
+            test_cores_create(&(test_cores_options){.n = CORES, .checked = true, .liar = -1, .interrupted_at = at});
+        const strata_core_place place = {&cores, 0, NULL};
+        strata_device *device = NULL;
+        strata_executable *exe = NULL;
+        strata_tensor *x = input(), *y = strata_exp(sum(strata_mul(x, x), 0));
+        OK(test_cores_open(checked, 0, &device, &err));
+        cr_expect_eq(strata_executable_create_replica(device, &y, 1, NULL, 0, NULL, &place, &exe, &err), STRATA_INTERRUPTED,
+                     "compilation %d", at);
+        strata_executable_destroy(exe);
+        strata_graph_destroy(x->graph);
+        strata_device_close(device);
+        test_cores_destroy(checked);
+    }
+}

@@ -255,8 +255,9 @@ static strata_status compile(strata_device *device, const strata_piece *piece, s
         program->slots = calloc(2 * (size_t)piece->n_slots, sizeof(*program->slots));
     }
     if (!program || !program->parts || !program->slots) abort();
-    const strata_status status = compile_parts(program, piece, err);
-    device->counters.compilations++;
+    const bool interrupted = ++device->counters.compilations == (uint64_t)program->core->system->opts.interrupted_at;
+    const strata_status status = interrupted ? strata_fail(err, STRATA_INTERRUPTED, "%s: interrupted", device->info.id)
+                                             : compile_parts(program, piece, err);
     if (status)
         program_destroy(program);
     else

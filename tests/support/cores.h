@@ -27,6 +27,8 @@ typedef struct test_cores_options {
     /* Programs are compared with the host (core/run/referee.c). The first output of core `liar` is too large by 1. */
     bool checked;
     int liar;
+    /* The user interrupts compilation number `interrupted_at` (counted from 1) of each core. 0: none. */
+    int interrupted_at;
     /* A wait fails with TIMEOUT when no run of the core ends for this many seconds. 0: 60. */
     double stall_seconds;
 } test_cores_options;
