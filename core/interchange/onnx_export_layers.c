@@ -48,10 +48,12 @@ static const char *table_node(strata_onnx_export *ex, const char *op, const char
 }
 
 const char *strata_onnx_activate(strata_onnx_export *ex, const char *function, const char *x) {
+    /* Those that are ops. A function of the program's own may have the name of another op. */
+    static const char *const ops[] = {"relu", "tanh", "sigmoid", "softmax", "softplus", "elu", "leaky_relu"};
     if (!function || !*function) return x;
-    /* The slope of leaky_relu, and the scale of elu. */
-    const char *y = table_node(ex, function, &x, 1, !strcmp(function, "leaky_relu") ? 0.2 : 1, NULL, 0, false);
-    if (y) return y;
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) /* the slope of leaky_relu, and the scale of elu */
+        if (!strcmp(function, ops[i]))
+            return table_node(ex, function, &x, 1, !strcmp(function, "leaky_relu") ? 0.2 : 1, NULL, 0, false);
     if (!strcmp(function, "softsign")) return strata_onnx_one(ex, "Softsign", x);
     if (!strcmp(function, "silu") || !strcmp(function, "swish"))
         return strata_onnx_two(ex, "Mul", x, strata_onnx_one(ex, "Sigmoid", x));

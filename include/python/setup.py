@@ -42,9 +42,11 @@ class Build(build_py):
         super().run()
         package = pathlib.Path(self.build_lib) / "strata"
         library = pathlib.Path(os.environ.get("STRATA_LIBRARY") or build_library())
-        for name in ("libstrata.so", "libstrata_interchange.so"):
-            shutil.copyfile(library if name == "libstrata.so" else library.with_name(name), package / name)
-            subprocess.run(["strip", "--strip-unneeded", package / name], check=False)
+        major = re.search(r'STRATA_VERSION_MAJOR (\d+)', (ROOT / "include" / "strata" / "version.h").read_text())[1]
+        for name in ("libstrata", "libstrata_interchange"):
+            file = package / f"{name}.so.{major}"  # the name by which the second needs the first
+            shutil.copyfile(library.with_name(library.name.replace("libstrata", name, 1)), file)
+            subprocess.run(["strip", "--strip-unneeded", file], check=False)
         (package / "_api.json").write_text(json.dumps(_headers.read(ROOT / "include" / "strata")))
 
 

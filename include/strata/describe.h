@@ -22,7 +22,7 @@ extern "C" {
 
 /* ---- graphs ---- */
 
-/* The node that computes a tensor. */
+/* The node that computes a tensor. What it points to lives as long as the graph. */
 typedef struct strata_node_info {
     /* The op's name, as in `strata help ops`. Leaves are "input", "constant" and "read", of a variable. */
     const char *op;
@@ -41,6 +41,7 @@ typedef struct strata_node_info {
     const char *formula;
 } strata_node_info;
 STRATA_API int strata_graph_n_nodes(const strata_graph *graph);
+/* index: below strata_graph_n_nodes. The graph owns the tensor. */
 STRATA_API strata_tensor *strata_graph_tensor(const strata_graph *graph, int index);
 STRATA_API strata_node_info strata_tensor_node(const strata_tensor *tensor);
 /* Number `index` of an attribute of the tensor's node; 0: the op has no such attribute. `strata help ops` lists them. An axis
@@ -64,7 +65,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_graph_evaluate(const strata_grap
  * names such as "dense/kernel".
  *   kind     a built-in kind of layer, by its name in JSON, that has no layers inside of it
  *   name     of the layer; NULL: a layer without parameters needs none
- *   options  the layer's options struct
+ *   options  the layer's options struct; it is not used after the call
  * An error poisons the graph. */
 STRATA_API strata_tensor *strata_layer_apply(const char *kind, const char *name, const void *options,
                                              strata_tensor *const *inputs, int n_inputs);
@@ -104,7 +105,7 @@ typedef struct strata_model_structure {
     /* The model is sequential. */
     bool sequential;
 } strata_model_structure;
-/* Texts in it live as long as the model. Fails as strata_model_declare. */
+/* Texts and options in it live as long as the model. Fails as strata_model_declare. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_describe(strata_model *model, strata_model_structure *out_structure,
                                                                strata_error *err);
 /* Makes the graph of the prediction of one example. Its inputs are those of the model, out_inputs

@@ -79,7 +79,7 @@ typedef struct strata_preprocessing_options {
  * by the module libstrata_parquet.so; its columns always have names, and messages give the row instead of the line.
  *   dialect  What its fields leave open, and all if it is NULL, the file shows:
  *            separator  the one of , ; tab | that divides the first lines into the same number of cells, of which the fewest
- *                       contain another of these characters without being numbers
+ *                       contain another of these characters without being numbers; if two are equal, that of `known`
  *            header     whether the first line contains the columns' names is found from the first 200 lines: a name is a
  *                       word above numbers or dates, a word that is not among words that repeat, or one of the numbers 0, 1,
  *                       2, ... by which pandas names columns, above other numbers. Without a header the names are "column 1",
@@ -89,8 +89,9 @@ typedef struct strata_preprocessing_options {
  *            of the feature columns of `known`. Otherwise the cells are in the order of those columns, or in the order of the
  *            whole table from which `known` was derived. The words of missing values are those of the training table.
  * Fails: as strata_csv_read; UNSUPPORTED for Parquet where the module cannot be opened; DATA for Parquet with lists or structs
- * in its cells; DATA for another binary file (the message names the format if it is recognized); DATA for a table of one column
- * that has another separator; DATA for rows without column names whose number of cells does not fit `known`. */
+ * in its cells; DATA for another binary file (the message names the format if it is recognized); DATA if two separators divide
+ * the lines equally well; DATA for a table of one column that has another separator; DATA for rows without column names whose
+ * number of cells does not fit `known`. */
 STRATA_API STRATA_MUST_USE strata_status strata_csv_read_table(const char *path, const strata_csv_dialect *dialect,
                                                                const strata_preprocessing *known, strata_csv **out_csv,
                                                                strata_error *err);

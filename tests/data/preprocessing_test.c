@@ -276,7 +276,7 @@ Test(preprocessing, tables_are_read_as_they_are_written) {
         int64_t n_rows;
     } cases[] = {{"a,b\n1,2\n", "a", 2, 1},
                  {"a;b\n1,5;2,5\n", "a", 2, 1},
-                 {"a\tb|c\n1\t2|3\n", "a", 2, 1},
+                 {"a\tb|c\n1\t2\n", "a", 2, 1},
                  {"a|b|c\n1|2|3\n", "a", 3, 1},
                  {"\"x,y\";b\n1;2\n", "x,y", 2, 1},
                  {"5.1,3.5,setosa\n4.9,3.0,setosa\n", "column 1", 3, 2},
@@ -543,6 +543,29 @@ Test(preprocessing, bad_tables_say_what_is_wrong) {
     }
     rejects(text, NULL, "t:22: column \"a\" has the cell \"oops\", which is not a number");
     rejects(words, NULL, "has 40 different words in 40 rows, too many for classes");
+}
+
+Test(preprocessing, a_separator_is_not_chosen_of_two_that_divide_equally) {
+    rejects("x,y;yes\nz,w;no\nx,w;yes\nz,y;no\n", NULL, "t: ',' and ';' divide its lines equally well");
+    rejects("a;b|c\nd;e|f\n", NULL, "';' and '|' divide its lines equally well; name the character that separates its cells");
+    rejects("a|b\tc\nd|e\tf\n", NULL, "tab and '|' divide its lines equally well");
+    /* A third is better, or the cells of one are numbers; a blank after a comma is none. */
+    const char *const clear[] = {"a,b;c|d|e\nf,g;h|i|j\n", "1,5;2\n3,5;4\n", "x, yes\nz, no\n"};
+    for (size_t i = 0; i < sizeof clear / sizeof *clear; i++) {
+        strata_csv *csv = NULL;
+        OK(strata_csv_parse_table("t", clear[i], strlen(clear[i]), NULL, NULL, &csv, &err));
+        cr_assert_eq(strata_csv_n_columns(csv), i ? 2 : 3);
+        strata_csv_destroy(csv);
+    }
+    /* The separator of the model's table decides. */
+    strata_dataset *dataset = NULL;
+    strata_csv *csv = NULL;
+    strata_preprocessing *p = learn("u;v;kind\nx,1;p;yes\nz,2;q;no\nx,1;q;yes\nz,2;p;no\n", NULL, &dataset);
+    OK(strata_csv_parse_table("t", "x,1;p\nz,2;q\n", 12, NULL, p, &csv, &err));
+    cr_assert(strata_csv_n_columns(csv) == 2 && !strcmp(strata_csv_cell(csv, 0, 0), "x,1"), "%s", strata_csv_cell(csv, 0, 0));
+    strata_csv_destroy(csv);
+    strata_dataset_destroy(dataset);
+    strata_preprocessing_destroy(p);
 }
 
 Test(preprocessing, later_tables_must_have_what_training_had) {

@@ -445,6 +445,31 @@ Test(files, columns_that_a_file_cannot_hold_are_named) {
     strata_device_close(host);
 }
 
+static strata_tensor *half(strata_tensor *x) {
+    return strata_mul(x, strata_scalar(strata_tensor_graph(x), STRATA_DTYPE_F32, 0.5));
+}
+
+Test(files, a_function_of_the_program_is_no_op_of_the_same_name) {
+    const char *const names[] = {"exp", "gather"};
+    strata_device *host = NULL;
+    OK(strata_device_open("host", NULL, &host, &err));
+    for (int i = 0; i < 2; i++) {
+        strata_model *model = NULL;
+        strata_registry *registry = NULL;
+        OK(strata_registry_create(&registry, &err));
+        OK(strata_activation_register(registry, names[i], half, &err));
+        OK(strata_model_create(STRATA_SHAPE(3), &model, &err));
+        OK(strata_model_set_registry(model, registry, &err));
+        strata_model_add_dense(model, (strata_dense_options){.units = 2, .activation = names[i]});
+        OK(strata_model_build(model, host, NULL, &err));
+        cr_assert_eq(strata_model_save_onnx(model, test_path("own.onnx"), &err), STRATA_UNSUPPORTED);
+        if (!strstr(err.message, "this build")) SAYS("dense (dense: a function of the program's own)");
+        strata_model_destroy(model);
+        strata_registry_destroy(registry);
+    }
+    strata_device_close(host);
+}
+
 /* The embedding's mask belongs to "words" only: the layer over "numbers", which is built next, has none. */
 Test(files, padding_of_one_input_is_no_padding_of_another) {
     static const char json[] =

@@ -250,6 +250,18 @@ def as_options(told):
     return [part for name, value in told.items() for part in (f"--{name}", value)]
 
 
+def read(path, t, told):
+    """The table. If Strata does not choose between its separator and another, it is told."""
+    try:
+        return lib.csv_read_table(path, as_struct(told), None)
+    except strata.Error as error:
+        name = {"\t": "tab"}.get(t.separator, f"'{t.separator}'")
+        if "separator" in told or "(--separator)" not in str(error) or name not in str(error):
+            raise
+        told["separator"] = {"\t": "tab"}.get(t.separator, t.separator)
+        return lib.csv_read_table(path, as_struct(told), None)
+
+
 def standard(values, rows):
     """(x - mean) / deviation, with those of some rows."""
     known = values[rows][~numpy.isnan(values[rows])]
@@ -360,12 +372,11 @@ def check(c, folder):
     describe(c, t, text, told)
     check_pandas(t, text)
     labels, classes, known = labels_of(t)
-    dialect = as_struct(told)
     label = t.label["name"] if t.header else f"column {t.all.index(t.label) + 1}"
     options = struct("preprocessing_options", labels=[label] if t.all[-1] is not t.label else None,
                      n_labels=t.all[-1] is not t.label)
     try:
-        csv = lib.csv_read_table(path, dialect, None)
+        csv = read(path, t, told)
         p = lib.preprocessing_from_csv(csv, options)
         strata.Dataset(lib.preprocessing_split_csv(p, csv, 0.0, 0)[0]).close()  # it shuffles the rows; it measures the columns
         report = struct("preprocessing_report")

@@ -36,6 +36,12 @@ cp -r "$STRATA_SOURCE_DIR/include/strata" "$STRATA_SOURCE_DIR/include/python" "$
 STRATA_LIBRARY=$STRATA_BUILD_DIR/libstrata.so "$work/bin/pip" -q install --no-index --no-deps --no-build-isolation \
     "$work/source/include/python" || exit 1
 
+# The libraries must be there by the names by which they need each other: musl and auditwheel look for files.
+package=$(ls -d "$work"/lib/python3*/site-packages/strata)
+for needed in $(readelf -d "$package"/libstrata_interchange.so* | sed -n 's/.*(NEEDED).*\[\(libstrata[^]]*\)\].*/\1/p'); do
+    [ -e "$package/$needed" ] || { echo "the package has no $needed, which libstrata_interchange needs"; exit 1; }
+done
+
 # A library that was built with a sanitizer needs its runtime before all others.
 runtime=$(ldd "$STRATA_BUILD_DIR/libstrata.so" | sed -n 's/.*=> \(.*lib[at]san.so[^ ]*\).*/\1/p' | tr '\n' ' ')
 cd "$work" || exit 1

@@ -27,11 +27,12 @@ strata_status strata_picture_resize(const strata_array *pixels, int64_t rows, in
                                     strata_error *err) {
     const int64_t height = pixels->shape.dims[0], width = pixels->shape.dims[1], channels = pixels->shape.dims[2];
     const int64_t n_in = height * width * channels, n_out = rows * columns * channels, n_between = height * columns * channels;
+    const bool same = rows == height && columns == width;
     STRATA_FREED float *values = NULL;
     *out_pixels = (strata_array){0};
-    STRATA_TRY(STRATA_NEW(values, n_in + n_between + n_out, err, "no host memory for a picture of another size"));
+    if (!same) STRATA_TRY(STRATA_NEW(values, n_in + n_between + n_out, err, "no host memory for a picture of another size"));
     STRATA_TRY(strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(rows, columns, channels), out_pixels, err));
-    if (rows == height && columns == width) {
+    if (same) {
         memcpy(out_pixels->data, pixels->data, (size_t)n_in);
         return STRATA_OK;
     }

@@ -229,25 +229,42 @@ static bool makes_known_table(const char *text, size_t n_bytes, char separator, 
     return has_name(first, known->columns[0].name) || (same && has_label_of(first, known));
 }
 
+static const char *name_of(char separator) {
+    return separator == ',' ? "','" : separator == ';' ? "';'" : separator == '|' ? "'|'" : "tab";
+}
+
 /* Finds the separator that divides the first lines best. If `known` is given, a separator that makes a table for it comes
  * first. If none occurs in the first line, it is that of `known`, or ','; for a single column it is one that numbers do not
- * contain. */
-static char find_separator(const char *text, size_t n_bytes, char quote, const strata_preprocessing *known) {
-    char best = known && known->dialect.separator ? known->dialect.separator : ',';
+ * contain. Fails: DATA if two divide the lines equally well, and neither is that of `known`. */
+static strata_status find_separator(const char *name, const char *text, size_t n_bytes, char quote,
+                                    const strata_preprocessing *known, char *out, strata_error *err) {
+    const char own = known ? known->dialect.separator : 0;
+    char best = own ? own : ',', equal = 0;
     division most = {.n_separators = 0, .n_lines = 1, .n_equal = 0, .n_cells = 1};
     bool fits = known && known->n_columns == 1;
     const char single = best == ',' ? ';' : best;
-    if (fits && are_single_numbers(text, n_bytes, known)) return single;
+    *out = single;
+    if (fits && are_single_numbers(text, n_bytes, known)) return STRATA_OK;
     if (fits) best = single;
     for (size_t c = 0; c < N_CANDIDATES; c++) {
-        const division d = divide(text, n_bytes, candidates[c], quote);
+        const char candidate = candidates[c];
+        const division d = divide(text, n_bytes, candidate, quote);
         if (d.n_separators < 1) continue;
-        const bool own = known && makes_known_table(text, n_bytes, candidates[c], quote, d.n_separators + 1, known);
-        if (fits && !own) continue;
-        if ((own && !fits) || is_better(&d, &most)) most = d, best = candidates[c];
-        fits |= own;
+        const bool makes = known && makes_known_table(text, n_bytes, candidate, quote, d.n_separators + 1, known);
+        if (fits && !makes) continue;
+        if ((makes && !fits) || is_better(&d, &most))
+            most = d, best = candidate, equal = 0;
+        else if (!is_better(&most, &d) && candidate == own)
+            best = candidate, equal = 0;
+        else if (!is_better(&most, &d) && best != own)
+            equal = candidate;
+        fits |= makes;
     }
-    return best;
+    *out = best;
+    if (!equal) return STRATA_OK;
+    return strata_fail(err, STRATA_DATA,
+                       "%s: %s and %s divide its lines equally well; name the character that separates its cells (--separator)",
+                       name, name_of(best), name_of(equal));
 }
 
 /* If no line ends with a line feed, each CR becomes one: old Macs ended lines with CR, and some spreadsheets still do. Line
@@ -498,7 +515,7 @@ static strata_status parse_text(const char *name, unsigned char *taken, size_t n
     const size_t n_text = n_bytes - byte_order_mark;
     const char quote = d.quote == STRATA_CSV_NONE ? 0 : d.quote;
     convert_line_ends(bytes, n_bytes, quote);
-    if (!d.separator) d.separator = find_separator(text, n_text, quote, known);
+    if (!d.separator) STRATA_TRY(find_separator(name, text, n_text, quote, known, &d.separator, err));
     STRATA_TRY(parse_first_lines(name, text, n_text, &d, &head, err));
     const int n = strata_csv_n_columns(head);
     if (!d.header)

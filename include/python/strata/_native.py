@@ -59,8 +59,8 @@ _errors = {status: type(status.title().replace("_", "") + "Error", (Error, *base
 # ---- the library -----------------------------------------------------------------------------------------------------------
 def _load():
     named = os.environ.get("STRATA_LIBRARY")
-    packaged = _here / "libstrata.so"
-    path = named or (str(packaged) if packaged.exists() else ctypes.util.find_library("strata"))
+    packaged = next(_here.glob("libstrata.so.*"), None)
+    path = named or (str(packaged) if packaged else ctypes.util.find_library("strata"))
     if not path:
         raise ImportError("libstrata.so was not found: install the package by pip, or name the library in STRATA_LIBRARY")
     name = pathlib.Path(path).name
