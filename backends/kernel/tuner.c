@@ -5,8 +5,8 @@
  *
  * A candidate is tried by compiling a piece that has only that node, with separate buffers (core/run/bench.h). Its result must
  * equal that of the first candidate: in all bits if the candidate is marked exact, within TOLERANCE if it is allowed only by
- * options.fast. The tuning of an opened device takes at most BUDGET_NS or GPU_BUDGET_NS in total. After that, nodes use their
- * first candidate; this is stored too, so that the next start does not tune again.
+ * options.fast. The tuning of an opened device takes at most BUDGET_SECONDS or GPU_BUDGET_SECONDS in total. After that, nodes
+ * use their first candidate; this is stored too, so that the next start does not tune again.
  *
  * The file is text with a line for each node: key, candidate, microseconds. It is read when the device is opened and rewritten
  * (by renaming a new file) with each result. Each device and driver has its own file. */
@@ -14,11 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "backends/kernel/lowering.h"
 #include "core/base/alloc.h"
 #include "core/base/locale.h"
+#include "core/base/trace.h"
 #include "core/graph/graph.h"
 #include "core/run/bench.h"
 #include "core/run/compare.h"
@@ -34,10 +34,10 @@ enum {
 /* Floating-point operations and bytes of a node that every CPU computes within SMALL_US. Such nodes are not timed: timing needs
  * a compilation, which takes longer than a faster candidate can ever save. */
 static const double SMALL_FLOPS = 1e6, SMALL_BYTES = 1e5;
-#define BUDGET_NS 2000000000u
+static const double BUDGET_SECONDS = 2;
 /* A GPU's kernels use little of this time, but there are more candidates and the drivers' compilers are slow. */
-#define GPU_BUDGET_NS 4000000000u
-#define TOLERANCE     1e-3
+static const double GPU_BUDGET_SECONDS = 4;
+#define TOLERANCE 1e-3
 /* On a CPU that other programs use too, the times of the same kernel vary by some percent. So a candidate replaces the first
  * one, which the cost model chose, only if it takes less than this fraction of its time. */
 #define CPU_MARGIN 0.95
@@ -53,18 +53,12 @@ struct strata_tuner {
     record *records;
     int n_records;
     int64_t capacity;
-    uint64_t spent_ns;
+    double spent_seconds;
     bool is_gpu; /* not one that is emulated on a CPU */
     /* A candidate is being compiled: the one with index `trial`. */
     bool trying;
     int trial;
 };
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* ---- the file ---- */
 static record *find_record(strata_tuner *tuner, const char *key) {
@@ -168,21 +162,21 @@ static int tune(strata_tuner *tuner, const strata_tensor *node, const strata_can
     strata_bench bench = {0};
     int best = 0;
     double best_us = 0;
-    const uint64_t budget = tuner->is_gpu ? GPU_BUDGET_NS : BUDGET_NS;
+    const double budget = tuner->is_gpu ? GPU_BUDGET_SECONDS : BUDGET_SECONDS;
     const double margin = tuner->is_gpu ? 1 : CPU_MARGIN;
     const bool is_small =
         !tuner->is_gpu && strata_node_flops(node) < SMALL_FLOPS && strata_node_moved_bytes(node) < SMALL_BYTES;
-    const bool may_try = !is_small && tuner->spent_ns < budget;
+    const bool may_try = !is_small && tuner->spent_seconds < budget;
     if (may_try) strata_device_report_compile(tuner->device, true, 0, n);
     bool ready = may_try && bytes > 0 && truth && result && !strata_bench_init(&bench, tuner->device, node, NULL, NULL) &&
                  !try_candidate(tuner, &bench, 0, truth, &best_us, NULL) && best_us > (tuner->is_gpu ? GPU_SMALL_US : SMALL_US);
-    for (int i = 1; i < n && ready && tuner->spent_ns < budget; i++) {
+    for (int i = 1; i < n && ready && tuner->spent_seconds < budget; i++) {
         strata_device_report_compile(tuner->device, true, i, n);
-        uint64_t start = now_ns();
+        const double began = strata_trace_now();
         double us;
         bool good = !try_candidate(tuner, &bench, i, result, &us, NULL) && us < best_us * margin &&
                     same_result(node, candidates[i].exact, truth, result);
-        tuner->spent_ns += now_ns() - start;
+        tuner->spent_seconds += strata_trace_now() - began;
         if (!good) continue;
         best = i;
         best_us = us;
