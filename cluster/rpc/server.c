@@ -689,7 +689,7 @@ static void watch(strata_rpc_connection *c, double now) {
     char why[128];
     if (atomic_load(&c->ended) || does == STRATA_RPC_FINISHED) return;
     if (does <= STRATA_RPC_GREETING) {
-        if (strata_pulse_is_lost(&c->server->pulse, now, c->since, HELLO_SECONDS))
+        if (strata_pulse_is_lost(&c->server->pulse, now, c->since, limit > HELLO_SECONDS ? limit : HELLO_SECONDS))
             end_connection(c, "it did not say who it is");
         return;
     }

@@ -115,7 +115,8 @@ static void begin(strata_loop *loop, int fd) {
     p->source.ready = continue_handshake;
     strata_socket_peer(fd, p->from); /* after a disconnection the address is not known any more */
     p->stream = stream;
-    p->deadline = strata_clock_seconds() + HANDSHAKE_SECONDS;
+    const double limit = strata_pulse_limit(loop->heartbeat, loop->heartbeat);
+    p->deadline = strata_clock_seconds() + (limit > HANDSHAKE_SECONDS ? limit : HANDSHAKE_SECONDS);
     p->next = loop->pending;
     loop->pending = p;
     loop->n_pending++;

@@ -28,6 +28,9 @@ void strata_loop_want_output(strata_loop *loop, int fd, strata_source *source, b
 
 /* ---- the thread ---- */
 
+/* By so much may requests end after their deadlines. */
+static const double MOST_TICK_SECONDS = 0.25;
+
 static void on_wake(strata_loop *loop, strata_source *source) {
     uint64_t count;
     (void)source;
@@ -37,7 +40,8 @@ static void on_wake(strata_loop *loop, strata_source *source) {
 
 static void *run(void *user) {
     strata_loop *loop = user;
-    const int tick_ms = (int)(loop->heartbeat * 1000 / 4) + 1;
+    const double tick = loop->heartbeat / 4 < MOST_TICK_SECONDS ? loop->heartbeat / 4 : MOST_TICK_SECONDS;
+    const int tick_ms = (int)(1000 * tick) + 1;
     struct epoll_event event;
     pthread_mutex_lock(&loop->lock);
     double last = loop->pulse.checked_at = strata_clock_seconds();
