@@ -164,10 +164,17 @@ static strata_status read_lines(transfer *t, char *text, strata_error *err) {
         if (stop) *stop = 0;
         *l = (line){.number = ++number};
         int n = 0;
+        size_t longest = 0;
         char *rest = NULL;
-        for (char *w = strtok_r(at, " \t\r\v\f", &rest); w && n < 4; w = strtok_r(NULL, " \t\r\v\f", &rest), n++)
+        for (char *w = strtok_r(at, " \t\r\v\f", &rest); w && n < 4; w = strtok_r(NULL, " \t\r\v\f", &rest), n++) {
             if (n < 3) snprintf(words[n], WORD_BYTES, "%s", w);
+            if (strlen(w) > longest) longest = strlen(w);
+        }
         if (n < 1 || *l->theirs == '#') continue;
+        if (longest >= WORD_BYTES)
+            return strata_fail(err, STRATA_DATA,
+                               "%s:%d: a name has %zu bytes, and %d are the most; give the tensor a shorter name", map,
+                               l->number, longest, WORD_BYTES - 1);
         if (n < 2 || n > 3)
             return strata_fail(err, STRATA_DATA, "%s:%d: a line has two names, and maybe an order of axes", map, l->number);
         STRATA_TRY(check_line(t, t->n_lines, err));

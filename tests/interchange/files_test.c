@@ -284,6 +284,35 @@ Test(files, a_map_that_leaves_a_tensor_out_says_so) {
     strata_model_destroy(model);
 }
 
+/* A name that was cut could be that of another tensor. Comments may be long. */
+Test(files, a_map_with_a_name_that_is_too_long_says_so) {
+    const path weights = golden("gru", ".safetensors");
+    strata_model *model = recurrent_model("gru");
+    char line[800];
+    for (int n = 255; n <= 256; n++) {
+        snprintf(line, sizeof line, "%0*d -\n# %0300d\n", n, 0, 0);
+        const strata_status status = strata_model_take_state_dict(model, weights.text, map_of("gru", NULL, line), &err);
+        cr_assert_eq(status, n > 255 ? STRATA_DATA : STRATA_OK, "%s", err.message);
+    }
+    SAYS("a name has 256 bytes, and 255 are the most");
+    strata_model_destroy(model);
+}
+
+Test(files, a_state_dict_that_does_not_fit_sets_no_parameter) {
+    static const char *const more[] = {"r.nowhere gru/bias\n", "r.bias_hh_l0 gru/kernel\n", "o.weight\n"};
+    const path weights = golden("gru", ".safetensors");
+    strata_model *model = recurrent_model("gru");
+    strata_array value;
+    for (int i = 0; i <= 3; i++) { /* at last all parameters have a line, and a tensor is left over */
+        const char *map = map_of("gru", i < 3 ? NULL : "bias_hh", i < 3 ? more[i] : "");
+        cr_assert_eq(strata_model_take_state_dict(model, weights.text, map, &err), STRATA_DATA);
+        OK(strata_array_create(STRATA_DTYPE_F32, strata_model_parameter(model, 0).shape, &value, &err));
+        cr_assert_eq(strata_model_get_parameter(model, 0, &value, &err), STRATA_INVALID, "line %d", i);
+        strata_array_finish(&value);
+    }
+    strata_model_destroy(model);
+}
+
 /* ---- messages ---- */
 
 static void fails(const char *name, const char *ending, const char *words) {
