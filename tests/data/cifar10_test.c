@@ -100,7 +100,7 @@ static size_t make_tar(unsigned char *tar, int n, int first) {
     size_t size = (size_t)n * RECORD, padded = (size + 511) / 512 * 512;
     memset(tar, 0, 512 + padded + 1024);
     snprintf((char *)tar, 100, "cifar-10-batches-bin/data_batch_1.bin");
-    snprintf((char *)tar + 124, 12, "%011zo", size);
+    snprintf((char *)tar + 124, 12, "%011o", (unsigned)size);
     memcpy(tar + 257,
            "ustar\0"
            "00",
