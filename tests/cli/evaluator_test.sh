@@ -25,10 +25,7 @@ assert epochs == sorted(set(epochs)), epochs
 assert eval(sys.argv[2]), events
 END
 evaluations() { check "the events fulfil: $2" python3 "$work/events.py" "$1" "$2"; }
-until_says() { # FILE TEXT
-    tries=0
-    until grep -q "$2" "$1" 2>/dev/null || [ $tries = 1200 ]; do sleep 0.05; tries=$((tries + 1)); done
-}
+until_says() { eventually grep -q "$2" "$1"; } # FILE TEXT
 
 # shellcheck disable=SC2086 # words
 {

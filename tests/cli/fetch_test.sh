@@ -51,8 +51,7 @@ expect 3 "cannot make this folder" data fetch "$work/list.json" --to "$work/file
 python3 "$here/server.py" "$work" >"$work/server.log" 2>&1 &
 server=$!
 trap 'kill $server 2>/dev/null; rm -rf "$work"' EXIT
-tries=0
-while [ ! -e "$work/port" ] && [ $tries -lt 100 ]; do sleep 0.1 && tries=$((tries + 1)); done
+eventually test -e "$work/port"
 port=$(cat "$work/port")
 sha=$(python3 -c 'import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' "$work/body")
 export no_proxy=127.0.0.1

@@ -84,7 +84,7 @@ command = [sys.argv[1], "train", sys.argv[2], "--device", "host", "--data", sys.
 run = subprocess.Popen(command + ["--batch", "4000", "--epochs", "100"],
                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 def wait_for(catches): # waits until the process catches SIGINT, or no longer catches it
-    until = time.time() + 60
+    until = time.time() + 300
     while run.poll() is None and time.time() < until:
         caught = [line for line in open(f"/proc/{run.pid}/status") if line.startswith("SigCgt:")]
         if caught and (int(caught[0].split()[1], 16) >> signal.SIGINT - 1 & 1) == catches:
@@ -94,10 +94,9 @@ def wait_for(catches): # waits until the process catches SIGINT, or no longer ca
 wait_for(1)
 run.send_signal(signal.SIGINT)
 wait_for(0) # it has received the first signal
-began = time.time()
 run.send_signal(signal.SIGINT)
 run.wait(300)
-print(run.returncode, time.time() - began < 5)
+print("code", run.returncode) # -2: it did not handle the signal
 END
-check "a second one ends at once: $(cat "$work/out" "$work/err")" grep -q -- "-2 True" "$work/out"
+check "a second one ends at once: $(cat "$work/out" "$work/err")" grep -q -- "code -2" "$work/out"
 finish

@@ -163,7 +163,7 @@ def a_rank_0_is_stopped_while_ranks_gather():
     """The time in which rank 0 is stopped does not count: rank 1 comes after it, and the job is done."""
     ports = free_ports(2)
     cluster = f"127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}"
-    words = [*train, "--epochs", "1", "--wait", "8", "--strategy", "multi_worker_mirrored", "--cluster", cluster, "--task"]
+    words = [*train, "--epochs", "1", "--wait", "15", "--strategy", "multi_worker_mirrored", "--cluster", cluster, "--task"]
     first = Job([*words, "worker:0"])
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:  # until it listens
@@ -173,7 +173,7 @@ def a_rank_0_is_stopped_while_ranks_gather():
         except OSError:
             time.sleep(0.05)
     first.run.send_signal(signal.SIGSTOP)
-    time.sleep(9)
+    time.sleep(16)
     first.run.send_signal(signal.SIGCONT)
     second = Job([*words, "worker:1"])
     codes = [second.end(), first.end()]

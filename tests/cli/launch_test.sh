@@ -22,7 +22,7 @@ def alive():
             continue
         if mark in words and path != "/proc/%d/cmdline" % os.getpid():
             return path
-end = time.time() + 10
+end = time.time() + 120
 while alive() and time.time() < end:
     time.sleep(0.1)
 sys.exit(alive())
@@ -167,7 +167,7 @@ trap 'echo was told; exit 0' TERM
     until [ -e "$work/ready.0" ] && [ -e "$work/ready.2" ]; do sleep 0.02; done
     exit 7
 }
-"$mark" 60 &
+"$mark" 600 &
 wait
 END
 chmod +x "$work/told"
@@ -176,18 +176,18 @@ check "the others were asked to end" test "$(grep -c 'was told' "$work/out")" = 
 gone "nothing of theirs is left" "$mark"
 began=$(date +%s)
 expect 7 "worker 1 ended" launch -n 2 --grace 0.5 -- sh -c \
-    "trap '' TERM; [ \$STRATA_LOCAL_RANK = 1 ] && exit 7; $mark 60; $mark 60"
-check "who does not end is killed" test $(($(date +%s) - began)) -lt 50
+    "trap '' TERM; [ \$STRATA_LOCAL_RANK = 1 ] && exit 7; $mark 600; $mark 600"
+check "who does not end is killed" test $(($(date +%s) - began)) -lt 500
 gone "nothing of it is left" "$mark"
 expect 137 "worker 0 was ended by signal 9 (Killed)" launch -n 2 -- sh -c \
-    "[ \$STRATA_LOCAL_RANK = 0 ] && kill -9 \$\$; exec $mark 60"
+    "[ \$STRATA_LOCAL_RANK = 0 ] && kill -9 \$\$; exec $mark 600"
 # Worker 1 ends after launch has noticed that another worker lost it. The end of that other worker must not be reported as
 # the cause.
 expect 9 "worker 1 ended with exit code 9" launch -n 3 -- sh -c "[ \$STRATA_LOCAL_RANK != 1 ] && exit 162
     until grep -q 'lost another worker' '$work/err'; do sleep 0.02; done; exit 9"
 stderr "lost another worker"
-expect 162 "lost another worker" launch -n 2 -- sh -c "[ \$STRATA_LOCAL_RANK = 0 ] && exit 162; exec $mark 60"
-expect 0 "done" launch -- sh -c "$mark 60 & echo done"
+expect 162 "lost another worker" launch -n 2 -- sh -c "[ \$STRATA_LOCAL_RANK = 0 ] && exit 162; exec $mark 600"
+expect 0 "done" launch -- sh -c "$mark 600 & echo done"
 gone "what a worker left behind is ended" "$mark"
 
 # ---- signals; Python starts launch, because a shell would start it with SIGINT ignored ----
@@ -203,29 +203,29 @@ for number in numbers:
     run.send_signal(int(number))
     time.sleep(0.5)
 sys.stdout.write(run.stdout.read().decode())
-print("code", run.wait(30))
+print("code", run.wait(300))
 END
 signalled() { # NUMBERS ARGUMENT...: starts strata launch, sends it the signals once two workers are ready
     numbers=$1
     shift
     checks=$((checks + 1))
-    timeout 60 python3 "$work/signals.py" "$numbers" "$strata" launch "$@" >"$work/out" 2>"$work/err" || bad \
+    timeout 500 python3 "$work/signals.py" "$numbers" "$strata" launch "$@" >"$work/out" 2>"$work/err" || bad \
         "launch did not end"
 }
-signalled 2 -n 2 -- sh -c "trap 'echo interrupted; exit 130' INT; echo ready; $mark 60 & wait"
+signalled 2 -n 2 -- sh -c "trap 'echo interrupted; exit 130' INT; echo ready; $mark 600 & wait"
 check "Ctrl-C reaches both workers" test "$(grep -c interrupted "$work/out")" = 2
 stdout "code 130"
 gone "nothing is left after Ctrl-C" "$mark"
-signalled 2,2 -n 2 -- sh -c "trap '' INT TERM; echo ready; $mark 60; $mark 60"
+signalled 2,2 -n 2 -- sh -c "trap '' INT TERM; echo ready; $mark 600; $mark 600"
 stdout "code 130"
 gone "a second Ctrl-C kills" "$mark"
-signalled 15 -n 2 -- sh -c "trap 'echo ended; exit 0' TERM; echo ready; $mark 60 & wait"
+signalled 15 -n 2 -- sh -c "trap 'echo ended; exit 0' TERM; echo ready; $mark 600 & wait"
 check "SIGTERM reaches both workers" test "$(grep -c ended "$work/out")" = 2
 stdout "code 143"
-signalled 9 -n 2 -- sh -c "echo ready; exec $mark 60"
+signalled 9 -n 2 -- sh -c "echo ready; exec $mark 600"
 stdout "code -9"
 gone "workers die with launch" "$mark"
-signalled 2 -n 2 --restarts 5 -- sh -c "trap 'exit 160' INT; echo ready; $mark 60 & wait"
+signalled 2 -n 2 --restarts 5 -- sh -c "trap 'exit 160' INT; echo ready; $mark 600 & wait"
 stdout "code 130"
 
 # ---- restarts ----
@@ -264,16 +264,16 @@ check "one secret for all hosts" test "$(grep -oE '^\[.\] [0-9a-f]{64}$' "$work/
 check "the secret is on no command line" test -z "$(grep -E '[0-9a-f]{64}' "$work/ssh.log")"
 expect 0 "a:7002" launch --hosts a:2,a --port 7000 -- sh -c 'echo "$TF_CONFIG"'
 expect 7 "host b ended with exit code 7; the others are ended" launch --hosts a,b -- sh -c \
-    "[ \$HOST = b ] && exit 7; exec $mark 60"
+    "[ \$HOST = b ] && exit 7; exec $mark 600"
 stderr "worker 1 ended with exit code 7"
 gone "the other host's worker is ended" "$mark"
-expect 255 "host down ended with exit code 255" launch --hosts a,down -- "$mark" 60
-expect 255 "restart 1 of 1" launch --hosts down --restarts 1 -- "$mark" 60
+expect 255 "host down ended with exit code 255" launch --hosts a,down -- "$mark" 600
+expect 255 "restart 1 of 1" launch --hosts down --restarts 1 -- "$mark" 600
 expect 0 "fine" launch --ssh "$work/ssh -q" --hosts a -- echo fine
 check "the command for ssh may have options" grep -q "^-q a" "$work/ssh.log"
-signalled 2 --hosts a,b -- sh -c "trap 'echo interrupted; exit 130' INT; echo ready; $mark 60 & wait"
+signalled 2 --hosts a,b -- sh -c "trap 'echo interrupted; exit 130' INT; echo ready; $mark 600 & wait"
 check "Ctrl-C reaches the workers of both hosts" test "$(grep -c interrupted "$work/out")" = 2
 stdout "code 130"
-signalled 9 --hosts a,b --grace 0.5 -- sh -c "trap '' TERM; echo ready; $mark 60; $mark 60"
+signalled 9 --hosts a,b --grace 0.5 -- sh -c "trap '' TERM; echo ready; $mark 600; $mark 600"
 gone "workers on hosts end with launch" "$mark"
 finish

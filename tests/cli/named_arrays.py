@@ -75,7 +75,7 @@ def ask(strata, work):
         port = int(json.loads(server.stdout.readline())["url"].rsplit(":", 1)[1])
 
         def post(body):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=200)
             connection.request("POST", "/predict", body)
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())

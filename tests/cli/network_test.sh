@@ -91,11 +91,7 @@ train="train linear --epochs 1000000 --devices host --strategy multi_worker_mirr
 one=$!
 (worker $a $train $where --task 0) >"$work/out" 2>"$work/err" </dev/null &
 zero=$!
-for _ in $(seq 600); do
-    ! grep -q "epoch 2/" "$work/out" || break
-    sleep 0.1
-done
-check "they train" grep -q "epoch 2/" "$work/out"
+check "they train" eventually grep -q "epoch 2/" "$work/out"
 link down
 began=$(date +%s)
 wait $zero
@@ -105,7 +101,7 @@ code_one=$?
 took=$(($(date +%s) - began))
 check "a cut link ends worker 0 with 162, not $code_zero" test $code_zero = 162
 check "and worker 1 with 162, not $code_one" test $code_one = 162
-check "soon, not after $took s" test $took -le 60
+check "soon, not after $took s" test $took -le 300
 stderr "rank 1 (host"
 stderr "link is cut"
 check "worker 1 names rank 0" grep -q "rank 0" "$work/other"

@@ -13,6 +13,8 @@ import subprocess
 import sys
 import time
 
+PATIENCE = 200  # seconds, which only end a test that hangs
+
 STRATA, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
 
 
@@ -23,7 +25,7 @@ class Server:
         self.port = int(json.loads(self.process.stdout.readline())["url"].rsplit(":", 1)[1])
 
     def ask(self, method, path, body=None, headers={}):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
         content = answer.read()
@@ -113,7 +115,7 @@ def requests_of_many_clients_share_batches():
     with Server("table.strata", "--wait-ms", "10000", "--batch", "40") as server:
         # The head of every request arrives before the end of any body, so the requests of a round can share a run.
         for first in range(0, 200, 40):
-            clients = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(40)]
+            clients = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in range(40)]
             bodies = [json.dumps({"rows": [row]}).encode() for row in rows[first:first + 40]]
             for client, body in zip(clients, bodies):
                 head = f"POST /predict?probabilities=1 HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
@@ -133,7 +135,7 @@ def requests_of_many_clients_share_batches():
 
 def until(condition):
     """Waits until the condition is true."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -141,21 +143,21 @@ def until(condition):
 
 def a_client_that_is_alone_does_not_wait():
     row = next(table_rows())
-    with Server("table.strata", "--wait-ms", "20000") as server:
+    with Server("table.strata", "--wait-ms", "60000") as server:
         start = time.monotonic()
         for i in range(20):
             equal(server.post({"rows": [row]})[0], 200)  # each in a connection of its own
-        client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         for i in range(20):
             client.request("POST", "/predict", json.dumps({"rows": [row]}))
             equal(json.loads(client.getresponse().read())["predictions"][0]["index"], 0)
         client.close()
-        assert time.monotonic() - start < 15
+        assert time.monotonic() - start < 55
         # Another connection that is open, and one that has sent a part of a head, are not waited for.
-        others = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(2)]
+        others = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in range(2)]
         others[0].sendall(b"POST /predict HTTP/1.1\r\nHost:")
         equal(server.post({"rows": [row]})[0], 200)
-        assert time.monotonic() - start < 15
+        assert time.monotonic() - start < 55
         for other in others:
             other.close()
 
@@ -254,7 +256,7 @@ def requests_that_can_be_read_in_two_ways_are_refused():
         "a longer version": plain.replace(b"HTTP/1.1", b"HTTP/1.10"), "four words": plain.replace(b" HTTP", b" x HTTP")}
     with Server("table.strata") as server:
         def codes(sent):
-            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as raw:
                 raw.sendall(sent)
                 return [code.decode() for code in re.findall(rb"HTTP/1\.1 ([0-9]+) ", until_closed(raw))]
         for name, request in accepted.items():
@@ -266,7 +268,7 @@ def requests_that_can_be_read_in_two_ways_are_refused():
         equal(codes(line + host + length + b"Expect: luck\r\n\r\n" + good + after), ["417"])
         # A client that waits for leave gets it, unless the body is too large.
         for size, answers in ((len(good), ["100", "200"]), (1 << 25, ["413"])):
-            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as raw:
                 head = line + host + b"Connection: close\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % size
                 raw.sendall(head)
                 first = raw.recv(12)
@@ -291,7 +293,7 @@ def wrong_requests_get_an_answer_that_says_what():
         (400, "", b'{"rows": ' + b"[" * 50000 + b"]" * 50000 + b"}"), (400, "", b'{"rows": [{"a": NaN, "b": 1, "kind": "x"}]}'),
         (400, "", b'{"rows": [{"a": 1e999, "b": 1, "kind": "x"}]}'),
         (400, "", b'{"rows": [{"a": -Infinity, "b": 1, "kind": "x"}]}')]
-    with Server("table.strata", "--max-request", "0.5", "--idle", "1", "--max-waiting", "300") as server:
+    with Server("table.strata", "--max-request", "0.5", "--idle", "3", "--max-waiting", "300") as server:
         for code, words, body in cases:
             got, answer = server.post(body)
             equal((got, words in answer["error"] or answer["error"]), (code, True))
@@ -302,22 +304,22 @@ def wrong_requests_get_an_answer_that_says_what():
         def chunks():
             for _ in range(10):
                 yield b"x" * 100000
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         connection.request("POST", "/predict", chunks(), encode_chunked=True, headers={"Transfer-Encoding": "chunked"})
         equal(connection.getresponse().status, 413)
         connection.close()
-        raw = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+        raw = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
         raw.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n")
         equal(raw.recv(12), b"HTTP/1.1 413")  # although no body was sent
         raw.close()
         # not HTTP, a head without an end, a body that is not sent, and a client that closes the connection
         for sent in (b"\x16\x03\x01\x02\0", b"GET /hea", b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"):
-            raw = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+            raw = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
             start = time.monotonic()
             raw.sendall(sent)
             while raw.recv(4096):
                 pass
-            assert time.monotonic() - start < 60, f"{sent!r} held a connection"
+            assert time.monotonic() - start < PATIENCE, f"{sent!r} held a connection"
             raw.close()
         raw = socket.create_connection(("127.0.0.1", server.port))
         raw.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n{\"rows\"")
@@ -329,9 +331,9 @@ def raw_bytes_are_answered_or_cut_off():
     good = json.dumps({"rows": [{"a": 1, "b": 1, "kind": "x"}]}).encode()
     head = b"POST /predict HTTP/1.1\r\nHost: x\r\n"
     request = head + b"Content-Length: %d\r\n\r\n" % len(good) + good
-    with Server("table.strata", "--max-request", "0.1", "--idle", "2") as server:
+    with Server("table.strata", "--max-request", "0.1", "--idle", "4") as server:
         def connect():
-            return socket.create_connection(("127.0.0.1", server.port), timeout=20)
+            return socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
 
         def codes(sent, is_all=True):
             with connect() as raw:
@@ -384,7 +386,7 @@ def raw_bytes_are_answered_or_cut_off():
         for raw in slow:
             until_closed(raw)
             raw.close()
-        assert time.monotonic() - start < 60
+        assert time.monotonic() - start < PATIENCE
         equal(server.ask("GET", "/health")[0], 200)
 
 
@@ -480,16 +482,16 @@ def pictures_are_sent_as_they_are():
 
 def silent_connections_keep_nobody_out():
     row = next(table_rows())
-    with Server("table.strata", "--connections", "4", "--idle", "120") as server:
+    with Server("table.strata", "--connections", "4", "--idle", "600") as server:
         start = time.monotonic()
-        client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         silent = []
         for i in range(10):
             client.request("POST", "/predict", json.dumps({"rows": [row]}))
             equal(client.getresponse().read() != b"", True)
-            silent.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            silent.append(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE))
         equal(server.post({"rows": [row]})[0], 200)
-        assert time.monotonic() - start < 15
+        assert time.monotonic() - start < PATIENCE
         sockets = {client.sock}
         client.request("POST", "/predict", json.dumps({"rows": [row]}))
         equal(client.getresponse().status, 200)

@@ -13,12 +13,9 @@ stderr "warning: opencl:0: compiling kernel "
 
 # After the warning, which shows that the driver compiles, the first Ctrl-C must end the command.
 : >"$work/err"
-"$strata" "$@" --compile-seconds 6 >"$work/out" 2>"$work/err" &
+"$strata" "$@" --compile-seconds 18 >"$work/out" 2>"$work/err" &
 pid=$!
-for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-    if grep -q "so far, which the driver" "$work/err"; then break; fi
-    sleep 0.5
-done
+eventually grep -q "so far, which the driver" "$work/err"
 kill -INT "$pid"
 wait "$pid"
 code=$?

@@ -135,6 +135,16 @@ use_vulkan_shim() {
     export VK_ICD_FILENAMES="$work/shim.json" VK_DRIVER_FILES="$work/shim.json" STRATA_SHIM_DRIVER
 }
 
+# eventually COMMAND...: runs the command again and again until it succeeds. It fails after some minutes, which only ends a test
+# that hangs: an idle machine needs a second.
+eventually() {
+    for _ in $(seq 4000); do
+        "$@" >/dev/null 2>&1 && return
+        sleep 0.05
+    done
+    return 1
+}
+
 finish() {
     echo "$checks checks, $failures failed"
     [ $failures = 0 ]

@@ -71,9 +71,9 @@ while time.time() < end:
         time.sleep(0.02)
 sys.exit(1)
 END
-timeout 50 openssl s_client -connect "127.0.0.1:$port" -tls1_2 -cert good.pem -key good.key </dev/null >client 2>&1
+timeout 300 openssl s_client -connect "127.0.0.1:$port" -tls1_2 -cert good.pem -key good.key </dev/null >client 2>&1
 check "TLS 1.2 is refused" grep -q "alert protocol version" client
-timeout 50 openssl s_client -connect "127.0.0.1:$port" -CAfile ours.pem -verify_ip 127.0.0.1 </dev/null >client 2>&1
+timeout 300 openssl s_client -connect "127.0.0.1:$port" -CAfile ours.pem -verify_ip 127.0.0.1 </dev/null >client 2>&1
 check "TLS 1.3 is spoken" grep -q "TLSv1.3" client
 check "rank 0's certificate is verified" grep -q "Verify return code: 0 (ok)" client
 kill $zero
@@ -91,9 +91,9 @@ pair() {
     # shellcheck disable=SC2086 # words
     "$strata" cluster check --cluster "$addresses" --task 0 --wait 5 $first >"zero.$port" 2>&1 &
     began=$(date +%s%N)
-    expect 2 "$text" cluster check --cluster "$addresses" --task 1 --wait 60 "$@"
+    expect 2 "$text" cluster check --cluster "$addresses" --task 1 --wait 600 "$@"
     took=$((($(date +%s%N) - began) / 1000000))
-    check "rank 1 knew after $took ms, not only after its 60 s" test $took -lt 50000
+    check "rank 1 knew after $took ms, not only after its 600 s" test $took -lt 300000
 }
 good="--tls-cert good.pem --tls-key good.key --tls-ca ours.pem"
 # shellcheck disable=SC2086 # words

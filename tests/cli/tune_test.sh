@@ -15,7 +15,7 @@ open(sys.argv[1] + "/t.csv", "w").write("p,q,r,kind\n" + "\n".join(rows) + "\n")
 open(sys.argv[1] + "/n.csv", "w").write("p,y\n" + "\n".join("%d,%.2f" % (i, 2.5 * i + 0.25) for i in range(60)) + "\n")
 END
 
-rows_in() { if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi; }
+has_rows() { [ "$(cat "$work/cut.jsonl" 2>/dev/null | wc -l)" -ge "$1" ]; } # whether the log of the search has so many
 
 # A setting of 0 is 0: a trial with it is not one with the optimizer's default, 0.004.
 expect 0 '"event":"result"' tune "$work/t.csv" --device host --trials 2 --epochs 2 --search random --seed 1 \
@@ -72,11 +72,7 @@ for rows in 2 7 11; do
     rm -rf "$work/cut.jsonl" "$work/cut.jsonl.trials"
     "$strata" tune "$work/t.csv" --device host --trials 9 --epochs 9 --json --log "$work/cut.jsonl" >"$work/out" 2>"$work/err" &
     tuner=$!
-    tries=0
-    while [ "$(rows_in "$work/cut.jsonl")" -lt $rows ] && [ $tries -lt 600 ]; do
-        sleep 0.05
-        tries=$((tries + 1))
-    done
+    eventually has_rows $rows
     kill -KILL $tuner
     wait $tuner 2>/dev/null
     printf '{"event":"trial","tr' >>"$work/cut.jsonl" # an incomplete line
@@ -98,11 +94,7 @@ check "a file that is no journal stays as it is" grep -q "p,q,r,kind" "$work/t.c
 rm -rf "$work/cut.jsonl" "$work/cut.jsonl.trials"
 "$strata" tune "$work/t.csv" --device host --trials 9 --epochs 40 --log "$work/cut.jsonl" >"$work/out" 2>"$work/err" &
 tuner=$!
-tries=0
-while [ "$(rows_in "$work/cut.jsonl")" -lt 2 ] && [ $tries -lt 600 ]; do
-    sleep 0.05
-    tries=$((tries + 1))
-done
+eventually has_rows 2
 kill -INT $tuner
 wait $tuner
 check "an interrupted search ends with exit code 130" test $? = 130

@@ -88,12 +88,12 @@ static strata_test_result some_dtypes(strata_communicator *comm, const void *use
 
 /* Between processes: every algorithm, but few sizes. */
 Test(all_reduce, all_reduce_has_the_same_bits_over_shm_and_tcp) {
-    for (int t = 1; t < TEST_TRANSPORTS; t++)
+    for (int t = 1; test_transport(t); t++)
         for (int a = 0; strata_algorithm_names[a]; a++)
             for (int world = 2; world <= 5; world += a ? 3 : 1) {
                 const strata_communicator_options opts = {.algorithm = strata_algorithm_names[a]};
-                strata_test_result r = test_ranks(test_transports[t], world, &opts, some_dtypes, NULL);
-                cr_assert(r.ok, "%s, %s: %s", test_transports[t], strata_algorithm_names[a], r.text);
+                strata_test_result r = test_ranks(test_transport(t), world, &opts, some_dtypes, NULL);
+                cr_assert(r.ok, "%s, %s: %s", test_transport(t), strata_algorithm_names[a], r.text);
             }
 }
 
@@ -113,12 +113,12 @@ static strata_test_result sixteen_mebibytes(strata_communicator *comm, const voi
 
 /* Without TLS, which would take as long as all other transports together. */
 Test(all_reduce, all_reduce_takes_16_mebibytes) {
-    for (int t = 0; t < TEST_TRANSPORTS && strcmp(test_transports[t], "tls") != 0; t++)
+    for (int t = 0; test_transport(t) && strcmp(test_transport(t), "tls") != 0; t++)
         for (int a = 0; strata_algorithm_names[a]; a++)
             for (int world = 2; world <= 4; world++) {
                 const strata_communicator_options opts = {.algorithm = strata_algorithm_names[a]};
-                strata_test_result r = test_ranks(test_transports[t], world, &opts, sixteen_mebibytes, NULL);
-                cr_assert(r.ok, "%s, %s: %s", test_transports[t], strata_algorithm_names[a], r.text);
+                strata_test_result r = test_ranks(test_transport(t), world, &opts, sixteen_mebibytes, NULL);
+                cr_assert(r.ok, "%s, %s: %s", test_transport(t), strata_algorithm_names[a], r.text);
             }
 }
 
@@ -178,17 +178,16 @@ Test(all_reduce, all_ranks_follow_rank_0s_table) {
     strata_error err = {0};
     test_folder_make();
     const char *path = test_path("allreduce.table");
-    for (int t = 1; t < TEST_TRANSPORTS; t++) {
-        const strata_algorithm_choice four[] = {{test_transports[t], 4, 100, "ring"},
-                                                {test_transports[t], 4, UINT64_MAX, "two_shot"}};
-        const strata_algorithm_choice two[] = {{test_transports[t], 2, UINT64_MAX, "halving_doubling"}};
+    for (int t = 1; test_transport(t); t++) {
+        const strata_algorithm_choice four[] = {{test_transport(t), 4, 100, "ring"},
+                                                {test_transport(t), 4, UINT64_MAX, "two_shot"}};
+        const strata_algorithm_choice two[] = {{test_transport(t), 2, UINT64_MAX, "halving_doubling"}};
         cr_assert_eq(strata_algorithm_table_save(path, four, 2, &err), STRATA_OK, "%s", err.message);
         cr_assert_eq(strata_algorithm_table_save(path, two, 1, &err), STRATA_OK, "%s", err.message);
         const strata_communicator_options opts = {.table = path};
-        strata_test_result r = test_ranks(test_transports[t], 4, &opts, follow_the_table, NULL);
-        cr_assert(r.ok, "%s: %s", test_transports[t], r.text);
-        const strata_algorithm_choice wrong[] = {{test_transports[t], 4, 100, "ring"},
-                                                 {test_transports[t], 4, 100, "two_shot"}};
+        strata_test_result r = test_ranks(test_transport(t), 4, &opts, follow_the_table, NULL);
+        cr_assert(r.ok, "%s: %s", test_transport(t), r.text);
+        const strata_algorithm_choice wrong[] = {{test_transport(t), 4, 100, "ring"}, {test_transport(t), 4, 100, "two_shot"}};
         cr_assert_eq(strata_algorithm_table_save(path, wrong, 2, &err), STRATA_INVALID);
     }
     test_folder_remove();
@@ -320,9 +319,9 @@ static strata_test_result narrow(strata_communicator *comm, const void *user) {
 Test(all_reduce, f32_may_travel_rounded_with_the_same_bits_for_all) {
     static const strata_dtype wires[] = {STRATA_DTYPE_F16, STRATA_DTYPE_BF16};
     for (int w = 0; w < 2; w++) {
-        for (int t = 0; t < TEST_TRANSPORTS; t++) {
-            strata_test_result r = test_ranks(test_transports[t], 3, NULL, narrow, &wires[w]);
-            cr_assert(r.ok, "%s: %s", test_transports[t], r.text);
+        for (int t = 0; test_transport(t); t++) {
+            strata_test_result r = test_ranks(test_transport(t), 3, NULL, narrow, &wires[w]);
+            cr_assert(r.ok, "%s: %s", test_transport(t), r.text);
         }
         for (int a = 0; strata_algorithm_names[a]; a++) {
             const strata_communicator_options opts = {.algorithm = strata_algorithm_names[a]};

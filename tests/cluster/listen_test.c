@@ -12,6 +12,7 @@
 #include "cluster/wire/socket.h"
 #include "core/base/clock.h"
 #include "strata/cluster.h"
+#include "tests/support/patience.h"
 
 /* Binds a port of the loopback address. Returns the socket; -1: the port is in use. */
 static int bind_port(int *port) {
@@ -102,7 +103,7 @@ Test(listen, a_rank_0_for_which_others_wait_in_vain_says_where_it_listens) {
     strata_error err = {0};
     strata_communicator *comm = NULL;
     snprintf(address, sizeof address, "127.0.0.1:%d", free_port());
-    const strata_communicator_options opts = {.world = 2, .store = address, .connect_seconds = 0.2};
+    const strata_communicator_options opts = {.world = 2, .store = address, .connect_seconds = 1};
     cr_assert_eq(strata_communicator_create(&opts, &comm, &err), STRATA_TIMEOUT);
     cr_assert_not_null(strstr(err.message, address), "%s", err.message);
     cr_assert_not_null(strstr(err.message, "which no other host reaches"), "%s", err.message);
@@ -117,7 +118,7 @@ Test(listen, a_port_in_use_and_an_address_of_another_host_are_errors_of_the_user
     const int taken = bind_port(&port);
     listen(taken, 1);
     snprintf(address, sizeof address, "127.0.0.1:%d", port);
-    const strata_communicator_options opts = {.world = 2, .store = address, .connect_seconds = 5};
+    const strata_communicator_options opts = {.world = 2, .store = address, .connect_seconds = TEST_PATIENCE};
     cr_assert_eq(strata_communicator_create(&opts, &comm, &err), STRATA_INVALID, "%s", err.message);
     cr_assert_not_null(strstr(err.message, address), "%s", err.message);
     cr_assert_not_null(strstr(err.message, "another process listens there"), "%s", err.message);

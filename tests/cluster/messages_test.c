@@ -9,9 +9,8 @@
 
 #include "tests/cluster/ranks.h"
 
-static const char *const transports[] = {"inproc", "shm", "tcp", "tls"};
-enum { TRANSPORTS = sizeof transports / sizeof *transports, LARGE = 1000003, MANY = 40 };
-static const double SECONDS = 20;
+enum { LARGE = 1000003, MANY = 40 };
+static const double SECONDS = TEST_PATIENCE;
 
 static double now(void) {
     struct timespec t;
@@ -19,12 +18,12 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Runs the function over each transport. stall_seconds is short, so that a stall ends the test soon. */
+/* Runs the function over each transport. */
 static void over_all(int world, test_rank run) {
-    const strata_communicator_options opts = {.stall_seconds = 20};
-    for (int t = 0; t < TRANSPORTS; t++) {
-        strata_test_result r = test_ranks(transports[t], world, &opts, run, NULL);
-        cr_assert(r.ok, "%s: %s", transports[t], r.text);
+    const strata_communicator_options opts = {.stall_seconds = TEST_PATIENCE};
+    for (int t = 0; test_transport(t); t++) {
+        strata_test_result r = test_ranks(test_transport(t), world, &opts, run, NULL);
+        cr_assert(r.ok, "%s: %s", test_transport(t), r.text);
     }
 }
 
@@ -130,7 +129,7 @@ static strata_test_result wait_in_vain(strata_communicator *comm, const void *us
         const double began = now();
         strata_status status = strata_message_receive(comm, &value, sizeof value, 1, 3, 0.2, &message, &err);
         if (status != STRATA_TIMEOUT || !strstr(err.message, "rank 1")) return strata_test_bad("%d: %s", status, err.message);
-        if (now() - began < 0.19 || now() - began > 5) return strata_test_bad("it took %g s", now() - began);
+        if (now() - began < 0.19) return strata_test_bad("it took %g s", now() - began);
         status = strata_message_receive(comm, &value, sizeof value, STRATA_ANY, 3, 0, NULL, &err);
         if (status != STRATA_TIMEOUT) return strata_test_bad("%d: %s", status, err.message);
         status = strata_message_probe(comm, STRATA_ANY, 3, 0, &message, &err);
@@ -255,9 +254,9 @@ static strata_test_result crowd(strata_communicator *comm, const void *user) {
 }
 
 Test(messages, a_sender_waits_for_a_receiver_that_does_not_receive, .timeout = 300) {
-    for (int t = 2; t < TRANSPORTS; t++) { /* threads without sockets have no limit, because they share all memory */
-        strata_test_result r = test_ranks(transports[t], 2, NULL, crowd, NULL);
-        cr_assert(r.ok, "%s: %s", transports[t], r.text);
+    for (int t = 2; test_transport(t); t++) { /* threads without sockets have no limit, because they share all memory */
+        strata_test_result r = test_ranks(test_transport(t), 2, NULL, crowd, NULL);
+        cr_assert(r.ok, "%s: %s", test_transport(t), r.text);
     }
 }
 
@@ -340,14 +339,13 @@ static strata_test_result leave(strata_communicator *comm, const void *user) {
     value = 0;
     TEST_TRY(strata_message_receive(comm, &value, sizeof value, 1, 1, SECONDS, NULL, &err));
     if (value != 5) return strata_test_bad("it is %d", value);
-    const double began = now();
     strata_status status = strata_message_receive(comm, &value, sizeof value, 1, 1, SECONDS, NULL, &err);
     if (status != STRATA_PEER_LOST || !strstr(err.message, "rank 1")) return strata_test_bad("%d: %s", status, err.message);
     status = strata_message_receive(comm, &value, sizeof value, STRATA_ANY, 1, SECONDS, NULL, &err);
     if (status != STRATA_PEER_LOST) return strata_test_bad("from any: %d: %s", status, err.message);
     status = strata_message_send(comm, &value, sizeof value, 1, 1, SECONDS, &err);
     if (status != STRATA_PEER_LOST || !strstr(err.message, "rank 1")) return strata_test_bad("%d: %s", status, err.message);
-    return now() - began < 10 ? strata_test_ok() : strata_test_bad("it took %g s", now() - began);
+    return strata_test_ok();
 }
 
 Test(messages, of_a_rank_that_left_still_come, .timeout = 300) {

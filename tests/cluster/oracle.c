@@ -9,7 +9,6 @@
 
 const strata_dtype test_dtypes[TEST_DTYPES] = {STRATA_DTYPE_F32, STRATA_DTYPE_F64, STRATA_DTYPE_F16, STRATA_DTYPE_BF16,
                                                STRATA_DTYPE_I32, STRATA_DTYPE_I64, STRATA_DTYPE_U8};
-const char *const test_transports[TEST_TRANSPORTS] = {"inproc", "shm", "tcp", "tls"};
 
 double test_get(strata_dtype dtype, const void *data, size_t i) {
     return dtype == STRATA_DTYPE_F64 ? ((const double *)data)[i] : strata_element_get(dtype, data, (int64_t)i);

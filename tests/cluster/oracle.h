@@ -8,9 +8,8 @@
 #include "strata/cluster.h"
 #include "tests/support/check.h"
 
-enum { TEST_DTYPES = 7, TEST_TRANSPORTS = 4 };
+enum { TEST_DTYPES = 7 };
 extern const strata_dtype test_dtypes[TEST_DTYPES];
-extern const char *const test_transports[TEST_TRANSPORTS]; /* inproc is the first */
 
 /* One element of an array of any dtype, as a number. */
 double test_get(strata_dtype dtype, const void *data, size_t i);

@@ -22,6 +22,16 @@ typedef struct rank {
     strata_test_result result;
 } rank;
 
+const char *test_transport(int t) {
+    static const char *const names[] = {
+#define TRANSPORT(name, chosen) #name,
+#include "cluster/transport/transports.def"
+        "tls"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], "mpi") != 0 && t-- == 0) return names[i];
+    return NULL;
+}
+
 test_address test_free_address(void) {
     static unsigned next;
     const uint16_t port = test_port(&next);
@@ -60,6 +70,7 @@ strata_test_result test_ranks(const char *transport, int world, const strata_com
     for (int r = 0; r < world; r++) {
         ranks[r] = (rank){.comm = comms[r], .all = &all, .run = run, .user = user};
         if (opts) ranks[r].opts = *opts;
+        if (!ranks[r].opts.heartbeat_seconds) ranks[r].opts.heartbeat_seconds = TEST_CALM_HEARTBEAT;
         ranks[r].opts.rank = r;
         ranks[r].opts.world = world;
         ranks[r].opts.store = address.text;

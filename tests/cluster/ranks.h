@@ -7,14 +7,20 @@
 
 #include "strata/cluster.h"
 #include "tests/support/check.h"
+#include "tests/support/patience.h"
 
 enum { TEST_MOST_RANKS = 16 };
 
 typedef strata_test_result (*test_rank)(strata_communicator *comm, const void *user);
 
-/* Runs `world` ranks over the transport "inproc", or over "shm", "tcp" or "tls" (tcp under TLS), with a store on this host and
- * a secret. `opts` contains the algorithm and timeouts; NULL: defaults. Returns the result of the first rank whose checks
- * failed. Its text begins with the number of the rank. */
+/* Transport t of those over which test_ranks runs ranks: those of cluster/transport/transports.def, of which "inproc" is the
+ * first, and "tls", the last. That of MPI is missing, as it needs its launcher (tests/threads/mpi_main.c). NULL: there are no
+ * more. */
+const char *test_transport(int t);
+
+/* Runs `world` ranks over the transport, or for "tls" over tcp under TLS, with a store on this host and a secret. `opts`
+ * contains the algorithm and timeouts; NULL: defaults. Ranks send heartbeats so rarely that none is lost by its silence.
+ * Returns the result of the first rank whose checks failed. Its text begins with the number of the rank. */
 strata_test_result test_ranks(const char *transport, int world, const strata_communicator_options *opts, test_rank run,
                               const void *user);
 

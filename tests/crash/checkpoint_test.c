@@ -112,7 +112,7 @@ static void train_until(fixture *s, int64_t cut, int steps) {
     /* The thread that writes checkpoints has been given step 5 by now. Waits until the folder has its checkpoint. */
     char path[700];
     snprintf(path, sizeof path, "%s/step-%012d", folder, OLD);
-    for (int i = 0; i < 10000 && access(path, F_OK); i++) usleep(100);
+    for (int i = 0; i < 1000000 && access(path, F_OK); i++) usleep(100);
     cr_assert_eq(access(path, F_OK), 0);
     usleep(200); /* lets the thread finish its search for older checkpoints */
     if (cut) crash_cut_at(cut);

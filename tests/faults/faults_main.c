@@ -522,7 +522,7 @@ static void wait_for_end(test_fork_server *fork_server, const cell *c, report *r
     for (int t = 0; t < TASKS; t++) {
         if (test_fork_server_ended(fork_server, t) != TEST_TASK_RUNS || test_fork_server_pid(fork_server, t) <= 0) continue;
         kill(test_fork_server_pid(fork_server, t), SIGKILL);
-        test_fork_server_wait(fork_server, t, 5);
+        test_fork_server_wait(fork_server, t);
     }
 }
 

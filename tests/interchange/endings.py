@@ -350,7 +350,7 @@ def served(file, x, several):
         address = re.search(r"http://[\d.:]+", server.stdout.readline()).group()
         body = json.dumps({"inputs": x.tolist()}).encode()
         request = urllib.request.Request(f"{address}/predict", body, {"Content-Type": "application/json"})
-        found = json.load(urllib.request.urlopen(request, timeout=60))["predictions"]
+        found = json.load(urllib.request.urlopen(request, timeout=200))["predictions"]
     finally:
         server.terminate()
         server.wait()

@@ -13,6 +13,7 @@
 #include "tests/support/check.h"
 #include "tests/support/eval.h"
 #include "tests/support/golden.h"
+#include "tests/support/names.h"
 
 static strata_error err;
 
@@ -303,22 +304,18 @@ Test(loss, json_reads_options_and_writes_them) {
     strata_model_destroy(model);
 }
 
-static const char *const names[] = {
-    "mse", "mae", "huber", "binary_crossentropy", "sparse_categorical_crossentropy", "categorical_crossentropy"};
-enum { N_NAMES = sizeof names / sizeof *names };
-
 /* Each loss with each of its options alone: the others stay at their defaults, which are not written. */
 Test(loss, each_option_may_be_given_alone) {
-    for (int i = 0; i < N_NAMES; i++) {
+    for (int i = 0; i < TEST_LOSSES; i++) {
         const strata_loss *loss = NULL;
-        OK(strata_loss_find(names[i], &loss, &err));
+        OK(strata_loss_find(test_losses[i], &loss, &err));
         for (const strata_option *option = loss->options; option->name; option++) {
             char text[300], *again = NULL;
             strata_model *model = NULL;
             snprintf(text, sizeof text,
                      "{\"label\":\"\",\"input\":[3],\"layers\":[{\"layer\":\"dense\",\"name\":\"dense\",\"units\":2%s}],"
                      "\"loss\":{\"name\":\"%s\",\"%s\":%s}}",
-                     option->kind == STRATA_OPTION_BOOL ? ",\"activation\":\"sigmoid\"" : "", names[i], option->name,
+                     option->kind == STRATA_OPTION_BOOL ? ",\"activation\":\"sigmoid\"" : "", test_losses[i], option->name,
                      option->kind == STRATA_OPTION_BOOL ? "true" : "0.25");
             OK(strata_model_from_json(text, strlen(text), "m.json", &model, &err));
             OK(strata_model_to_json(model, &again, &err));
@@ -332,15 +329,17 @@ Test(loss, each_option_may_be_given_alone) {
 /* A number of an example is a label without axes, unless it is one of a distribution. */
 Test(loss, labels_have_the_shape_of_the_outputs_or_are_one_number) {
     const strata_shape outputs[] = {STRATA_SHAPE(1), STRATA_SHAPE(3), STRATA_SHAPE(1, 1), STRATA_SHAPE(2, 1), STRATA_SHAPE(0)};
-    for (int i = 0; i < N_NAMES; i++) {
+    for (int i = 0; i < TEST_LOSSES; i++) {
         const strata_loss *loss = NULL;
-        OK(strata_loss_find(names[i], &loss, &err));
-        cr_expect_eq(strata_loss_label_dtype(loss), i == 4 ? STRATA_DTYPE_I32 : STRATA_DTYPE_F32);
+        const bool classes = !strcmp(test_losses[i], "sparse_categorical_crossentropy");
+        const bool is_distribution = !strcmp(test_losses[i], "categorical_crossentropy");
+        OK(strata_loss_find(test_losses[i], &loss, &err));
+        cr_expect_eq(strata_loss_label_dtype(loss), classes ? STRATA_DTYPE_I32 : STRATA_DTYPE_F32);
         for (size_t k = 0; k < sizeof outputs / sizeof *outputs; k++) {
-            const bool one = i == 4 || (i < 4 && (k == 0 || k == 2));
+            const bool one = classes || (!is_distribution && (k == 0 || k == 2));
             const strata_shape wanted = one ? STRATA_SHAPE() : outputs[k], got = strata_loss_label_shape(loss, outputs[k]);
-            cr_expect(strata_shape_equal(got, wanted), "%s: labels of %s are %s", names[i], strata_shape_text(outputs[k]).text,
-                      strata_shape_text(got).text);
+            cr_expect(strata_shape_equal(got, wanted), "%s: labels of %s are %s", test_losses[i],
+                      strata_shape_text(outputs[k]).text, strata_shape_text(got).text);
         }
     }
 }

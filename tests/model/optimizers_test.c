@@ -11,6 +11,7 @@
 #include "tests/support/check.h"
 #include "tests/support/eval.h"
 #include "tests/support/golden.h"
+#include "tests/support/names.h"
 
 static strata_error err;
 
@@ -145,9 +146,8 @@ Test(optimizers, defaults_are_those_of_keras) {
 
 /* Each optimizer with all its settings STRATA_ZERO keeps them, however often they are checked. */
 Test(optimizers, a_setting_of_zero_is_zero) {
-    static const char *const names[] = {"sgd", "adam", "adamw", "rmsprop", "adagrad", "lars", "lamb"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        strata_optimizer zero = {.name = names[i],
+    for (int i = 0; i < TEST_OPTIMIZERS; i++) {
+        strata_optimizer zero = {.name = test_optimizers[i],
                                  .learning_rate = STRATA_ZERO,
                                  .momentum = STRATA_ZERO,
                                  .beta1 = STRATA_ZERO,
@@ -162,7 +162,7 @@ Test(optimizers, a_setting_of_zero_is_zero) {
         const double values[] = {zero.learning_rate, zero.momentum,    zero.beta1,        zero.beta2, zero.epsilon,
                                  zero.rho,           zero.accumulator, zero.weight_decay, zero.trust};
         for (size_t k = 0; k < sizeof values / sizeof *values; k++)
-            cr_expect_eq(values[k], 0, "%s: setting %zu is %g", names[i], k, values[k]);
+            cr_expect_eq(values[k], 0, "%s: setting %zu is %g", test_optimizers[i], k, values[k]);
         cr_expect_not(signbit(strata_schedule_rate(&zero.schedule, zero.learning_rate, 3)));
     }
 }

@@ -13,6 +13,7 @@
 #include "tests/strategies/strategies_case.h"
 #include "tests/support/check.h"
 #include "tests/support/folder.h"
+#include "tests/support/names.h"
 
 enum { FEATURES = 20, WORDS = 3, VOCABULARY = 300, CLASSES = 4, N = 48, BATCH = 16 };
 
@@ -176,11 +177,10 @@ Test(blocks, split_a_kernel_by_rows) {
 }
 
 Test(blocks, train_with_every_optimizer_and_clipping) {
-    static const char *const names[] = {"sgd", "adam", "adamw", "rmsprop", "adagrad", "lars", "lamb"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (int i = 0; i < TEST_OPTIMIZERS; i++) {
         const plan p = {.strategy = "one_device",
                         .devices = {"host"},
-                        .optimizer = {.name = names[i], .learning_rate = 0.01, .momentum = i < 1 ? 0.9 : 0}};
+                        .optimizer = {.name = test_optimizers[i], .learning_rate = 0.01, .momentum = i ? 0 : 0.9}};
         expect_like_whole(p, WHOLE_KERNELS, 0);
     }
     plan p = {.strategy = "one_device", .devices = {"host"}, .optimizer = strata_adam_optimizer(0.01)};

@@ -11,6 +11,7 @@
 #include "strategies/context.h"
 #include "tests/strategies/strategies_case.h"
 #include "tests/support/check.h"
+#include "tests/support/names.h"
 
 enum { FEATURES = 7, CLASSES = 3, N = 53, BATCH = 12, EPOCHS = 3, MOST_DEVICES = 4 };
 
@@ -211,11 +212,10 @@ Test(loop, has_the_bits_of_fit_under_every_strategy) {
 }
 
 Test(loop, has_the_bits_of_fit_with_every_optimizer_and_clipping) {
-    static const char *const names[] = {"sgd", "adam", "adamw", "rmsprop", "adagrad", "lars", "lamb"};
     plan p = {.strategy = "mirrored", .devices = {"host", "host"}};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        p.optimizer = (strata_optimizer){.name = names[i], .learning_rate = 0.01, .momentum = i < 1 ? 0.9 : 0};
-        expect_like_fit(p, names[i]);
+    for (int i = 0; i < TEST_OPTIMIZERS; i++) {
+        p.optimizer = (strata_optimizer){.name = test_optimizers[i], .learning_rate = 0.01, .momentum = i ? 0 : 0.9};
+        expect_like_fit(p, test_optimizers[i]);
     }
     p.optimizer = strata_adam_optimizer(0.01);
     p.optimizer.clip_value = 1e-3;

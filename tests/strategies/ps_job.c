@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/model/model.h"
+#include "tests/support/patience.h"
 #include "tests/support/ports.h"
 
 static const char secret[] = "between all tasks";
@@ -116,8 +117,10 @@ static strata_status keep_values(strata_model *model, ps_result *r, strata_error
 
 /* name: the task; NULL: training on one device. */
 static strata_status train(const ps_job *j, const char *name, ps_result *r, strata_error *err) {
-    static const strata_communicator_options security = {
-        .secret = secret, .secret_bytes = sizeof secret, .connect_seconds = 20};
+    static const strata_communicator_options security = {.secret = secret,
+                                                         .secret_bytes = sizeof secret,
+                                                         .connect_seconds = TEST_PATIENCE,
+                                                         .heartbeat_seconds = TEST_CALM_HEARTBEAT};
     strata_parameter_server_options servers = j->servers;
     servers.cluster = cluster_text;
     servers.task = name;

@@ -13,6 +13,7 @@
 #include "tests/strategies/strategies_case.h"
 #include "tests/support/check.h"
 #include "tests/support/folder.h"
+#include "tests/support/names.h"
 
 enum { FEATURES = 7, CLASSES = 3, MOST_LOSSES = 100, MOST_REPLICAS = 8 };
 
@@ -427,14 +428,13 @@ static void expect_shards_like_whole(const plan *p, const char *what) {
 
 /* With 8 replicas there are more shards than parameters, and shards begin and end within parameters. */
 Test(training, shards_have_the_bits_of_replicated_updates_with_every_optimizer) {
-    static const char *const names[] = {"sgd", "adam", "adamw", "rmsprop", "adagrad", "lars", "lamb"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const plan p = {.optimizer = {.name = names[i], .learning_rate = 0.01, .momentum = i < 1 ? 0.9 : 0},
+    for (int i = 0; i < TEST_OPTIMIZERS; i++) {
+        const plan p = {.optimizer = {.name = test_optimizers[i], .learning_rate = 0.01, .momentum = i ? 0 : 0.9},
                         .penalty = true,
                         .n = 53,
                         .batch = 12,
                         .epochs = 3};
-        expect_shards_like_whole(&p, names[i]);
+        expect_shards_like_whole(&p, test_optimizers[i]);
     }
 }
 

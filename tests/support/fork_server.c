@@ -7,7 +7,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 double test_seconds(void) {
     struct timespec t;
@@ -15,9 +14,8 @@ double test_seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-bool test_wait_for(const atomic_int *number, int least, double seconds) {
-    for (const double end = test_seconds() + seconds; test_seconds() < end; usleep(2000))
-        if (atomic_load(number) >= least) return true;
+bool test_wait_for(const atomic_int *number, int least) {
+    TEST_WAIT_UNTIL(atomic_load(number) >= least);
     return atomic_load(number) >= least;
 }
 
@@ -95,7 +93,7 @@ bool test_fork_server_start(test_fork_server *fork_server, int task, int variant
     const unsigned char order = (unsigned char)(task | variant << 4);
     atomic_store(&fork_server->tasks[task].pid, 0);
     atomic_store(&fork_server->tasks[task].ended, TEST_TASK_RUNS);
-    return write(fork_server->orders, &order, 1) == 1 && test_wait_for(&fork_server->tasks[task].pid, 1, 10);
+    return write(fork_server->orders, &order, 1) == 1 && test_wait_for(&fork_server->tasks[task].pid, 1);
 }
 
 pid_t test_fork_server_pid(const test_fork_server *fork_server, int task) {
@@ -106,8 +104,7 @@ int test_fork_server_ended(const test_fork_server *fork_server, int task) {
     return atomic_load(&fork_server->tasks[task].ended);
 }
 
-int test_fork_server_wait(const test_fork_server *fork_server, int task, double seconds) {
-    for (const double end = test_seconds() + seconds; test_seconds() < end; usleep(2000))
-        if (test_fork_server_ended(fork_server, task) != TEST_TASK_RUNS) break;
+int test_fork_server_wait(const test_fork_server *fork_server, int task) {
+    TEST_WAIT_UNTIL(test_fork_server_ended(fork_server, task) != TEST_TASK_RUNS);
     return test_fork_server_ended(fork_server, task);
 }

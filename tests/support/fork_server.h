@@ -7,7 +7,7 @@
  *     test_fork_server_open(&server, run_task)              before the test has threads
  *     test_fork_server_start(&server, 2, 0)                 a new process calls run_task(2, 0)
  *     kill(test_fork_server_pid(&server, 2), SIGKILL)
- *     test_fork_server_wait(&server, 2, 10)                 waits for at most 10 s until task 2 has ended */
+ *     test_fork_server_wait(&server, 2)                     waits until task 2 has ended */
 #ifndef STRATA_TESTS_SUPPORT_FORK_SERVER_H
 #define STRATA_TESTS_SUPPORT_FORK_SERVER_H
 
@@ -15,6 +15,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <unistd.h>
+
+#include "tests/support/patience.h"
 
 enum {
     TEST_MOST_TASKS = 16,
@@ -48,12 +51,15 @@ bool test_fork_server_start(test_fork_server *fork_server, int task, int variant
 pid_t test_fork_server_pid(const test_fork_server *fork_server, int task);
 /* How the last process of the task ended: TEST_TASK_RUNS, _KILLED, _CRASHED, or 1 + the result of `run`. */
 int test_fork_server_ended(const test_fork_server *fork_server, int task);
-/* Waits until the task has ended and returns the same; TEST_TASK_RUNS when the task did not end in time. */
-int test_fork_server_wait(const test_fork_server *fork_server, int task, double seconds);
+/* Waits until the task has ended and returns the same; TEST_TASK_RUNS when the task did not end within TEST_PATIENCE. */
+int test_fork_server_wait(const test_fork_server *fork_server, int task);
 
 /* The monotonic clock in seconds, which is the same in all processes. */
 double test_seconds(void);
-/* Waits until *number >= least. Returns false when this did not happen within so many seconds. */
-bool test_wait_for(const atomic_int *number, int least, double seconds);
+/* Waits until *number >= least. Returns false when this did not happen within TEST_PATIENCE. */
+bool test_wait_for(const atomic_int *number, int least);
+/* Waits until the condition is true, for TEST_PATIENCE at most. */
+#define TEST_WAIT_UNTIL(condition) \
+    for (const double end_ = test_seconds() + TEST_PATIENCE; !(condition) && test_seconds() < end_; usleep(2000)) continue
 
 #endif

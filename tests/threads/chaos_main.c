@@ -10,6 +10,7 @@
 
 #include "strata/cluster.h"
 #include "tests/support/certificate.h"
+#include "tests/support/patience.h"
 #include "tests/threads/proxy.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -28,7 +29,8 @@ enum {
 };
 /* Bytes of the handshake, which precede the frames: from the rank that connects, and to it. See cluster/wire/handshake.h. */
 static const int handshake_bytes[2] = {40 + 48, 40 + 32};
-static const double MOST_SECONDS = 15; /* longer than the timeouts of 10 s, which a dropped byte may cause */
+static const double MOST_SECONDS =
+    15 * TEST_PATIENCE / 10; /* longer than the timeouts of 10 s, which a dropped byte may cause */
 
 typedef enum damage_kind { NONE, FLIP, DROP, REPEAT, DELAY, CUT } damage_kind;
 static const char *const kinds[] = {"nothing", "flip", "drop", "repeat", "delay", "cut"};

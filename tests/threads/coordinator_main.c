@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "strata/coordinator.h"
+#include "tests/support/patience.h"
 #include "tests/support/ports.h"
 
 enum { WORKERS = 2, THREADS = 3, CLOSURES = 120, ROUNDS = 3 };
@@ -50,7 +51,8 @@ static void unmake(void *object, void *user) {
 
 static const strata_remote_function functions[] = {{.name = "twice", .run = twice, .n_results = 1},
                                                    {.name = "count", .make = make, .unmake = unmake}};
-static const strata_communicator_options cluster = {.secret = "threads", .secret_bytes = 7, .connect_seconds = 30};
+static const strata_communicator_options cluster = {
+    .secret = "threads", .secret_bytes = 7, .connect_seconds = TEST_PATIENCE, .heartbeat_seconds = TEST_CALM_HEARTBEAT};
 
 static bool is_interrupted(void *user) {
     return atomic_load((atomic_bool *)user);
@@ -67,7 +69,7 @@ static void *be_worker(void *user) {
                                                     .n_functions = 2,
                                                     .stop_now = is_interrupted,
                                                     .user = &interrupted[number],
-                                                    .coordinator_seconds = 30};
+                                                    .coordinator_seconds = TEST_PATIENCE};
     strata_error err = {0};
     strata_status status;
     while ((status = strata_coordinator_serve(&opts, &err)) == STRATA_INTERRUPTED) {
@@ -159,7 +161,7 @@ int main(void) {
     }
     /* The interrupted worker may be connected again only a moment later. */
     strata_coordinator_counts counts = strata_coordinator_count(coordinator);
-    for (int tries = 0; tries < 300 && (counts.workers < WORKERS || counts.lost < 1); tries++) {
+    for (int tries = 0; tries < 3000 && (counts.workers < WORKERS || counts.lost < 1); tries++) {
         usleep(100000);
         counts = strata_coordinator_count(coordinator);
     }

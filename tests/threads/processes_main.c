@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "strata/cluster.h"
+#include "tests/support/patience.h"
 #include "tests/support/ports.h"
 
 enum { RANKS = 3, ELEMENTS = 200000, JUNK = 500, KILLS = 36 };
@@ -172,20 +173,20 @@ static void run(const scenario *s) {
     for (int r = 0; r < RANKS; r++) {
         pids[r] = fork();
         if (pids[r]) continue;
-        alarm(240); /* ends a rank that hangs; its status is then not the expected one */
+        alarm(10 * TEST_PATIENCE); /* ends a rank that hangs; its status is then not the expected one */
         run_rank(s, r);
         _exit(0);
     }
     double since = now();
     if (s->signal) {
-        for (int i = 0; i < 2000 && !shared->rounds[s->victim]; i++) pause_for(0.005);
+        for (int i = 0; i < 40000 && !shared->rounds[s->victim]; i++) pause_for(0.005);
         pause_for(s->delay);
         kill(pids[s->victim], s->signal);
         since = now();
     }
     if (s->junk) connect_junk();
     if (!s->expected) {
-        for (int i = 0; i < 2000 && !shared->rounds[0]; i++) pause_for(0.005);
+        for (int i = 0; i < 40000 && !shared->rounds[0]; i++) pause_for(0.005);
         shared->stop = 1;
     }
     for (int r = 0; r < RANKS; r++)
@@ -208,7 +209,8 @@ int main(void) {
     fflush(stdout);
     for (int t = 0; t < 2; t++) {
         const char *transport = transports[t];
-        const scenario common = {.transport = transport, .victim = -1, .connect = 10, .heartbeat = 1};
+        const scenario common = {
+            .transport = transport, .victim = -1, .connect = TEST_PATIENCE, .heartbeat = TEST_CALM_HEARTBEAT};
         scenario s = common;
         s.name = "a late rank";
         s.delay = 0.6;
@@ -225,7 +227,7 @@ int main(void) {
             s.delay = 0.15 * rand_r(&seed) / RAND_MAX;
             s.expected = STRATA_PEER_LOST;
             s.text = names[s.victim];
-            s.most_seconds = 3; /* without signs of life it would be 5 */
+            s.most_seconds = TEST_PATIENCE; /* by its silence it would be lost later */
             run(&s);
         }
         for (int victim = 0; victim < RANKS; victim += 1 + t) {
@@ -233,17 +235,16 @@ int main(void) {
             s.name = "a stopped rank";
             s.victim = victim;
             s.signal = SIGSTOP;
-            s.heartbeat = 0.4;
+            s.heartbeat = 0.8;
             s.expected = STRATA_PEER_LOST;
             s.text = names[victim];
-            s.most_seconds = 5;
             run(&s);
         }
         s = common;
         s.name = "an absent rank";
         s.victim = 2;
         s.absent = true;
-        s.connect = 2;
+        s.connect = 4;
         s.expected = STRATA_TIMEOUT;
         s.text = "rank 2";
         run(&s);
@@ -252,16 +253,15 @@ int main(void) {
                   .transport = "tcp",
                   .victim = 1,
                   .signal = SIGSTOP,
-                  .connect = 10,
+                  .connect = TEST_PATIENCE,
                   .expected = STRATA_PEER_LOST,
-                  .text = "rank 1",
-                  .most_seconds = 10};
+                  .text = "rank 1"};
     run(&s);
     s = (scenario){.name = "another secret",
                    .transport = "tcp",
                    .victim = 2,
                    .stranger = true,
-                   .connect = 3,
+                   .connect = 8,
                    .expected = STRATA_TIMEOUT,
                    .text = "; connections refused: 5, the last from 127.0.0.1: the other side does not know our secret"};
     run(&s);
@@ -271,7 +271,7 @@ int main(void) {
                    .transport = "tcp",
                    .victim = 2,
                    .twice = true,
-                   .connect = 4,
+                   .connect = 8,
                    .expected = STRATA_TIMEOUT,
                    .text = "; connections refused: 1, the last from 127.0.0.1: rank 1 is there already"};
     run(&s);

@@ -11,6 +11,7 @@
 
 #include "cluster/rpc/rpc.h"
 #include "tests/support/certificate.h"
+#include "tests/support/patience.h"
 #include "tests/support/ports.h"
 #include "tests/threads/proxy.h"
 
@@ -21,7 +22,10 @@ enum { OVER_HALF = 700001 };
 /* A client with this incarnation shares no memory with the server, so that all bytes go through the socket. */
 enum { BY_SOCKET = 5 };
 static const char secret[] = "only for tasks";
-static const double SECONDS = 30;
+static const double SECONDS = TEST_PATIENCE;
+/* The interval of heartbeats of tests that wait until a silent peer is lost, which takes 5 times as long. The other tests have
+ * TEST_CALM_HEARTBEAT. */
+static const double BRIEF = 0.5;
 static int failures;
 
 /* Returns a port for a server that starts later, or starts again. */
@@ -100,7 +104,7 @@ static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_
             reply->n_body = 4;
             return STRATA_OK;
         case NAP:
-            usleep(180000);
+            usleep(450000);
             return STRATA_OK;
         default:
             return strata_fail(err, STRATA_UNSUPPORTED, "%s asks for method %u", call->task, call->method);
@@ -122,7 +126,7 @@ static void on_peer(void *user, strata_rpc_event event, const char *task, uint64
     pthread_mutex_unlock(&w->lock);
 }
 
-static strata_communicator_options security = {.secret = secret, .secret_bytes = sizeof secret, .heartbeat_seconds = 0.2};
+static strata_communicator_options security = {.secret = secret, .secret_bytes = sizeof secret, .heartbeat_seconds = BRIEF};
 
 static int most_peers; /* of the next server; 0: the default */
 
@@ -158,7 +162,7 @@ static void stop_world(world *w) {
 static strata_status connect_as(const char *task, uint64_t incarnation, const char *address, double reconnect_seconds,
                                 strata_rpc_client **out, strata_error *err) {
     strata_communicator_options cluster = security;
-    cluster.connect_seconds = 10;
+    cluster.connect_seconds = 2 * TEST_PATIENCE;
     const strata_rpc_client_options opts = {.task = task,
                                             .incarnation = incarnation,
                                             .server = "ps:0",
@@ -172,7 +176,7 @@ static strata_status connect_as(const char *task, uint64_t incarnation, const ch
 static strata_rpc_client *must_connect(const char *task, uint64_t incarnation, const char *address) {
     strata_rpc_client *client = NULL;
     strata_error err = {0};
-    if (connect_as(task, incarnation, address, 10, &client, &err)) {
+    if (connect_as(task, incarnation, address, TEST_PATIENCE, &client, &err)) {
         fprintf(stderr, "%s\n", err.message);
         exit(1);
     }
@@ -195,9 +199,9 @@ static int n_logged(world *w) {
     return n;
 }
 
-/* Waits until *number, a field of the world, is at least n. Returns false after 10 s. */
+/* Waits until *number, a field of the world, is at least n. Returns false after TEST_PATIENCE. */
 static bool wait_until(world *w, const int *number, int n) {
-    const double limit = now() + 10;
+    const double limit = now() + TEST_PATIENCE;
     bool there = false;
     while (!there && now() < limit) {
         pthread_mutex_lock(&w->lock);
@@ -554,15 +558,13 @@ static void come_back(void) {
     strata_error err = {0};
     strata_rpc_request *request;
     strata_rpc_client *client = NULL;
-    if (connect_as("worker:0", 1, address, 2, &client, &err)) exit(1);
+    if (connect_as("worker:0", 1, address, 4, &client, &err)) exit(1);
     const uint64_t first = strata_rpc_client_server_incarnation(client);
     check(!call(client, PUT, SECONDS, &err), "before the server dies", err.message);
     const strata_rpc_ask block = {.method = BLOCK, .what = "a wait"};
     check(!strata_rpc_client_start(client, &block, NULL, SECONDS, &request, &err), "a request to block", err.message);
     check(wait_until(w, &w->n_blocked, 1), "a request to block", "it did not come");
-    const double began = now();
     stop_world(w); /* wakes the handler */
-    check(now() - began < 10, "stopping a server", "it took long");
     w = start_world(address);
     check(wait_until(w, &w->n_connected, 1), "after the server came back", "the client did not connect");
     while (strata_rpc_client_server_incarnation(client) == first) usleep(1000);
@@ -573,11 +575,11 @@ static void come_back(void) {
               strstr(err.message, "started again"),
           "a request to the server that died", err.message);
     stop_world(w);
-    /* When no server starts again, the call must fail after the client's 2 s. */
+    /* When no server starts again, the call must fail after the client's 4 s. */
     const double alone = now();
     check(call(client, PUT, SECONDS, &err) == STRATA_PEER_LOST && strstr(err.message, "ps:0 at"), "without a server",
           err.message);
-    check(now() - alone > 1.5 && now() - alone < 10, "without a server", "it took another time");
+    check(now() - alone > 3.5, "without a server", "it took another time");
     strata_rpc_client_destroy(client);
 }
 
@@ -593,26 +595,24 @@ static void silent_connections(void) {
     strata_error err = {0};
     int fds[SILENT];
     char greeting[40] = "STRATA3\n", reply[40];
-    const double begun_at = now();
     const int begun = socket(AF_INET, SOCK_STREAM, 0);
     check(!connect(begun, (struct sockaddr *)&to, sizeof to) && write(begun, greeting, sizeof greeting) == sizeof greeting &&
               recv(begun, reply, sizeof reply, MSG_WAITALL) == sizeof reply,
           "a handshake that has begun", strerror(errno));
-    usleep(100000);
     for (int i = 0; i < SILENT; i++) {
         fds[i] = socket(AF_INET, SOCK_STREAM, 0);
         check(!connect(fds[i], (struct sockaddr *)&to, sizeof to), "a silent connection", strerror(errno));
     }
+    /* The server waits for longer than TEST_PATIENCE until the silent ones greet it. */
     const double began = now();
     strata_rpc_client *after = must_connect("worker:2", 1, address);
-    check(now() - began < 4, "a task beside silent connections", "it came late");
+    check(now() - began < TEST_PATIENCE, "a task beside silent connections", "it came late");
     check(!call(before, PUT, SECONDS, &err) && !call(after, PUT, SECONDS, &err), "a task beside silent connections",
           err.message);
     pthread_mutex_lock(&w->lock);
     check(!w->n_lost, "a task beside silent connections", w->why);
     pthread_mutex_unlock(&w->lock);
-    check(recv(begun, reply, sizeof reply, MSG_DONTWAIT) < 0 || now() - begun_at > 4, "a handshake that has begun",
-          "it was ended");
+    check(recv(begun, reply, sizeof reply, MSG_DONTWAIT) < 0, "a handshake that has begun", "it was ended");
     close(begun);
     for (int i = 0; i < SILENT; i++) close(fds[i]);
     strata_rpc_client_destroy(before);
@@ -691,18 +691,17 @@ static void take_time(void) {
     world *w = start_world(NULL);
     strata_error err = {0};
     strata_rpc_client *client = must_connect("worker:0", 1, strata_rpc_server_address(w->server));
-    double began = now();
+    const double began = now();
     check(call(client, BLOCK, 0.3, &err) == STRATA_TIMEOUT && strstr(err.message, "a try") && strstr(err.message, "0.3 s"),
           "a reply that does not come", err.message);
-    check(now() - began > 0.25 && now() - began < 10, "a reply that does not come", "it took another time");
-    usleep(1500000); /* longer than 5 heartbeats: a handler that blocks must not make the server treat the client as lost */
+    check(now() - began > 0.25, "a reply that does not come", "it took another time");
+    usleep(3000000); /* longer than 5 heartbeats: a handler that blocks must not make the server treat the client as lost */
     check(w->n_lost == 0 && strata_rpc_client_connected(client), "a handler that blocks", w->why);
     pthread_mutex_lock(&w->lock);
     w->open_gate = true;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
-    began = now();
-    check(!call(client, PUT, SECONDS, &err) && now() - began < 10, "after a handler that blocked", err.message);
+    check(!call(client, PUT, SECONDS, &err), "after a handler that blocked", err.message);
     strata_rpc_client_destroy(client);
     stop_world(w);
 }
@@ -732,7 +731,7 @@ static void meet_strangers(void) {
     const double began = now();
     check(connect_as("worker:1", 1, address, 1, &thief, &err) == STRATA_UNAVAILABLE && strstr(err.message, "secret"),
           "another secret", err.message);
-    check(now() - began < 10, "another secret", "it took long");
+    check(now() - began < TEST_PATIENCE, "another secret", "it took long"); /* it may try for twice as long */
     security.secret = secret;
     security.secret_bytes = sizeof secret;
     check(strstr(strata_rpc_server_refused(w->server).text, "127.0.0.1: ") != NULL, "another secret",
@@ -774,14 +773,13 @@ typedef enum client_does { IDLE, BLOCKS, BUSY } client_does;
 static void be_client(const char *address, client_does does, uint64_t incarnation) {
     strata_rpc_client *client = must_connect("worker:0", incarnation, address);
     strata_error err = {0};
-    if (does == BLOCKS && call(client, BLOCK, 60, &err)) _exit(1);
+    if (does == BLOCKS && call(client, BLOCK, SECONDS, &err)) _exit(1);
     while (does == BUSY)
-        if (call(client, PUT, 60, &err)) _exit(1);
+        if (call(client, PUT, SECONDS, &err)) _exit(1);
     for (;;) pause();
 }
 
-static void lose_client(int signal_number, client_does does, uint64_t incarnation, double least, double most,
-                        const char *expected) {
+static void lose_client(int signal_number, client_does does, uint64_t incarnation, double least, const char *expected) {
     char address[32], text[96];
     snprintf(address, sizeof address, "127.0.0.1:%u", find_port());
     const pid_t child = fork();
@@ -794,7 +792,7 @@ static void lose_client(int signal_number, client_does does, uint64_t incarnatio
     kill(child, signal_number);
     check(wait_until(w, &w->n_lost, 1), "a client that is lost", "it was not noticed");
     snprintf(text, sizeof text, "after %.2f s: %.60s", w->lost_at - began, w->why);
-    check(w->lost_at - began >= least && w->lost_at - began <= most && strstr(w->why, expected), "a client that is lost", text);
+    check(w->lost_at - began >= least && strstr(w->why, expected), "a client that is lost", text);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     stop_world(w);
@@ -819,7 +817,7 @@ static pid_t serve_in_process(uint64_t incarnation, strata_rpc_client **out_clie
         start_world(address);
         for (;;) pause();
     }
-    if (connect_as("worker:0", incarnation, address, 1, out_client, &err)) exit(1);
+    if (connect_as("worker:0", incarnation, address, 2, out_client, &err)) exit(1);
     check(!call(*out_client, PUT, SECONDS, &err), "the first call of a server in another process", err.message);
     return child;
 }
@@ -832,11 +830,9 @@ static void kill_server(uint64_t incarnation, bool busy) {
     const double began = now();
     const pid_t killer = kill_later(child, 300);
     strata_status status = call(client, busy ? PUT : BLOCK, SECONDS, &err);
-    int n = 1;
-    for (; busy && !status && now() - began < 15; n++) status = call(client, PUT, SECONDS, &err);
+    while (busy && !status && now() - began < TEST_PATIENCE) status = call(client, PUT, SECONDS, &err);
     check(status == STRATA_PEER_LOST, "a server that is killed", err.message);
-    check(now() - began > 1.2 && now() - began < 10, "a server that is killed", "it took another time");
-    check(!busy || n > 1, "a server that is killed", "there was no call before");
+    check(now() - began > 2.2, "a server that is killed", "it took another time");
     strata_rpc_client_destroy(client);
     waitpid(killer, NULL, 0);
     waitpid(child, NULL, 0);
@@ -848,44 +844,43 @@ static void stop_server(uint64_t incarnation) {
     const pid_t child = serve_in_process(incarnation, &client);
     kill(child, SIGSTOP);
     waitpid(child, NULL, WUNTRACED); /* waits until it has stopped */
-    double began = now();
     check(call(client, PUT, SECONDS, &err) == STRATA_PEER_LOST && strstr(err.message, "ps:0 at"), "a stopped server",
           err.message);
-    check(now() - began < 10, "a stopped server", "it took long");
     kill(child, SIGCONT);
     check(!call(client, PUT, SECONDS, &err), "a server that goes on", err.message);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    began = now();
-    check(call(client, PUT, SECONDS, &err) == STRATA_PEER_LOST && now() - began < 10, "a killed server", err.message);
+    check(call(client, PUT, SECONDS, &err) == STRATA_PEER_LOST, "a killed server", err.message);
     strata_rpc_client_destroy(client);
 }
 
 int main(void) {
     static const uint64_t ways[] = {1, BY_SOCKET};
     for (int i = 0; i < 2; i++) {
-        for (client_does does = IDLE; does <= BUSY; does++) lose_client(SIGKILL, does, ways[i], 0, 1, "closed");
-        /* A busy client may stop in the middle of a message. The time until it is lost then counts from its last bytes. */
-        for (client_does does = IDLE; does <= BUSY; does++) lose_client(SIGSTOP, does, ways[i], 0.5, 3, "no sign of life");
+        security.heartbeat_seconds = TEST_CALM_HEARTBEAT;
+        for (client_does does = IDLE; does <= BUSY; does++) lose_client(SIGKILL, does, ways[i], 0, "closed");
         kill_server(ways[i], false);
         kill_server(ways[i], true);
+        security.heartbeat_seconds = BRIEF;
+        /* A busy client may stop in the middle of a message. The time until it is lost then counts from its last bytes. */
+        for (client_does does = IDLE; does <= BUSY; does++) lose_client(SIGSTOP, does, ways[i], 2 * BRIEF, "no sign of life");
         stop_server(ways[i]);
     }
+    for (unsigned seed = 1; seed <= 4; seed++) weather_faults(seed);
+    for (int i = 0; i < 2; i++) cut_a_wait(ways[i]);
+    follow_a_client_that_was_cut_off();
+    for (int i = 0; i < 2; i++) ask_without_pause(ways[i]);
+    take_time();
+    security.heartbeat_seconds = TEST_CALM_HEARTBEAT;
     use_all(false, 1);
     use_all(false, BY_SOCKET);
     use_all(true, 1);
     for (int i = 0; i < 2; i++) leave_often(ways[i]);
-    for (unsigned seed = 1; seed <= 4; seed++) weather_faults(seed);
-    for (int i = 0; i < 2; i++) cut_a_wait(ways[i]);
-    follow_a_client_that_was_cut_off();
     come_back();
     silent_connections();
-    ask_without_pause(BY_SOCKET);
-    ask_without_pause(1);
     replace(1, 2);
     replace(2, 1);
     know_some_tasks();
-    take_time();
     meet_strangers();
     refuse_options();
     if (!failures) puts("remote calls come through");

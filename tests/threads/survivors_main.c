@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "strata/cluster.h"
+#include "tests/support/patience.h"
 #include "tests/support/ports.h"
 
 enum { RANKS = 4, SERVER = 3, KILLS = 12, LONG = 8 << 20, ASK = 1, ANSWER = 2, END = 3, DATA = 4 };
@@ -73,7 +74,7 @@ static void serve(strata_communicator *job, int rank) {
             continue;
         }
         value++;
-        const strata_status sent = strata_message_send(job, &value, sizeof value, message.peer, ANSWER, 10, &err);
+        const strata_status sent = strata_message_send(job, &value, sizeof value, message.peer, ANSWER, TEST_PATIENCE, &err);
         if (sent && sent != STRATA_PEER_LOST) WRONG("the server's answer: %s", err.message);
     }
 }
@@ -84,8 +85,8 @@ static bool ask(strata_communicator *job, int rank, bool server_is_victim) {
     strata_error err = {0};
     for (int i = 0; server_is_victim || !shared->was_hit || i < 20; i++) {
         int value = i, answer = 0;
-        strata_status status = strata_message_send(job, &value, sizeof value, SERVER, ASK, 10, &err);
-        if (!status) status = strata_message_receive(job, &answer, sizeof answer, SERVER, ANSWER, 10, NULL, &err);
+        strata_status status = strata_message_send(job, &value, sizeof value, SERVER, ASK, TEST_PATIENCE, &err);
+        if (!status) status = strata_message_receive(job, &answer, sizeof answer, SERVER, ANSWER, TEST_PATIENCE, NULL, &err);
         shared->rounds[rank]++;
         if (status == STRATA_PEER_LOST && server_is_victim && strstr(err.message, "rank 3")) return true;
         if (!status && answer == value + 1) continue;
@@ -139,10 +140,10 @@ static bool pass_long(strata_communicator *job, int rank) {
     bool ok = true;
     for (int i = 0; data && rank == 1; i++) {
         memset(data, i, LONG);
-        if (strata_message_send(job, data, LONG, 0, DATA, 10, &err)) break;
+        if (strata_message_send(job, data, LONG, 0, DATA, TEST_PATIENCE, &err)) break;
     }
     while (data && rank == 0 && ok) {
-        const strata_status status = strata_message_receive(job, data, LONG, 1, DATA, 10, NULL, &err);
+        const strata_status status = strata_message_receive(job, data, LONG, 1, DATA, TEST_PATIENCE, NULL, &err);
         shared->rounds[1]++;
         if (status == STRATA_PEER_LOST && strstr(err.message, "rank 1")) break;
         for (size_t i = 0; i < LONG; i += 4099) ok &= data[i] == data[0];
@@ -160,8 +161,8 @@ static void run_rank(const scenario *s, const char *store, int rank) {
                                               .transport = s->transport,
                                               .secret = "the job's",
                                               .secret_bytes = 9,
-                                              .heartbeat_seconds = s->signal == SIGSTOP ? 0.2 : 1,
-                                              .connect_seconds = 20};
+                                              .heartbeat_seconds = s->signal == SIGSTOP ? 0.6 : TEST_CALM_HEARTBEAT,
+                                              .connect_seconds = TEST_PATIENCE};
     strata_communicator *job = NULL, *workers = NULL;
     strata_error err = {0};
     TRY(strata_communicator_create(&opts, &job, &err));
@@ -173,7 +174,7 @@ static void run_rank(const scenario *s, const char *store, int rank) {
         serve(job, rank);
     } else if (ask(job, rank, s->victim == SERVER) && s->victim != SERVER) {
         const int end = 0;
-        TRY(strata_message_send(job, &end, sizeof end, SERVER, END, 10, &err));
+        TRY(strata_message_send(job, &end, sizeof end, SERVER, END, TEST_PATIENCE, &err));
     }
     if (!*shared->wrong[rank]) go_on(job, workers, rank, s);
     strata_communicator_destroy(workers);
@@ -200,12 +201,12 @@ static void run(const scenario *s) {
     for (int r = 0; r < RANKS; r++) {
         pids[r] = fork();
         if (pids[r]) continue;
-        alarm(240);
+        alarm(10 * TEST_PATIENCE);
         run_rank(s, store, r);
         _exit(0);
     }
     /* a rank that is slow to begin must not lose the victim before it has its communicators */
-    for (int i = 0; i < 4000 && (shared->n_ready < RANKS || shared->rounds[s->victim] < 3); i++) pause_for(0.005);
+    for (int i = 0; i < 40000 && (shared->n_ready < RANKS || shared->rounds[s->victim] < 3); i++) pause_for(0.005);
     pause_for(s->delay);
     kill(pids[s->victim], s->signal);
     shared->was_hit = 1;
