@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs what the READMEs show, so that no example in them becomes false.
+"""Runs what the READMEs and the help texts show, so that no example in them becomes false.
 
 usage: blocks.py SOURCE_DIR BUILD_DIR [README...]
 
@@ -11,6 +11,9 @@ by four spaces or stands between fences:
               output: each must occur in the program's output, in this order; numbers may differ, and `...` stands for anything.
   C, Python   a program: C is written to the file that the next `cc` names, Python is run.
 Other blocks are drawings, formulas and outputs. They are not run.
+
+The manual page, strata.1, is one more README. It has the examples of all help texts, of which each is a line that begins with
+`strata` or `cc`; a remark may follow after some blanks.
 
 The three tables below are all that this script knows about the READMEs: what stands for a reader's own files, what is made
 shorter, and what is left out and why. Each block that is left out is printed with its reason.
@@ -27,12 +30,16 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 
 SECONDS = 240  # for one command; more is a failure
 PROGRAMS = "strata sh cmake pip python3 cc mpirun git ctest curl cd cat head bash".split()
 
 # What a reader replaces by something of their own: (README or "", pattern, replacement).
 OWN = [
+    ("strata.1", r"(MODEL|m)\.json --data (DATA|DIR)", "own/model.json --data flowers.csv"),
+    ("strata.1", r"--confusion DIR", "--confusion own/mnist"),
+    ("strata.1", r"opencl:0(,vulkan:0|,opencl:1)?", "host"),
     ("", r"strata train \.\.\.", "strata train mnist"),
     ("", r"(train|evaluate) (mnist|mnist_cnn)( --data DIR)", r"\1 \2"),
     ("", r"--data DIR", "--data own/cifar10"),
@@ -45,6 +52,9 @@ OWN = [
 ]
 # What a README's reader has done before, by another README.
 BEFORE = {
+    "strata.1": [
+        "strata train flowers.csv --save M.strata", "strata train mnist --save digits.strata",
+        "strata train mnist --log other.jsonl", "python3 tests/cli/files.py data own/mnist 100 50"],
     "core/interchange/README.md": [
         "strata train flowers.csv --save flowers.strata", "strata convert flowers.strata model.keras"],
     "samples/systolic/tests/README.md": [
@@ -56,6 +66,9 @@ SHORTER = [
     (r"strata train (?!.*--epochs)", "strata train --epochs 2 "),
     (r"strata train ", "strata train --steps-per-epoch 4 "),
     (r"--trials \d+", "--trials 2 --epochs 2"),
+    (r"strata tune (?!.*--trials)", "strata tune --trials 2 --epochs 2 "),
+    (r"strata tune ", "strata tune --steps-per-epoch 4 "),
+    (r"--profile \d+:\d+", "--profile 2:4"),
     (r"--workers 3", "--workers 2"),
     (r"strata plugin-check", "strata plugin-check --quick"),
     (r"strata bench allreduce", "strata bench allreduce --seconds 0.2"),
@@ -73,8 +86,16 @@ LEFT_OUT = [
     ("", r"^mpirun", "it needs an MPI; tests/threads/mpi.c"),
     ("", r"--plugin FILE|--plugin pjrt:|imdb/lstm.json", "it needs a vendor's plugin or fetched data; tests/cli has tests"),
     ("", r"^STRATA_TEST_DEVICES=", "it runs a whole suite"),
+    ("strata.1", r"x\.onnx", "it needs a graph of another program; tests/interchange has such graphs"),
 ]
 NO_COMPARISON = [r"^strata devices", r"^strata plot", r"^strata tune", r"^strata serve"]  # machines and short runs differ
+
+
+def manual(strata):
+    """The manual page's lines, of which only the examples are left, as blocks of a README."""
+    page = subprocess.run([strata, "help", "man"], check=True, capture_output=True, text=True).stdout
+    examples = [re.match(r" *((?:strata [a-z]|cc ).*?)(?:  .*)?$", line) for line in page.replace("\\-", "-").splitlines()]
+    return ["    " + example[1] if example else "" for example in examples]
 
 
 def blocks(lines):
@@ -134,13 +155,23 @@ def write(path, data):
 
 
 def make_files(folder):
-    """What the READMEs' readers have: a table of flowers, CIFAR-10's files, and models of other programs."""
+    """What the readers have: tables of flowers, pictures, arrays, CIFAR-10's files, models of other programs, a program."""
     draw = random.Random(7)
     names = ("setosa", (5.0, 3.4, 1.5, 0.2)), ("versicolor", (5.9, 2.8, 4.3, 1.3)), ("virginica", (6.6, 3.0, 5.5, 2.0))
     rows = [",".join(f"{draw.gauss(mean, 0.2):.1f}" for mean in means) + f",{name}" for name, means in names for _ in range(50)]
     head = "sepal length,sepal width,petal length,petal width,species"
     for name in "flowers.csv", "more.csv", "new.csv":
         write(folder / name, "\n".join([head] + rows) + "\n")
+    for i in range(40):
+        picture = bytes(draw.randrange(128) + 64 * (i % 2) for _ in range(64))
+        write(folder / "photos" / ("cat", "dog")[i % 2] / f"{i}.pgm", b"P5 8 8 255\n" + picture)
+    write(folder / "main.c", '#include "digits.c"\nint main(void) {\n    static float x[28 * 28], y[10];\n'
+          '    digits_predict(x, y);\n    return 0;\n}\n')
+    with zipfile.ZipFile(folder / "data.npz", "w") as arrays:
+        x, y = struct.pack("<240f", *[draw.gauss(0, 1) for _ in range(240)]), struct.pack("<60i", *[i % 3 for i in range(60)])
+        for name, kind, shape, values in (("x", "<f4", "(60, 4)", x), ("y", "<i4", "(60,)", y)):
+            header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}}}".ljust(117) + "\n"
+            arrays.writestr(name + ".npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.encode() + values)
     for name in "train", "test":
         for n in range(1, 6 if name == "train" else 2):
             image = lambda label: bytes([label]) + bytes(draw.randrange(20 * label, 256) for _ in range(3072))
@@ -157,7 +188,7 @@ def make_files(folder):
 
 def changed(readme, command):
     for folder, old, new in OWN:
-        if not folder or readme == folder + "/README.md":
+        if not folder or readme in (folder, folder + "/README.md"):
             command = re.sub(old, new, command)
     for old, new in SHORTER:
         command = re.sub(old, new, command)
@@ -237,7 +268,8 @@ def main():
     source, build = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
     listed = subprocess.run(["git", "-C", source, "ls-files"], check=True, capture_output=True, text=True).stdout.splitlines()
     # What the READMEs of tests/ show are the tests themselves.
-    readmes = sys.argv[3:] or [f for f in listed if f.endswith(".md") and f != "CHANGELOG.md" and not f.startswith("tests/")]
+    all_readmes = [f for f in listed if f.endswith(".md") and f != "CHANGELOG.md" and not f.startswith("tests/")]
+    readmes = sys.argv[3:] or all_readmes + ["strata.1"]
     failed = left_out = ran = 0
     with tempfile.TemporaryDirectory() as work:
         work = pathlib.Path(work)
@@ -263,7 +295,8 @@ def main():
                 (pristine / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(source / name, pristine / name)
         for readme in readmes:
-            lines = (source / readme).read_text().splitlines()
+            is_manual = readme == "strata.1"
+            lines = manual(prefix / "bin/strata") if is_manual else (source / readme).read_text().splitlines()
             if not any(language in ("c", "python") or commands(block) for _, language, block in blocks(lines)):
                 continue
             clone = work / "reader/strata"
@@ -279,7 +312,7 @@ def main():
             shutil.rmtree(work / "reader")
             said = f"{readme}: {reader.ran} ran, {len(reader.failures)} failed, {time.monotonic() - began:.0f} s"
             print("\n".join([said] + reader.left_out + reader.failures), flush=True)
-    print(f"{ran} examples of the READMEs ran, {failed} failed, {left_out} left out")
+    print(f"{ran} examples of the READMEs and of the manual page ran, {failed} failed, {left_out} left out")
     sys.exit(bool(failed) or not ran)
 
 

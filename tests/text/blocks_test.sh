@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The commands and programs that the READMEs show: blocks.py runs them in the order of the text, in a copy of the project.
+# The commands and programs that the READMEs and the help texts show: blocks.py runs them in the order of the text, in a copy of
+# the project.
 set -u
 if ! git -C "$STRATA_SOURCE_DIR" rev-parse --git-dir >/dev/null 2>&1; then
     echo "skipped: $STRATA_SOURCE_DIR is no git checkout"
