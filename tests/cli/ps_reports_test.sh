@@ -5,7 +5,7 @@
 # events, logs, the progress line and traces. The numbers are compared with each other, and with known values.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
-train="train mnist --data $work/data --epochs 2 --seed 1 --global-batch 60 --device host --strategy parameter_server --wait 20"
+train="train mnist --data $work/data --epochs 2 --seed 1 --global-batch 60 --device host --strategy parameter_server --wait 200"
 
 # reports EXPRESSION: a Python expression about the events of the last run: `epochs`, `r` the result, and `log` the rows of
 # $work/log.jsonl about epochs. Before that it checks what must hold in every run, with W workers and S servers.
@@ -79,14 +79,14 @@ plugin=$(ls "$STRATA_BUILD_DIR"/suites/plugins/libstrata_faulty_plugin.* 2>/dev/
 cat >"$work/slow.sh" <<'END'
 #!/bin/sh
 case $TF_CONFIG in
-*'"type":"worker","index":1'*) export STRATA_FAULTY=slow:15 ;;
-*'"type":"worker"'*) export STRATA_FAULTY=slow:1 ;;
+*'"type":"worker","index":1'*) export STRATA_FAULTY=slow:150 ;;
+*'"type":"worker"'*) export STRATA_FAULTY=slow:10 ;;
 esac
 exec "$@"
 END
 chmod +x "$work/slow.sh"
 slow="train regression --epochs 6 --seed 1 --batch 20 --plugin $plugin --device faulty:0 --allow-fallback host --no-tune"
-slow="$slow --strategy parameter_server --wait 20"
+slow="$slow --strategy parameter_server --wait 200"
 if [ -n "$plugin" ]; then
     expect 0 "" launch --workers 3 --ps 1 -- "$work/slow.sh" "$strata" $slow --json
     check "the slow worker is named" python3 - "$work/out" <<'END'
