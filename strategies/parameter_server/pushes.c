@@ -8,7 +8,7 @@
  * gradient is not finite, the parts are not used. */
 #include "strategies/parameter_server/worker.h"
 
-/* ---- parts of a push ---- */
+/* ---- the gradients of some shards ---- */
 
 bool strata_ps_all_finite(const float *values, int64_t n) {
     uint32_t wrong = 0;
@@ -20,52 +20,130 @@ bool strata_ps_all_finite(const float *values, int64_t n) {
     return !wrong;
 }
 
-static bool lies_in(const strata_ps_shard *shard, const struct strata_gradient_bucket *bucket) {
-    return shard->first >= bucket->begin && shard->first < bucket->end;
+/* Whether a table has all rows of its parameter, so that the values of a set can be sent as they are. */
+static bool in_one_piece(const strata_ps_shard *table, const strata_ps_row_set *set) {
+    return !table->first_row && table->n_rows == set->n_rows;
 }
 
-/* Adds dense gradients to the pieces of a push: f32 values are sent in place, bf16 values from the buffer at *narrow. */
-static void add_dense(const strata_ps_worker *w, const float *values, int64_t n, unsigned char **narrow,
-                      struct iovec *out_piece) {
-    const strata_dtype wire = w->task->wire;
-    *out_piece = (struct iovec){wire == STRATA_DTYPE_F32 ? (void *)values : *narrow, (size_t)n * strata_dtype_bytes(wire)};
-    if (wire == STRATA_DTYPE_F32) return; /* sending only reads them */
-    strata_ps_narrow(wire, values, n, *narrow);
-    *narrow += out_piece->iov_len;
+static const strata_ps_row_gradients *gradients_of(const strata_ps_worker *w, const strata_ps_shard *table) {
+    return &w->unit.row_gradients[strata_ps_sparse_index(w, table->parameter)];
 }
+
+/* Converts the values of the set's rows that belong to a table. Returns the end of what was written. */
+static unsigned char *narrow_rows(strata_dtype wire, const strata_ps_row_gradients *gradients, const strata_ps_shard *table,
+                                  unsigned char *to) {
+    const strata_ps_row_set *set = gradients->set;
+    for (int64_t i = 0; i < set->n; i++) {
+        const int64_t row = set->ids[i] - table->first_row;
+        if (row < 0 || row >= table->n_rows) continue;
+        strata_ps_narrow(wire, gradients->values + i * set->row, set->row, to);
+        to += (size_t)set->row * strata_dtype_bytes(wire);
+    }
+    return to;
+}
+
+/* Adds the rows' indices and gradients of all tables to the pieces of a push, of which there are n. Returns their new number.
+ * at: where values are written that are not sent in place. */
+static int add_rows(const strata_ps_worker *w, const strata_ps_bundle *bundle, strata_ps_transfer *p, int n,
+                    unsigned char *at) {
+    const strata_dtype wire = w->task->wire;
+    int64_t *counts = p->numbers;
+    int32_t *ids = (int32_t *)(counts + bundle->n_tables);
+    struct iovec *of_ids = &p->pieces[n++];
+    p->n_ids = 0;
+    for (int k = 0; k < bundle->n_tables; k++) {
+        const strata_ps_row_gradients *gradients = gradients_of(w, &bundle->tables[k]);
+        const strata_ps_row_set *set = gradients->set;
+        const unsigned char *rows = at;
+        if (wire == STRATA_DTYPE_F32 && in_one_piece(&bundle->tables[k], set)) {
+            counts[k] = set->n;
+            memcpy(ids + p->n_ids, set->ids, (size_t)set->n * sizeof *ids);
+            rows = (const unsigned char *)gradients->values;
+        } else {
+            counts[k] = strata_ps_rows_of_table(set, &bundle->tables[k], ids + p->n_ids);
+            at = narrow_rows(wire, gradients, &bundle->tables[k], at);
+        }
+        /* sending only reads them */
+        p->pieces[n++] = (struct iovec){(void *)rows, (size_t)(counts[k] * set->row) * strata_dtype_bytes(wire)};
+        p->n_ids += counts[k];
+    }
+    *of_ids = (struct iovec){counts, (size_t)bundle->n_tables * sizeof *counts + (size_t)p->n_ids * sizeof *ids};
+    return n;
+}
+
+/* Prepares a push of the gradients of a server's dense shards [from, from + n): f32 values are sent in place, bf16 values from
+ * a separate buffer. last: of states and rows, too. */
+static strata_status prepare_push(const strata_ps_worker *w, const strata_ps_bundle *bundle, int from, int n,
+                                  const float *gradients, bool last, strata_ps_transfer *p, int *out_n_pieces,
+                                  strata_error *err) {
+    const strata_dtype wire = w->task->wire;
+    const bool in_place = wire == STRATA_DTYPE_F32;
+    const strata_ps_shard *shards = bundle->shards + from;
+    const int n_tables = last ? bundle->n_tables : 0;
+    int64_t most = 0, elements = 0;
+    for (int k = 0; k < n_tables; k++) {
+        const strata_ps_row_set *set = gradients_of(w, &bundle->tables[k])->set;
+        most += set->n;
+        elements += in_place && in_one_piece(&bundle->tables[k], set) ? 0 : set->n * set->row;
+    }
+    const size_t narrow = in_place ? 0 : strata_ps_wire_bytes(wire, p->message.head.push.n);
+    STRATA_TRY(strata_ps_reserve((void **)&p->pieces, (size_t)(n + n_tables + 3) * sizeof *p->pieces, err));
+    STRATA_TRY(strata_ps_reserve(&p->numbers, (size_t)n_tables * sizeof(int64_t) + (size_t)most * sizeof(int32_t), err));
+    STRATA_TRY(strata_ps_reserve((void **)&p->narrow, narrow + (size_t)elements * strata_dtype_bytes(wire), err));
+    unsigned char *at = p->narrow;
+    int n_pieces = 0;
+    for (int i = 0; i < n; i++) {
+        const size_t bytes = (size_t)shards[i].n * strata_dtype_bytes(wire);
+        if (in_place) /* sending only reads them */
+            p->pieces[n_pieces++] = (struct iovec){(void *)(gradients + shards[i].first), bytes};
+        else
+            strata_ps_narrow(wire, gradients + shards[i].first, shards[i].n, at);
+        at += in_place ? 0 : bytes;
+    }
+    memset(at, 0, (size_t)(p->narrow + narrow - at)); /* the padding */
+    if (narrow) p->pieces[n_pieces++] = (struct iovec){p->narrow, narrow};
+    if (last) {
+        p->pieces[n_pieces++] = (struct iovec){w->unit.states, (size_t)bundle->n_states * sizeof *w->unit.states};
+        n_pieces = add_rows(w, bundle, p, n_pieces, p->narrow + narrow);
+    }
+    *out_n_pieces = n_pieces;
+    return STRATA_OK;
+}
+
+/* Pushes these gradients. of_unit: the job whose last push it is; NULL: a part that comes before that. */
+static strata_status push_shards(strata_ps_worker *w, int server, int from, int n, const float *gradients,
+                                 const strata_ps_job *of_unit, strata_ps_transfer *p, strata_error *err) {
+    const strata_ps_bundle *bundle = &w->fit->plan.bundles[server];
+    strata_ps_push_ask *head = &p->message.head.push;
+    strata_rpc_client *client = NULL;
+    int n_pieces = 0;
+    *head = (strata_ps_push_ask){.bundle = server, .attempt = w->buckets.attempt, .first = n ? bundle->shards[from].before : 0};
+    for (int i = 0; i < n; i++) head->n += bundle->shards[from + i].n;
+    if (of_unit) {
+        head->unit = of_unit->unit;
+        head->version = of_unit->pulls[server].message.reply.number;
+        head->rate = of_unit->lease.rate;
+    }
+    STRATA_TRY(prepare_push(w, bundle, from, n, gradients, of_unit != NULL, p, &n_pieces, err));
+    for (int i = 0; i < n_pieces; i++) w->reports.now.bytes += (int64_t)p->pieces[i].iov_len;
+    if (of_unit) w->reports.now.bytes -= bundle->n_tables * (int64_t)sizeof(int64_t); /* the numbers of rows are not counted */
+    STRATA_TRY(strata_ps_reach(w, server, &client, err));
+    return strata_ps_start(&p->message, client, of_unit ? STRATA_PS_PUSH : STRATA_PS_PART, p->pieces, n_pieces, NULL, 0, err);
+}
+
+/* ---- buckets ---- */
 
 /* Pushes the gradients of a server's shards that lie in the bucket. Shards are parts of one parameter, and buckets end between
- * parameters, so a shard lies in one bucket. */
+ * parameters, so a shard lies in one bucket; a server's shards are in the order of the parameters. */
 static strata_status push_part(strata_ps_worker *w, int server, const struct strata_gradient_bucket *bucket,
                                strata_error *err) {
     const strata_ps_bundle *bundle = &w->fit->plan.bundles[server];
-    strata_rpc_client *client = NULL;
-    int64_t n = 0, elements = 0;
-    for (int i = 0; i < bundle->n_dense; i++) {
-        if (!lies_in(&bundle->shards[i], bucket)) continue;
-        elements += bundle->shards[i].n;
-        n++;
-    }
+    int from = 0, n = 0;
+    while (from < bundle->n_dense && bundle->shards[from].first < bucket->begin) from++;
+    while (from + n < bundle->n_dense && bundle->shards[from + n].first < bucket->end) n++;
     if (!n) return STRATA_OK;
-    strata_ps_transfer *part = &w->buckets.parts[w->buckets.n_parts++];
-    STRATA_TRY(strata_ps_reserve(&part->numbers, (size_t)n * sizeof(int32_t), err));
-    STRATA_TRY(strata_ps_reserve((void **)&part->pieces, (size_t)(n + 1) * sizeof *part->pieces, err));
-    if (w->task->wire != STRATA_DTYPE_F32)
-        STRATA_TRY(strata_ps_reserve((void **)&part->narrow, strata_ps_wire_bytes(w->task->wire, elements), err));
-    unsigned char *at = part->narrow;
-    int32_t *numbers = part->numbers;
-    part->pieces[0] = (struct iovec){numbers, (size_t)n * sizeof *numbers};
-    for (int32_t i = 0, k = 0; i < bundle->n_dense; i++) {
-        if (!lies_in(&bundle->shards[i], bucket)) continue;
-        numbers[k++] = i;
-        add_dense(w, w->unit.sums_of_dense + bundle->shards[i].first, bundle->shards[i].n, &at, &part->pieces[k]);
-        w->reports.now.bytes += (int64_t)part->pieces[k].iov_len;
-    }
-    part->message.head.part = (strata_ps_part_ask){.bundle = server, .attempt = w->buckets.attempt, .n_shards = n};
-    STRATA_TRY(strata_ps_reach(w, server, &client, err));
-    STRATA_TRY(strata_ps_start(&part->message, client, STRATA_PS_PART, part->pieces, (int)n + 1, NULL, 0, err));
-    w->buckets.n_parted[server] += (int)n;
-    return STRATA_OK;
+    w->buckets.n_parted[server] += n;
+    return push_shards(w, server, from, n, w->unit.sums_of_dense, NULL, &w->buckets.parts[w->buckets.n_parts++], err);
 }
 
 /* A failure to push the bucket is reported with the final push. */
@@ -123,108 +201,14 @@ static bool was_parted(const strata_ps_worker *w, int server) {
 
 /* ---- the push of a unit ---- */
 
-/* Whether a table has all rows of its parameter, so that the values of a set can be sent as they are. */
-static bool in_one_piece(const strata_ps_shard *table, const strata_ps_row_set *set) {
-    return !table->first_row && table->n_rows == set->n_rows;
-}
-
-static const strata_ps_row_gradients *gradients_of(const strata_ps_worker *w, const strata_ps_shard *table) {
-    return &w->unit.row_gradients[strata_ps_sparse_index(w, table->parameter)];
-}
-
-/* Converts the values of the set's rows that belong to a table. Returns the end of what was written. */
-static unsigned char *narrow_rows(strata_dtype wire, const strata_ps_row_gradients *gradients, const strata_ps_shard *table,
-                                  unsigned char *to) {
-    const strata_ps_row_set *set = gradients->set;
-    for (int64_t i = 0; i < set->n; i++) {
-        const int64_t row = set->ids[i] - table->first_row;
-        if (row < 0 || row >= table->n_rows) continue;
-        strata_ps_narrow(wire, gradients->values + i * set->row, set->row, to);
-        to += (size_t)set->row * strata_dtype_bytes(wire);
-    }
-    return to;
-}
-
-/* Adds the rows' indices and gradients of all tables to the pieces of a push, of which there are n. Returns their new number.
- * at: where values are written that are not sent in place. */
-static int add_rows(const strata_ps_worker *w, const strata_ps_bundle *bundle, strata_ps_transfer *p, int n,
-                    unsigned char *at) {
-    const strata_dtype wire = w->task->wire;
-    int64_t *counts = p->numbers;
-    int32_t *ids = (int32_t *)(counts + bundle->n_tables);
-    struct iovec *of_ids = &p->pieces[n++];
-    p->n_ids = 0;
-    for (int k = 0; k < bundle->n_tables; k++) {
-        const strata_ps_row_gradients *gradients = gradients_of(w, &bundle->tables[k]);
-        const strata_ps_row_set *set = gradients->set;
-        const unsigned char *rows = at;
-        if (wire == STRATA_DTYPE_F32 && in_one_piece(&bundle->tables[k], set)) {
-            counts[k] = set->n;
-            memcpy(ids + p->n_ids, set->ids, (size_t)set->n * sizeof *ids);
-            rows = (const unsigned char *)gradients->values;
-        } else {
-            counts[k] = strata_ps_rows_of_table(set, &bundle->tables[k], ids + p->n_ids);
-            at = narrow_rows(wire, gradients, &bundle->tables[k], at);
-        }
-        /* sending only reads them */
-        p->pieces[n++] = (struct iovec){(void *)rows, (size_t)(counts[k] * set->row) * strata_dtype_bytes(wire)};
-        p->n_ids += counts[k];
-    }
-    *of_ids = (struct iovec){counts, (size_t)bundle->n_tables * sizeof *counts + (size_t)p->n_ids * sizeof *ids};
-    return n;
-}
-
-/* Prepares the gradients of a server's shards: f32 values are sent in place, bf16 values from a separate buffer. */
-static strata_status prepare_push(const strata_ps_worker *w, const strata_ps_bundle *bundle, bool parted, strata_ps_transfer *p,
-                                  int *out_n, strata_error *err) {
-    const strata_dtype wire = w->task->wire;
-    const size_t dense = parted ? 0 : strata_ps_wire_bytes(wire, bundle->dense_elements),
-                 narrow = wire == STRATA_DTYPE_F32 ? 0 : dense;
-    int64_t most = 0, elements = 0;
-    for (int k = 0; k < bundle->n_tables; k++) {
-        const strata_ps_row_set *set = gradients_of(w, &bundle->tables[k])->set;
-        most += set->n;
-        elements += wire == STRATA_DTYPE_F32 && in_one_piece(&bundle->tables[k], set) ? 0 : set->n * set->row;
-    }
-    STRATA_TRY(
-        strata_ps_reserve((void **)&p->pieces, (size_t)(bundle->n_shards + bundle->n_tables + 3) * sizeof *p->pieces, err));
-    STRATA_TRY(
-        strata_ps_reserve(&p->numbers, (size_t)bundle->n_tables * sizeof(int64_t) + (size_t)most * sizeof(int32_t), err));
-    STRATA_TRY(strata_ps_reserve((void **)&p->narrow, narrow + (size_t)elements * strata_dtype_bytes(wire), err));
-    unsigned char *at = p->narrow;
-    int n = 0;
-    for (int i = 0; i < bundle->n_dense && !parted; i++)
-        add_dense(w, w->unit.gradients + bundle->shards[i].first, bundle->shards[i].n, &at, &p->pieces[n++]);
-    if (narrow) {
-        memset(at, 0, (size_t)(p->narrow + narrow - at)); /* the padding */
-        p->pieces[n++] = (struct iovec){at, (size_t)(p->narrow + narrow - at)};
-    }
-    p->pieces[n++] = (struct iovec){w->unit.states, (size_t)bundle->n_states * sizeof *w->unit.states};
-    *out_n = add_rows(w, bundle, p, n, p->narrow + narrow);
-    return STRATA_OK;
-}
-
 strata_status strata_ps_start_push(strata_ps_worker *w, const strata_ps_job *j, strata_error *err) {
     w->push.running = true;
     w->push.began = strata_trace_now();
     w->push.unit = j->unit.index;
     STRATA_TRY(check_parts(w, err));
     for (int s = 0; s < w->links.n_servers; s++) {
-        const strata_ps_bundle *bundle = &w->fit->plan.bundles[s];
-        const bool parted = was_parted(w, s);
-        strata_ps_transfer *p = &w->push.of_server[s];
-        strata_rpc_client *client = NULL;
-        int n = 0;
-        STRATA_TRY(prepare_push(w, bundle, parted, p, &n, err));
-        p->message.head.push = (strata_ps_push_ask){.unit = j->unit,
-                                                    .version = j->pulls[s].message.reply.number,
-                                                    .bundle = s,
-                                                    .rate = j->lease.rate,
-                                                    .attempt = parted ? w->buckets.attempt : 0};
-        for (int i = 0; i < n; i++) w->reports.now.bytes += (int64_t)p->pieces[i].iov_len;
-        w->reports.now.bytes -= bundle->n_tables * (int64_t)sizeof(int64_t); /* the numbers of rows are not counted */
-        STRATA_TRY(strata_ps_reach(w, s, &client, err));
-        STRATA_TRY(strata_ps_start(&p->message, client, STRATA_PS_PUSH, p->pieces, n, NULL, 0, err));
+        const int n = w->fit->plan.bundles[s].n_dense, from = was_parted(w, s) ? n : 0;
+        STRATA_TRY(push_shards(w, s, from, n - from, w->unit.gradients, j, &w->push.of_server[s], err));
     }
     return STRATA_OK;
 }

@@ -11,15 +11,11 @@
 
 #include "strategies/parameter_server/task.h"
 
-/* The parts of a worker's next push that have arrived: of attempt `attempt`, the gradients of the dense shards for which `came`
- * is true. */
+/* The parts of a worker's next push that have arrived: n_came elements of the dense gradients, of attempt `attempt`. */
 typedef struct staging {
-    int64_t attempt;
+    int64_t attempt, n_came;
     /* (dense) In the type `wire`; NULL: no part has arrived yet. */
     unsigned char *dense;
-    /* [n_dense] */
-    bool *came;
-    int n_came;
 } staging;
 
 /* The shards of a bundle that this server has. */
@@ -232,10 +228,12 @@ static strata_status push_here(server *s, holding *h, const strata_rpc_call *cal
     strata_rpc_answer answer = {.head = &ignored, .head_bytes = sizeof ignored};
     bool chained = false;
     memcpy(&head, call->head, sizeof head);
-    const bool parted = head.attempt != 0; /* the dense gradients arrived before, so the copy gets them with the rest */
-    head.attempt = 0;
-    const size_t dense = strata_ps_wire_bytes(s->fit->task->wire, h->shards->dense_elements);
-    const struct iovec body[] = {{(void *)(uintptr_t)gradients->dense, parted ? dense : 0}, {call->body, call->body_bytes}};
+    head.first = 0;
+    head.n = h->shards->dense_elements; /* with those that came before as parts */
+    const unsigned char *rest = (const unsigned char *)gradients->states,
+                        *end = (const unsigned char *)call->body + call->body_bytes;
+    const size_t dense = strata_ps_wire_bytes(s->fit->task->wire, head.n);
+    const struct iovec body[] = {{(void *)(uintptr_t)gradients->dense, dense}, {(void *)(uintptr_t)rest, (size_t)(end - rest)}};
     strata_rpc_ask ask = strata_ps_ask(STRATA_PS_PUSH, &head, body, 2);
     ask.what = "a push for the copy";
     STRATA_TRY(enter_chain(s, h, &chained, err));
@@ -302,77 +300,42 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
     return STRATA_OK;
 }
 
-/* The worker's parts; NULL: the task is not a worker of the cluster. */
-static staging *staging_of(const server *s, const holding *h, const char *task) {
-    const int index = strata_ps_worker_index(task, s->fit->task->pace.n_workers);
-    return index < 0 ? NULL : &h->stagings[index];
-}
-
-static strata_status begin_staging(const server *s, const holding *h, staging *own, int64_t attempt, strata_error *err) {
-    const int n = h->shards->n_dense;
-    if (!own->dense) own->dense = calloc(1, strata_ps_wire_bytes(s->fit->task->wire, h->shards->dense_elements) + 4);
-    if (!own->came) own->came = calloc((size_t)n + 1, sizeof *own->came);
-    if (!own->dense || !own->came) return no_memory("the parts of a push", err);
-    if (own->attempt == attempt) return STRATA_OK;
-    memset(own->came, 0, (size_t)n * sizeof *own->came);
-    own->n_came = 0;
-    own->attempt = attempt;
-    return STRATA_OK;
-}
-
-/* Stores gradients of some dense shards until the push to which they belong arrives. */
-static strata_status take_part(server *s, const strata_rpc_call *call, strata_error *err) {
+/* Stores the dense gradients with which a push of a worker begins behind those of the same attempt that came before. */
+static strata_status stage(const server *s, holding *h, const strata_rpc_call *call, const strata_ps_push_ask *ask,
+                           staging **out_staging, strata_error *err) {
     const size_t each = strata_dtype_bytes(s->fit->task->wire);
-    strata_ps_part_ask ask;
-    holding *h = NULL;
-    memcpy(&ask, call->head, sizeof ask);
-    STRATA_TRY(find_called(s, call, ask.bundle, &h, err));
-    staging *own = staging_of(s, h, call->task);
-    if (!own || ask.attempt < 1 || (uint64_t)ask.n_shards > call->body_bytes / sizeof(int32_t)) return wrong_size(call, err);
-    STRATA_TRY(begin_staging(s, h, own, ask.attempt, err));
-    const int32_t *numbers = call->body;
-    const unsigned char *from = (const unsigned char *)(numbers + ask.n_shards);
-    size_t left = call->body_bytes - (size_t)ask.n_shards * sizeof *numbers;
-    for (int64_t k = 0; k < ask.n_shards; k++) {
-        const int32_t i = numbers[k];
-        if (i < 0 || i >= h->shards->n_dense) return wrong_size(call, err);
-        const strata_ps_shard *shard = &h->shards->shards[i];
-        const size_t bytes = (size_t)shard->n * each;
-        if (bytes > left) return wrong_size(call, err);
-        memcpy(own->dense + (size_t)shard->before * each, from, bytes);
-        own->n_came += !own->came[i];
-        own->came[i] = true;
-        from += bytes;
-        left -= bytes;
-    }
-    return left ? wrong_size(call, err) : STRATA_OK;
-}
-
-/* Finds the dense gradients that arrived as parts of an attempt. A server that was started again does not have them. */
-static strata_status find_parts(server *s, holding *h, const strata_rpc_call *call, int64_t attempt, const void **out_dense,
-                                strata_error *err) {
-    staging *own = staging_of(s, h, call->task);
-    if (!own || own->attempt != attempt || own->n_came != h->shards->n_dense)
-        return strata_fail(err, STRATA_PEER_LOST, "parameter_server: %s does not have all parts of a push of %s",
-                           s->fit->task->name, call->task);
-    *out_dense = own->dense;
+    const int index = strata_ps_worker_index(call->task, s->fit->task->pace.n_workers);
+    if (index < 0 || ask->attempt < 1) return wrong_size(call, err);
+    staging *own = *out_staging = &h->stagings[index];
+    if (!own->dense) own->dense = calloc(1, strata_ps_wire_bytes(s->fit->task->wire, h->shards->dense_elements));
+    if (!own->dense) return no_memory("the parts of a push", err);
+    if (own->attempt != ask->attempt) own->n_came = 0;
+    own->attempt = ask->attempt;
+    own->n_came += ask->n;
+    memcpy(own->dense + (size_t)ask->first * each, call->body, (size_t)ask->n * each);
     return STRATA_OK;
 }
 
+/* A unit's last push is applied, together with its parts. Other pushes are such parts, which wait for it. */
 static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     const strata_dtype wire = s->fit->task->wire;
     strata_ps_push_ask ask;
+    staging *parts = NULL;
     holding *h = NULL;
     memcpy(&ask, call->head, sizeof ask);
     STRATA_TRY(find_called(s, call, ask.bundle, &h, err));
-    const bool parted = ask.attempt != 0;
-    const size_t dense_bytes = parted ? 0 : strata_ps_wire_bytes(wire, h->shards->dense_elements);
-    const size_t fixed = dense_bytes + (size_t)h->shards->n_states * sizeof(float);
-    const unsigned char *body = call->body, *at = body, *end = body + call->body_bytes;
-    const void *dense = body;
-    if (call->body_bytes < fixed) return wrong_size(call, err);
-    if (parted) STRATA_TRY(find_parts(s, h, call, ask.attempt, &dense, err));
-    at += fixed;
+    const int64_t all = h->shards->dense_elements;
+    if (ask.first < 0 || ask.n < 0 || ask.first > all || ask.n > all - ask.first) return wrong_size(call, err);
+    const bool last = call->method == STRATA_PS_PUSH;
+    const size_t dense_bytes = strata_ps_wire_bytes(wire, ask.n);
+    const size_t fixed = dense_bytes + (last ? (size_t)h->shards->n_states * sizeof(float) : 0);
+    const unsigned char *body = call->body, *at = body + fixed, *end = body + call->body_bytes;
+    if (call->body_bytes < fixed || (!last && at != end)) return wrong_size(call, err);
+    if (!last || ask.n < all) STRATA_TRY(stage(s, h, call, &ask, &parts, err));
+    if (!last) return STRATA_OK;
+    if (parts && parts->n_came != all) /* a server that was started again does not have them */
+        return strata_fail(err, STRATA_PEER_LOST, "parameter_server: %s does not have all parts of a push of %s",
+                           s->fit->task->name, call->task);
     int64_t elements = 0, staleness = 0;
     STRATA_FREED strata_ps_rows *tables = strata_zeroed((size_t)h->shards->n_tables, sizeof *tables);
     if (!tables) return no_memory("a push", err);
@@ -382,7 +345,7 @@ static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_rep
     const strata_ps_gradients gradients = {.unit = ask.unit,
                                            .version = ask.version,
                                            .rate = ask.rate,
-                                           .dense = dense,
+                                           .dense = parts ? parts->dense : body,
                                            .tables = tables,
                                            .states = (const float *)(const void *)(body + dense_bytes)};
     STRATA_TRY(push_here(s, h, call, &gradients, &staleness, err));
@@ -504,9 +467,8 @@ static strata_status execute(server *s, const strata_rpc_call *call, strata_rpc_
         case STRATA_PS_PULL:
             return pull(s, call, reply, err);
         case STRATA_PS_PUSH:
-            return push(s, call, reply, err);
         case STRATA_PS_PART:
-            return take_part(s, call, err);
+            return push(s, call, reply, err);
         case STRATA_PS_SET:
             return set(s, call, err);
         case STRATA_PS_GET:
@@ -596,14 +558,6 @@ static strata_status add_holding(server *s, int bundle, strata_error *err) {
     return strata_ps_stock_create(s->fit->model, plan, bundle, s->fit->model->strategy->devices[0], &opts, &h->stock, err);
 }
 
-static void finish_holding(const server *s, holding *h) {
-    for (int w = 0; h->stagings && w < s->fit->task->pace.n_workers; w++) {
-        free(h->stagings[w].dense);
-        free(h->stagings[w].came);
-    }
-    strata_ps_stock_destroy(h->stock);
-}
-
 /* The own shards, and with replicas the copy of those of the server before. */
 static strata_status add_holdings(server *s, strata_error *err) {
     const int index = s->fit->task->spec.task_index, n = s->fit->plan.n_servers;
@@ -641,7 +595,11 @@ strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err) {
     if (s.failed) status = strata_fail(err, s.failed, "%s", s.failure);
     strata_rpc_server_destroy(rpc);
     for (int i = 0; s.peers && i < n; i++) strata_rpc_client_destroy(s.peers[i]);
-    for (int i = 0; i < s.n_holdings; i++) finish_holding(&s, &s.holdings[i]);
+    for (int i = 0; i < s.n_holdings; i++) {
+        const holding *h = &s.holdings[i];
+        for (int w = 0; h->stagings && w < fit->task->pace.n_workers; w++) free(h->stagings[w].dense);
+        strata_ps_stock_destroy(h->stock);
+    }
     strata_memory_finish(&s.memory);
     pthread_cond_destroy(&s.changed);
     pthread_mutex_destroy(&s.meeting);
