@@ -142,7 +142,6 @@ static strata_status push_part(strata_ps_worker *w, int server, const struct str
     while (from < bundle->n_dense && bundle->shards[from].first < bucket->begin) from++;
     while (from + n < bundle->n_dense && bundle->shards[from + n].first < bucket->end) n++;
     if (!n) return STRATA_OK;
-    w->buckets.n_parted[server] += n;
     return push_shards(w, server, from, n, w->unit.sums_of_dense, NULL, &w->buckets.parts[w->buckets.n_parts++], err);
 }
 
@@ -185,18 +184,11 @@ void strata_ps_begin_buckets(strata_ps_worker *w, const strata_model_program *pr
     w->buckets.streams = last && program->layout.n_buckets && may_stream(w);
     w->buckets.stopped = false;
     w->buckets.status = STRATA_OK;
-    memset(w->buckets.n_parted, 0, (size_t)w->links.n_servers * sizeof *w->buckets.n_parted);
     if (w->buckets.streams) w->buckets.attempt++;
 }
 
 static strata_status check_parts(const strata_ps_worker *w, strata_error *err) {
     return w->buckets.status ? strata_fail(err, w->buckets.status, "%s", w->buckets.error.message) : STRATA_OK;
-}
-
-/* Whether all dense shards of a server were pushed as parts. */
-static bool was_parted(const strata_ps_worker *w, int server) {
-    const int n = w->fit->plan.bundles[server].n_dense;
-    return n > 0 && w->buckets.streams && !w->buckets.stopped && w->buckets.n_parted[server] == n;
 }
 
 /* ---- the push of a unit ---- */
@@ -206,8 +198,10 @@ strata_status strata_ps_start_push(strata_ps_worker *w, const strata_ps_job *j, 
     w->push.began = strata_trace_now();
     w->push.unit = j->unit.index;
     STRATA_TRY(check_parts(w, err));
+    /* the buckets of a program have all gradients of the dense parameters */
+    const bool parted = w->buckets.streams && !w->buckets.stopped;
     for (int s = 0; s < w->links.n_servers; s++) {
-        const int n = w->fit->plan.bundles[s].n_dense, from = was_parted(w, s) ? n : 0;
+        const int n = w->fit->plan.bundles[s].n_dense, from = parted ? n : 0;
         STRATA_TRY(push_shards(w, s, from, n - from, w->unit.gradients, j, &w->push.of_server[s], err));
     }
     return STRATA_OK;

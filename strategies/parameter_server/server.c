@@ -219,14 +219,31 @@ static strata_status enter_chain(server *s, const holding *h, bool *out_entered,
     return copy_is_lost(s, s->next ? "an earlier change did not reach it" : "it was not connected", err);
 }
 
-static strata_status push_here(server *s, holding *h, const strata_rpc_call *call, const strata_ps_gradients *gradients,
-                               int64_t *out_staleness, strata_error *err) {
+/* Makes a change of the shards: a push or, if that is NULL, the end of a step. ask: the same change, for the copy. */
+static strata_status change(server *s, holding *h, const strata_ps_gradients *push, const strata_ps_close *close,
+                            const strata_rpc_ask *ask, int64_t *out_staleness, strata_error *err) {
     strata_rpc_request *request = NULL;
     strata_error why = {0};
-    strata_ps_push_ask head;
     int64_t ignored = 0;
     strata_rpc_answer answer = {.head = &ignored, .head_bytes = sizeof ignored};
+    strata_status sent = STRATA_OK;
     bool chained = false;
+    STRATA_TRY(enter_chain(s, h, &chained, err));
+    pthread_mutex_lock(&s->device);
+    const bool known = !push && strata_ps_stock_has_closed(h->stock, close); /* the copy then has closed it, too */
+    const strata_status status =
+        push ? strata_ps_stock_push(h->stock, push, out_staleness, err) : strata_ps_stock_close(h->stock, close, err);
+    pthread_mutex_unlock(&s->device);
+    if (!chained) return status;
+    if (!status && !known) sent = strata_rpc_client_start(s->next, ask, &answer, STRATA_PS_CALL_SECONDS, &request, &why);
+    pthread_mutex_unlock(&s->chain);
+    if (request) sent = strata_rpc_request_wait(request, &why);
+    return sent ? copy_is_lost(s, why.message, err) : status;
+}
+
+static strata_status push_here(server *s, holding *h, const strata_rpc_call *call, const strata_ps_gradients *gradients,
+                               int64_t *out_staleness, strata_error *err) {
+    strata_ps_push_ask head;
     memcpy(&head, call->head, sizeof head);
     head.first = 0;
     head.n = h->shards->dense_elements; /* with those that came before as parts */
@@ -236,33 +253,13 @@ static strata_status push_here(server *s, holding *h, const strata_rpc_call *cal
     const struct iovec body[] = {{(void *)(uintptr_t)gradients->dense, dense}, {(void *)(uintptr_t)rest, (size_t)(end - rest)}};
     strata_rpc_ask ask = strata_ps_ask(STRATA_PS_PUSH, &head, body, 2);
     ask.what = "a push for the copy";
-    STRATA_TRY(enter_chain(s, h, &chained, err));
-    pthread_mutex_lock(&s->device);
-    strata_status status = strata_ps_stock_push(h->stock, gradients, out_staleness, err);
-    pthread_mutex_unlock(&s->device);
-    if (!chained) return status;
-    strata_status sent = STRATA_OK;
-    if (!status) sent = strata_rpc_client_start(s->next, &ask, &answer, STRATA_PS_CALL_SECONDS, &request, &why);
-    pthread_mutex_unlock(&s->chain);
-    if (request) sent = strata_rpc_request_wait(request, &why);
-    return status ? status : sent ? copy_is_lost(s, why.message, err) : STRATA_OK;
+    return change(s, h, gradients, NULL, &ask, out_staleness, err);
 }
 
 static strata_status close_here(server *s, holding *h, strata_ps_pull_ask *asked, strata_error *err) {
     STRATA_TRY(add_squares(s, h, &asked->close, err));
     const strata_rpc_ask ask = strata_ps_ask(STRATA_PS_CLOSE, asked, NULL, 0);
-    strata_error why = {0};
-    bool chained = false;
-    STRATA_TRY(enter_chain(s, h, &chained, err));
-    pthread_mutex_lock(&s->device);
-    const bool known = strata_ps_stock_has_closed(h->stock, &asked->close); /* the copy then has closed it, too */
-    const strata_status status = strata_ps_stock_close(h->stock, &asked->close, err);
-    pthread_mutex_unlock(&s->device);
-    if (!chained) return status;
-    strata_status sent = STRATA_OK;
-    if (!status && !known) sent = strata_rpc_client_call(s->next, &ask, NULL, STRATA_PS_CALL_SECONDS, &why);
-    pthread_mutex_unlock(&s->chain);
-    return sent ? copy_is_lost(s, why.message, err) : status;
+    return change(s, h, NULL, &asked->close, &ask, NULL, err);
 }
 
 /* Reads the head of a request about a bundle, finds it, and closes the step before. */

@@ -100,10 +100,9 @@ typedef struct strata_ps_buckets {
     bool stopped;
     strata_status status;
     strata_error error;
-    /* [n_servers * STRATA_MOST_BUCKETS] The parts that are being sent, and for each server how many shards they have. */
+    /* [n_servers * STRATA_MOST_BUCKETS] The parts that are being sent. */
     strata_ps_transfer *parts;
     int n_parts;
-    int *n_parted;
 } strata_ps_buckets;
 
 typedef struct strata_ps_worker {
