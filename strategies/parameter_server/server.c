@@ -297,7 +297,7 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
     return STRATA_OK;
 }
 
-/* Stores the dense gradients with which a push of a worker begins behind those of the same attempt that came before. */
+/* Stores the dense gradients with which a push of a worker begins, beside those of the same attempt that came before. */
 static strata_status stage(const server *s, holding *h, const strata_rpc_call *call, const strata_ps_push_ask *ask,
                            staging **out_staging, strata_error *err) {
     const size_t each = strata_dtype_bytes(s->fit->task->wire);
@@ -309,7 +309,7 @@ static strata_status stage(const server *s, holding *h, const strata_rpc_call *c
     if (own->attempt != ask->attempt) own->n_came = 0;
     own->attempt = ask->attempt;
     own->n_came += ask->n;
-    memcpy(own->dense + (size_t)ask->first * each, call->body, (size_t)ask->n * each);
+    if (ask->n) memcpy(own->dense + (size_t)ask->first * each, call->body, (size_t)ask->n * each);
     return STRATA_OK;
 }
 
