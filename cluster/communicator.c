@@ -210,10 +210,7 @@ void strata_communicator_destroy(strata_communicator *comm) {
     free(comm->table);
     free(comm->scratch.memory);
     free(comm->scratch.narrow);
-    free(comm->scratch.sends);
-    free(comm->scratch.receives);
-    free(comm->scratch.spans);
-    free(comm->peers);
+    strata_memory_finish(&comm->arrays);
     free(comm);
 }
 
@@ -227,14 +224,14 @@ strata_status strata_communicator_allocate(int rank, int world, const int *job_r
     comm->world = world;
     comm->member = strata_member_retain(member);
     comm->algorithm = -1;
-    comm->peers = calloc((size_t)world, sizeof *comm->peers);
-    comm->scratch.sends = calloc((size_t)world * 2 + 2, sizeof *comm->scratch.sends);
-    comm->scratch.receives = calloc((size_t)world * 2 + 2, sizeof *comm->scratch.receives);
-    comm->scratch.spans = calloc((size_t)world * 2, sizeof *comm->scratch.spans);
+    comm->peers = strata_memory_take(&comm->arrays, world, sizeof *comm->peers);
+    comm->scratch.sends = strata_memory_take(&comm->arrays, (int64_t)world * 2 + 2, sizeof *comm->scratch.sends);
+    comm->scratch.receives = strata_memory_take(&comm->arrays, (int64_t)world * 2 + 2, sizeof *comm->scratch.receives);
+    comm->scratch.spans = strata_memory_take(&comm->arrays, (int64_t)world * 2, sizeof *comm->scratch.spans);
     strata_status status = STRATA_OK;
-    if (!comm->peers || !comm->scratch.sends || !comm->scratch.receives || !comm->scratch.spans)
+    if (comm->arrays.failed)
         status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", world);
-    if (!status)
+    else
         status = strata_seat_create(member->roster, job_ranks ? STRATA_NO_COMMUNICATOR : 0, rank, world, job_ranks, &comm->seat,
                                     err);
     if (!status) return STRATA_OK;

@@ -9,6 +9,7 @@
 #include "cluster/store/member.h"
 #include "cluster/subset.h"
 #include "cluster/transport.h"
+#include "core/base/memory.h"
 #include "strata/cluster.h"
 
 /* Cores of a machine by their numbers: a cpu_set_t. */
@@ -71,6 +72,8 @@ struct strata_communicator {
     /* The communicators of strata_communicator_subset. */
     struct strata_subset *subsets;
 
+    /* Arrays that do not grow. */
+    strata_memory arrays;
     /* Memory that collectives use while they run. */
     struct {
         /* [2 world + 2] */

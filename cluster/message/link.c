@@ -51,7 +51,7 @@ struct strata_link {
 /* ---- creating and destroying ---- */
 
 strata_status strata_links_create(strata_loop *loop, strata_error *err) {
-    loop->links = calloc((size_t)loop->member.world, sizeof *loop->links);
+    loop->links = strata_memory_take(&loop->memory, loop->member.world, sizeof *loop->links);
     if (!loop->links) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a job of %d ranks", loop->member.world);
     for (int r = 0; r < loop->member.world; r++) {
         struct strata_link *l = &loop->links[r];
@@ -127,7 +127,7 @@ static void sender_ready(strata_loop *loop, strata_source *source) {
 /* Returns true, with the reason in *err, if the rank was lost or left, so that nothing can be sent to it. */
 static bool is_gone(strata_loop *loop, int job_rank, strata_error *err) {
     STRATA_LOCKED(&loop->member.roster->lock);
-    const char *why = loop->member.roster->gone[job_rank];
+    const char *why = loop->member.roster->ranks[job_rank].gone;
     if (why) strata_fail(err, STRATA_PEER_LOST, "%s", why);
     return why != NULL;
 }
@@ -270,7 +270,7 @@ static strata_status end_packet(void *user, const strata_packet *packet, strata_
         strata_arrival_finish(r->arrival);
     }
     r->arrival = NULL;
-    r->paused = r->connection.stop = r->loop->member.roster->kept[r->job_rank] > MOST_UNRECEIVED;
+    r->paused = r->connection.stop = r->loop->member.roster->ranks[r->job_rank].kept > MOST_UNRECEIVED;
     return STRATA_OK;
 }
 
@@ -327,7 +327,7 @@ void strata_links_resume(strata_loop *loop) {
         receiver *r = &loop->links[i].in;
         if (!r->paused) continue;
         pthread_mutex_lock(&loop->member.roster->lock);
-        r->paused = loop->member.roster->kept[i] > MOST_UNRECEIVED / 2;
+        r->paused = loop->member.roster->ranks[i].kept > MOST_UNRECEIVED / 2;
         if (r->paused) atomic_store(&loop->paused, true);
         pthread_mutex_unlock(&loop->member.roster->lock);
         if (r->paused) continue;
@@ -367,6 +367,4 @@ void strata_links_destroy(strata_loop *loop) {
         close_sender(loop, &loop->links[r].out, "this process left");
         if (loop->links[r].in.connection.stream.fd >= 0) close_receiver(loop, &loop->links[r].in, "this process left");
     }
-    free(loop->links);
-    loop->links = NULL;
 }

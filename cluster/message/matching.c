@@ -45,7 +45,7 @@ static void remove_arrival(strata_seat *seat, strata_arrival *arrival) {
 
 static size_t *stored_bytes_of(const strata_arrival *arrival) {
     const strata_seat *seat = arrival->seat;
-    return &seat->roster->kept[seat->job_ranks[arrival->message.peer]];
+    return &seat->roster->ranks[seat->job_ranks[arrival->message.peer]].kept;
 }
 
 /* Allocates memory for a message that no receive was matched with, also for one of 0 bytes, so that `data` is not NULL. Copies
@@ -80,10 +80,10 @@ static bool fits_or_fail(strata_transfer *transfer, const strata_message *messag
 
 const char *strata_seat_unreachable(const strata_seat *seat, int peer) {
     if (seat->ended) return seat->verdict.message;
-    if (peer != STRATA_ANY) return seat->roster->gone[seat->job_ranks[peer]];
+    if (peer != STRATA_ANY) return seat->roster->ranks[seat->job_ranks[peer]].gone;
     const char *why = NULL;
     for (int r = 0; r < seat->world; r++) {
-        const char *gone = seat->roster->gone[seat->job_ranks[r]];
+        const char *gone = seat->roster->ranks[seat->job_ranks[r]].gone;
         if (r == seat->rank) continue;
         if (!gone) return NULL;
         why = gone;

@@ -709,11 +709,6 @@ strata_status strata_rpc_client_start(strata_rpc_client *c, const strata_rpc_ask
     return start(c, ask, answer, seconds, true, out_request, err);
 }
 
-bool strata_rpc_request_done(strata_rpc_request *r) {
-    STRATA_LOCKED(&r->client->lock);
-    return r->done;
-}
-
 strata_status strata_rpc_request_wait(strata_rpc_request *r, strata_error *err) {
     strata_rpc_client *c = r->client;
     pthread_mutex_lock(&c->lock);

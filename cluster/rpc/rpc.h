@@ -224,8 +224,6 @@ STRATA_MUST_USE strata_status strata_rpc_client_call(strata_rpc_client *client, 
 STRATA_MUST_USE strata_status strata_rpc_client_start(strata_rpc_client *client, const strata_rpc_ask *ask,
                                                       strata_rpc_answer *answer, double seconds,
                                                       strata_rpc_request **out_request, strata_error *err);
-/* Whether a wait would return at once. */
-bool strata_rpc_request_done(strata_rpc_request *request);
 /* Fails as strata_rpc_client_call; frees the request in any case. */
 STRATA_MUST_USE strata_status strata_rpc_request_wait(strata_rpc_request *request, strata_error *err);
 

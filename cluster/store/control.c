@@ -78,13 +78,11 @@ static strata_status end_packet(void *user, const strata_packet *packet, strata_
     strata_control *c = user;
     unsigned char *payload = c->payload.iov_base;
     payload[packet->body_bytes] = 0;
-    c->last_received = strata_clock_seconds();
     return c->take(c->loop, c, packet, payload, err);
 }
 
 strata_status strata_control_open(strata_loop *loop, strata_control *c, strata_stream stream, strata_error *err) {
     c->loop = loop;
-    c->last_received = strata_clock_seconds();
     STRATA_TRY(strata_connection_init(&c->connection, stream, err));
     return strata_loop_watch(loop, stream.fd, &c->source, err);
 }
@@ -136,7 +134,8 @@ strata_status strata_control_ready(strata_loop *loop, strata_control *c, strata_
 
 bool strata_control_is_silent(const strata_loop *loop, const strata_control *c, double now, char how[160]) {
     const double limit = strata_pulse_limit(loop->heartbeat, c->heartbeat);
-    if (c->connection.stream.fd < 0 || !strata_pulse_is_lost(&loop->pulse, now, c->last_received, limit)) return false;
+    if (c->connection.stream.fd < 0 || !strata_pulse_is_lost(&loop->pulse, now, atomic_load(&c->connection.received), limit))
+        return false;
     strata_format(how, 160, "it gave no sign of life for %g s; it is stopped, or its link is cut", limit);
     return true;
 }

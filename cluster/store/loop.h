@@ -13,6 +13,7 @@
 #include "cluster/wire/handshake.h"
 #include "cluster/wire/pulse.h"
 #include "cluster/wire/socket.h"
+#include "core/base/memory.h"
 
 struct strata_link;
 
@@ -52,8 +53,8 @@ typedef struct strata_control {
     /* Sending has failed. The other side may have left a moment ago, so its last messages are read before it counts as lost:
      * the connection is closed when reading from it fails too. */
     bool broken;
-    /* When something was received last, and the other side's heartbeat interval (0: not known), in seconds. */
-    double last_received, heartbeat;
+    /* The other side's heartbeat interval in seconds; 0: not known. */
+    double heartbeat;
     /* The payload of the message that is being received. */
     struct iovec payload;
     /* Takes a message, whose payload is followed by a NUL. It must not close the connection. */
@@ -81,6 +82,8 @@ typedef struct strata_session {
 
 struct strata_loop {
     strata_member member;
+    /* The loop and its arrays. */
+    strata_memory memory;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
@@ -179,20 +182,16 @@ bool strata_control_is_silent(const strata_loop *loop, const strata_control *con
 
 /* serve.c */
 void strata_loop_new_session(strata_loop *loop, strata_stream stream, const strata_hello *hello); /* takes the stream */
-strata_status strata_loop_serve(strata_member *member, const strata_seat *seat, const strata_store_request *request,
-                                double seconds, strata_store_reply *out_reply, strata_error *err);
-strata_status strata_loop_decide_failure(strata_member *member, strata_seat *seat, strata_status status, const char *text,
-                                         strata_error *err);
+strata_member_store strata_loop_serve;
+strata_member_report strata_loop_decide_failure;
 void strata_loop_check_sessions(strata_loop *loop, double now);
 /* Waits until no other rank needs the store, and tells the connected ranks that rank 0 leaves. */
 void strata_loop_finish_serving(strata_loop *loop);
 
 /* follow.c */
 strata_status strata_loop_connect_rank0(strata_loop *loop, const strata_communicator_options *opts, strata_error *err);
-strata_status strata_loop_send_request(strata_member *member, const strata_seat *seat, const strata_store_request *request,
-                                       double seconds, strata_store_reply *out_reply, strata_error *err);
-strata_status strata_loop_report_failure(strata_member *member, strata_seat *seat, strata_status status, const char *text,
-                                         strata_error *err);
+strata_member_store strata_loop_send_request;
+strata_member_report strata_loop_report_failure;
 void strata_loop_check_control(strata_loop *loop, double now);
 void strata_loop_finish_following(strata_loop *loop);
 

@@ -16,6 +16,16 @@
 enum { STRATA_HOST_BYTES = 64 };
 
 typedef struct strata_member strata_member;
+
+/* Sends one request to the store. GET waits at most `seconds` for its key. Fails: TIMEOUT; the verdict of the seat (may be
+ * NULL), if it gets one meanwhile. */
+typedef strata_status strata_member_store(strata_member *member, const strata_seat *seat, const strata_store_request *request,
+                                          double seconds, strata_store_reply *out_reply, strata_error *err);
+/* Reports to all ranks of the seat's communicator that it failed, and returns the verdict. That may be an earlier failure; it
+ * is this one if no verdict arrives in time. */
+typedef strata_status strata_member_report(strata_member *member, strata_seat *seat, strata_status status, const char *text,
+                                           strata_error *err);
+
 struct strata_member {
     atomic_int references;
     /* The rank in the job, and how many ranks the job has. */
@@ -27,14 +37,8 @@ struct strata_member {
     /* The state of the job as this process knows it. */
     strata_roster *roster;
 
-    /* Sends one request to the store. GET waits at most `seconds` for its key. Fails: TIMEOUT; the verdict of the seat (may be
-     * NULL), if it gets one meanwhile. */
-    strata_status (*store)(strata_member *member, const strata_seat *seat, const strata_store_request *request, double seconds,
-                           strata_store_reply *out_reply, strata_error *err);
-    /* Reports to all ranks of the seat's communicator that it failed, and returns the verdict. That may be an earlier failure;
-     * it is this one if no verdict arrives in time. */
-    strata_status (*report)(strata_member *member, strata_seat *seat, strata_status status, const char *text,
-                            strata_error *err);
+    strata_member_store *store;
+    strata_member_report *report;
     /* Starts to send a message to another rank with the given address. The first message to a rank connects to it, for at most
      * `seconds`. After OK, the transfer is ended by the loop's thread. Fails: TIMEOUT, PEER_LOST, OUT_OF_MEMORY. */
     strata_status (*send_message)(strata_member *member, strata_transfer *transfer, const char *address, double seconds,

@@ -125,21 +125,23 @@ static void destroy(strata_member *member) {
     strata_board_release(loop->board);
     pthread_cond_destroy(&loop->changed);
     pthread_mutex_destroy(&loop->lock);
-    free(loop->sessions);
     strata_credentials_finish(&loop->credentials);
-    free(loop);
+    strata_memory memory = loop->memory; /* the loop itself is part of it */
+    strata_memory_finish(&memory);
 }
 
 static strata_loop *allocate(const strata_communicator_options *opts, strata_error *err) {
-    strata_loop *loop = calloc(1, sizeof *loop);
+    strata_memory memory = {0};
     const bool is_first = opts->rank == 0;
-    if (loop && is_first) loop->sessions = calloc((size_t)opts->world, sizeof *loop->sessions);
-    if (!loop || (is_first && !loop->sessions) || strata_board_create(opts->world, &loop->board, err)) {
-        if (loop) free(loop->sessions);
-        free(loop);
+    strata_loop *loop = strata_memory_take(&memory, 1, sizeof *loop);
+    strata_session *sessions = is_first ? strata_memory_take(&memory, opts->world, sizeof *sessions) : NULL;
+    if (memory.failed || strata_board_create(opts->world, &loop->board, err)) {
+        strata_memory_finish(&memory);
         strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a job of %d ranks", opts->world);
         return NULL;
     }
+    loop->memory = memory;
+    loop->sessions = sessions;
     loop->heartbeat = opts->heartbeat_seconds > 0 ? opts->heartbeat_seconds : STRATA_HEARTBEAT_SECONDS;
     loop->epoll = loop->wake = loop->listener = loop->rank0.control.connection.stream.fd = -1;
     for (int r = 0; r < opts->world && is_first; r++) loop->sessions[r].control.connection.stream.fd = -1;

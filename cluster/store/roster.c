@@ -6,24 +6,17 @@
 #include "core/base/locked.h"
 
 strata_status strata_roster_init(strata_roster *roster, int world, strata_error *err) {
-    *roster = (strata_roster){
-        .world = world, .gone = calloc((size_t)world, sizeof(char *)), .kept = calloc((size_t)world, sizeof(size_t))};
-    if (!roster->gone || !roster->kept) {
-        free(roster->gone);
-        free(roster->kept);
-        *roster = (strata_roster){0};
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a job of %d ranks", world);
-    }
+    *roster = (strata_roster){.world = world, .ranks = calloc((size_t)world, sizeof *roster->ranks)};
+    if (!roster->ranks) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a job of %d ranks", world);
     pthread_mutex_init(&roster->lock, NULL);
     strata_clock_cond_init(&roster->changed);
     return STRATA_OK;
 }
 
 void strata_roster_finish(strata_roster *roster) {
-    if (!roster->gone) return;
-    for (int r = 0; r < roster->world; r++) free(roster->gone[r]);
-    free(roster->gone);
-    free(roster->kept);
+    if (!roster->ranks) return;
+    for (int r = 0; r < roster->world; r++) free(roster->ranks[r].gone);
+    free(roster->ranks);
     free(roster->events);
     pthread_cond_destroy(&roster->changed);
     pthread_mutex_destroy(&roster->lock);
@@ -88,9 +81,10 @@ bool strata_roster_event(strata_roster *roster, int i, strata_event *out_event) 
 
 void strata_roster_rank_gone(strata_roster *roster, int job_rank, const char *text) {
     STRATA_LOCKED(&roster->lock);
-    if (roster->gone[job_rank]) return;
-    roster->gone[job_rank] = strdup(text);
-    for (strata_seat *seat = roster->seats; seat && roster->gone[job_rank]; seat = seat->next) {
+    char **gone = &roster->ranks[job_rank].gone;
+    if (*gone) return;
+    *gone = strdup(text);
+    for (strata_seat *seat = roster->seats; seat && *gone; seat = seat->next) {
         const int rank = strata_seat_find(seat, job_rank);
         if (rank >= 0) strata_seat_rank_gone(seat, rank);
     }
@@ -112,13 +106,8 @@ static void apply_all(strata_seat *seat) {
 
 strata_status strata_seat_create(strata_roster *roster, uint32_t communicator, int rank, int world, const int *job_ranks,
                                  strata_seat **out_seat, strata_error *err) {
-    strata_seat *seat = *out_seat = calloc(1, sizeof *seat);
-    if (seat) seat->job_ranks = malloc((size_t)world * sizeof *seat->job_ranks);
-    if (!seat || !seat->job_ranks) {
-        free(seat);
-        *out_seat = NULL;
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", world);
-    }
+    strata_seat *seat = *out_seat = calloc(1, sizeof *seat + (size_t)world * sizeof *seat->job_ranks);
+    if (!seat) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", world);
     for (int r = 0; r < world; r++) seat->job_ranks[r] = job_ranks ? job_ranks[r] : r;
     seat->roster = roster;
     seat->communicator = communicator;
@@ -147,7 +136,6 @@ void strata_seat_destroy(strata_seat *seat) {
     strata_seat_drop_messages(seat);
     pthread_mutex_unlock(&seat->roster->lock);
     pthread_cond_destroy(&seat->changed);
-    free(seat->job_ranks);
     free(seat);
 }
 

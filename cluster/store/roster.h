@@ -47,8 +47,6 @@ typedef struct strata_seat {
     struct strata_roster *roster;
     uint32_t communicator;
     int rank, world;
-    /* [world] The rank in the job of each rank of the communicator; owned. */
-    int *job_ranks;
     /* True once `verdict` is set. The verdict is written before and never changes after. */
     atomic_bool failed;
     strata_error verdict;
@@ -59,6 +57,8 @@ typedef struct strata_seat {
     /* Queued receives, and messages that are arriving or have no receive yet (message/matching.h), both in order. */
     struct strata_transfer *waiting;
     struct strata_arrival *arrivals, *last_arrival;
+    /* [world] The rank in the job of each rank of the communicator. */
+    int job_ranks[];
 } strata_seat;
 
 typedef struct strata_roster {
@@ -66,10 +66,12 @@ typedef struct strata_roster {
     /* Signalled when an event was added, or a key of the board was set. */
     pthread_cond_t changed;
     int world;
-    /* [world] Why no message can arrive from the rank any more; NULL: messages can arrive. Owned texts. */
-    char **gone;
-    /* [world] How many bytes of the rank's messages are stored because no receive matched them yet. */
-    size_t *kept;
+    /* [world] gone: why no message can arrive from the rank any more, an owned text; NULL: messages can arrive. kept: how many
+     * bytes of its messages are stored because no receive matched them yet. */
+    struct {
+        char *gone;
+        size_t kept;
+    } * ranks;
     strata_event *events;
     int n_events;
     strata_seat *seats;

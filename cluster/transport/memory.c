@@ -44,7 +44,7 @@ typedef struct bell {
     atomic_uint left;       /* the rank has left */
 } bell;
 
-typedef struct strata_memory {
+typedef struct memory_link {
     void *owner;
     int rank, world;
     bool shares_cores;
@@ -55,7 +55,7 @@ typedef struct strata_memory {
     unsigned char *arenas; /* [world][arena_bytes] */
     strata_ring ring;      /* the own arena */
     block *lent[];         /* [world] by the last round */
-} strata_memory;
+} memory_link;
 
 /* ---- the region ---- */
 
@@ -86,18 +86,18 @@ size_t strata_memory_region_bytes(int world) {
 strata_status strata_memory_open(strata_communicator *comm, void *region, void *owner, strata_error *err) {
     const int rank = comm->rank, world = comm->world;
     const bool shares_cores = strata_communicator_shares_cores(comm);
-    strata_memory *m = calloc(1, sizeof *m + (size_t)world * sizeof *m->lent);
+    memory_link *m = calloc(1, sizeof *m + (size_t)world * sizeof *m->lent);
     if (!m) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for the links of %d ranks", world);
     unsigned char *at = region;
-    *m = (strata_memory){.owner = owner,
-                         .rank = rank,
-                         .world = world,
-                         .shares_cores = shares_cores,
-                         .spins = shares_cores ? YIELDS : SPINS,
-                         .arena_bytes = arena_bytes(world),
-                         .bells = region,
-                         .lanes = (lane *)(void *)(at + bells_bytes(world)),
-                         .arenas = at + round_up(bells_bytes(world) + lanes_bytes(world), 4096)};
+    *m = (memory_link){.owner = owner,
+                       .rank = rank,
+                       .world = world,
+                       .shares_cores = shares_cores,
+                       .spins = shares_cores ? YIELDS : SPINS,
+                       .arena_bytes = arena_bytes(world),
+                       .bells = region,
+                       .lanes = (lane *)(void *)(at + bells_bytes(world)),
+                       .arenas = at + round_up(bells_bytes(world) + lanes_bytes(world), 4096)};
     m->ring = (strata_ring){.memory = m->arenas + (size_t)rank * m->arena_bytes,
                             .bytes = m->arena_bytes,
                             .restart = (size_t)world}; /* a round with messages of this size */
@@ -107,11 +107,11 @@ strata_status strata_memory_open(strata_communicator *comm, void *region, void *
 }
 
 void *strata_memory_owner(const strata_communicator *comm) {
-    return ((strata_memory *)comm->link)->owner;
+    return ((memory_link *)comm->link)->owner;
 }
 
 void *strata_memory_close(strata_communicator *comm) {
-    strata_memory *m = comm->link;
+    memory_link *m = comm->link;
     void *owner = m->owner;
     atomic_store(&m->bells[m->rank].left, 1); /* waiting ranks check this at each tick */
     free(m);
@@ -145,7 +145,7 @@ static bool lane_full(const lane *l) {
            LANE_PLACES;
 }
 
-static void put_place(strata_memory *m, int from, int to, uint32_t place) {
+static void put_place(memory_link *m, int from, int to, uint32_t place) {
     lane *l = &m->lanes[from * m->world + to];
     const uint32_t head = atomic_load_explicit(&l->head, memory_order_relaxed);
     l->places[head % LANE_PLACES] = place;
@@ -154,7 +154,7 @@ static void put_place(strata_memory *m, int from, int to, uint32_t place) {
 }
 
 /* Sends a message; false: there is no room now. */
-static bool send_message(strata_memory *m, int rank, const strata_call *call, const strata_send *send) {
+static bool send_message(memory_link *m, int rank, const strata_call *call, const strata_send *send) {
     const bool all = send->peer == STRATA_ALL_PEERS;
     const int first = all ? 0 : send->peer, end = all ? m->world : send->peer + 1;
     for (int to = first; to < end; to++)
@@ -171,27 +171,27 @@ static bool send_message(strata_memory *m, int rank, const strata_call *call, co
     return true;
 }
 
-static void give_back(strata_memory *m, int owner, block *b) {
+static void give_back(memory_link *m, int owner, block *b) {
     atomic_fetch_sub(&b->block.readers, 1);
     if (atomic_load(&m->bells[owner].wants_room)) ring(&m->bells[owner]);
 }
 
 /* The next block from the peer, or NULL. */
-static block *next_block(strata_memory *m, int rank, int from) {
+static block *next_block(memory_link *m, int rank, int from) {
     const lane *l = &m->lanes[from * m->world + rank];
     const uint32_t tail = atomic_load_explicit(&l->tail, memory_order_relaxed);
     if (atomic_load_explicit(&l->head, memory_order_acquire) == tail) return NULL;
     return (block *)(void *)(m->arenas + (size_t)from * m->arena_bytes + l->places[tail % LANE_PLACES]);
 }
 
-static void take_place(strata_memory *m, int rank, int from) {
+static void take_place(memory_link *m, int rank, int from) {
     atomic_fetch_add_explicit(&m->lanes[from * m->world + rank].tail, 1, memory_order_release);
 }
 
 /* ---- a round ---- */
 
-static strata_status take(strata_memory *m, strata_communicator *comm, const strata_call *call, strata_receive *receive,
-                          block *b, strata_error *err) {
+static strata_status take(memory_link *m, strata_communicator *comm, const strata_call *call, strata_receive *receive, block *b,
+                          strata_error *err) {
     const size_t bytes = b->bytes; /* read once, since another process could change it */
     STRATA_TRY(strata_communicator_check(comm, call, receive->peer, &b->call, bytes, receive->bytes, err));
     const char *payload = (const char *)b + STRATA_LINE_BYTES;
@@ -208,7 +208,7 @@ static strata_status take(strata_memory *m, strata_communicator *comm, const str
 }
 
 /* Receives what has arrived. A peer's messages are received in order, so a missing one delays those after it. */
-static strata_status receive_all(strata_memory *m, strata_communicator *comm, const strata_call *call, strata_receive *receives,
+static strata_status receive_all(memory_link *m, strata_communicator *comm, const strata_call *call, strata_receive *receives,
                                  int n_receives, int *n_taken, strata_error *err) {
     for (int i = 0; i < n_receives; i++) {
         if (receives[i].view) continue;
@@ -224,7 +224,7 @@ static strata_status receive_all(strata_memory *m, strata_communicator *comm, co
 
 /* Returns a peer that has left although this round waits for it; -1: there is none. Its messages are checked once more
  * before, since they may have arrived before it left. */
-static int find_left(strata_memory *m, const strata_send *sends, int n_sends, const strata_receive *receives, int n_receives) {
+static int find_left(memory_link *m, const strata_send *sends, int n_sends, const strata_receive *receives, int n_receives) {
     for (int i = 0; i < n_receives; i++)
         if (!receives[i].view && atomic_load(&m->bells[receives[i].peer].left) && !next_block(m, m->rank, receives[i].peer))
             return receives[i].peer;
@@ -238,7 +238,7 @@ static int find_left(strata_memory *m, const strata_send *sends, int n_sends, co
 
 strata_status strata_memory_round(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
                                   strata_receive *receives, int n_receives, strata_error *err) {
-    strata_memory *m = comm->link;
+    memory_link *m = comm->link;
     bell *own = &m->bells[comm->rank];
     for (int r = 0; r < m->world; r++) {
         if (m->lent[r]) give_back(m, r, m->lent[r]);

@@ -28,6 +28,7 @@ typedef struct peer_link {
 } peer_link;
 
 typedef struct tcp {
+    strata_memory memory;
     bool spins;
     peer_link *links;   /* [world]; the own one is unused */
     struct pollfd *fds; /* [world] */
@@ -38,12 +39,8 @@ typedef struct tcp {
 static void close_links(strata_communicator *comm) {
     tcp *t = comm->link;
     if (!t) return;
-    for (int r = 0; r < comm->world && t->links; r++) {
-        strata_connection_finish(&t->links[r].connection);
-        free(t->links[r].lent);
-    }
-    free(t->links);
-    free(t->fds);
+    for (int r = 0; r < comm->world && t->links; r++) strata_connection_finish(&t->links[r].connection);
+    strata_memory_finish(&t->memory);
     free(t);
     comm->link = NULL;
 }
@@ -61,23 +58,19 @@ static strata_status connect_link(strata_communicator *comm, int peer, strata_er
 }
 
 static strata_status open_links(strata_communicator *comm, strata_error *err) {
-    const size_t world = (size_t)comm->world;
     tcp *t = comm->link = calloc(1, sizeof *t);
-    if (t) {
-        t->links = calloc(world, sizeof *t->links);
-        t->fds = calloc(world, sizeof *t->fds);
-    }
-    bool there = t && t->links && t->fds;
-    strata_status status = STRATA_OK;
+    if (!t) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for the links of %d ranks", comm->world);
+    t->links = strata_memory_take(&t->memory, comm->world, sizeof *t->links);
+    t->fds = strata_memory_take(&t->memory, comm->world, sizeof *t->fds);
     comm->segment_bytes = STRATA_SEGMENT_BYTES; /* with its copy in the kernel and the fold's operand it fits into the cache */
-    for (int r = 0; r < comm->world && there && !status; r++) {
+    strata_status status = STRATA_OK;
+    for (int r = 0; r < comm->world && !t->memory.failed && !status; r++) {
         if (r == comm->rank) continue;
         t->links[r].peer = r;
-        t->links[r].lent = malloc(comm->segment_bytes);
-        there = t->links[r].lent != NULL;
-        if (there) status = connect_link(comm, r, err);
+        t->links[r].lent = strata_memory_take(&t->memory, 1, comm->segment_bytes);
+        if (t->links[r].lent) status = connect_link(comm, r, err);
     }
-    if (!there) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for the links of %d ranks", comm->world);
+    if (t->memory.failed) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for the links of %d ranks", comm->world);
     if (status)
         close_links(comm);
     else

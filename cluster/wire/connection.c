@@ -87,29 +87,21 @@ size_t strata_connection_unsent(strata_connection *c) {
 
 /* ---- bytes ---- */
 
-static ssize_t receive_some(strata_connection *c, const struct iovec *parts, int n_parts) {
-    const bool tls = c->stream.tls != NULL;
+/* Sends or receives as much as is possible now. */
+static ssize_t move(strata_connection *c, const struct iovec *parts, int n_parts, bool out) {
+    const bool tls = c->stream.tls != NULL, piped = c->pipes.in != NULL;
     ssize_t n;
     if (tls) pthread_mutex_lock(&c->tls);
-    do n = c->pipes.in ? strata_pipes_recv(&c->pipes, parts, n_parts) : strata_stream_recv(&c->stream, parts, n_parts);
+    do
+        if (out)
+            n = piped ? strata_pipes_send(&c->pipes, parts, n_parts) : strata_stream_send(&c->stream, parts, n_parts);
+        else
+            n = piped ? strata_pipes_recv(&c->pipes, parts, n_parts) : strata_stream_recv(&c->stream, parts, n_parts);
     while (n < 0 && errno == EINTR);
     if (tls) pthread_mutex_unlock(&c->tls);
     if (n <= 0) return n;
-    atomic_store_explicit(&c->received, strata_clock_coarse_seconds(), memory_order_relaxed);
-    c->bytes_in += (uint64_t)n;
-    return n;
-}
-
-static ssize_t send_some(strata_connection *c, const struct iovec *parts, int n_parts) {
-    const bool tls = c->stream.tls != NULL;
-    ssize_t n;
-    if (tls) pthread_mutex_lock(&c->tls);
-    do n = c->pipes.in ? strata_pipes_send(&c->pipes, parts, n_parts) : strata_stream_send(&c->stream, parts, n_parts);
-    while (n < 0 && errno == EINTR);
-    if (tls) pthread_mutex_unlock(&c->tls);
-    if (n <= 0) return n;
-    atomic_store_explicit(&c->sent, strata_clock_coarse_seconds(), memory_order_relaxed);
-    c->bytes_out += (uint64_t)n;
+    atomic_store_explicit(out ? &c->sent : &c->received, strata_clock_coarse_seconds(), memory_order_relaxed);
+    *(out ? &c->bytes_out : &c->bytes_in) += (uint64_t)n;
     return n;
 }
 
@@ -293,7 +285,7 @@ static strata_status read_once(strata_connection *c, bool *out_dry, strata_error
     for (int i = 0; i < n_parts; i++) direct += parts[i].iov_len;
     if (direct) ahead = direct < c->left ? 0 : c->missing > c->left ? STRATA_FRAME_BYTES : READ_AHEAD;
     if (ahead) parts[n_parts++] = (struct iovec){c->buffer + c->end, ahead};
-    const ssize_t n = receive_some(c, parts, n_parts);
+    const ssize_t n = move(c, parts, n_parts, false);
     *out_dry = n < 0 && errno == EAGAIN;
     if (*out_dry) return STRATA_OK;
     if (n <= 0) return ended(c, n, c->in_message, err);
@@ -468,7 +460,7 @@ static strata_status push(strata_connection *c, strata_sending *s, bool *out_don
     while (s->first || s->missing || s->at < s->end) {
         if (s->at == s->end) begin_frame(c, s);
         while (s->at < s->end) {
-            ssize_t n = send_some(c, s->segment + s->at, s->end - s->at);
+            ssize_t n = move(c, s->segment + s->at, s->end - s->at, true);
             if (n < 0 && errno == EAGAIN) return STRATA_OK;
             if (n < 0) return ended(c, n, false, err);
             for (; s->at < s->end && (size_t)n >= s->segment[s->at].iov_len; s->at++) n -= (ssize_t)s->segment[s->at].iov_len;

@@ -8,7 +8,7 @@
  * gradient is not finite, the parts are not used. */
 #include "strategies/parameter_server/worker.h"
 
-/* ---- parts of a push ---- */
+/* ---- the gradients of some shards ---- */
 
 bool strata_ps_all_finite(const float *values, int64_t n) {
     uint32_t wrong = 0;
@@ -19,109 +19,6 @@ bool strata_ps_all_finite(const float *values, int64_t n) {
     }
     return !wrong;
 }
-
-static bool lies_in(const strata_ps_shard *shard, const struct strata_gradient_bucket *bucket) {
-    return shard->first >= bucket->begin && shard->first < bucket->end;
-}
-
-/* Adds dense gradients to the pieces of a push: f32 values are sent in place, bf16 values from the buffer at *narrow. */
-static void add_dense(const strata_ps_worker *w, const float *values, int64_t n, unsigned char **narrow,
-                      struct iovec *out_piece) {
-    const strata_dtype wire = w->task->wire;
-    *out_piece = (struct iovec){wire == STRATA_DTYPE_F32 ? (void *)values : *narrow, (size_t)n * strata_dtype_bytes(wire)};
-    if (wire == STRATA_DTYPE_F32) return; /* sending only reads them */
-    strata_ps_narrow(wire, values, n, *narrow);
-    *narrow += out_piece->iov_len;
-}
-
-/* Pushes the gradients of a server's shards that lie in the bucket. Shards are parts of one parameter, and buckets end between
- * parameters, so a shard lies in one bucket. */
-static strata_status push_part(strata_ps_worker *w, int server, const struct strata_gradient_bucket *bucket,
-                               strata_error *err) {
-    const strata_ps_bundle *bundle = &w->fit->plan.bundles[server];
-    strata_rpc_client *client = NULL;
-    int64_t n = 0, elements = 0;
-    for (int i = 0; i < bundle->n_dense; i++) {
-        if (!lies_in(&bundle->shards[i], bucket)) continue;
-        elements += bundle->shards[i].n;
-        n++;
-    }
-    if (!n) return STRATA_OK;
-    strata_ps_transfer *part = &w->buckets.parts[w->buckets.n_parts++];
-    STRATA_TRY(strata_ps_reserve(&part->numbers, (size_t)n * sizeof(int32_t), err));
-    STRATA_TRY(strata_ps_reserve((void **)&part->pieces, (size_t)(n + 1) * sizeof *part->pieces, err));
-    if (w->task->wire != STRATA_DTYPE_F32)
-        STRATA_TRY(strata_ps_reserve((void **)&part->narrow, strata_ps_wire_bytes(w->task->wire, elements), err));
-    unsigned char *at = part->narrow;
-    int32_t *numbers = part->numbers;
-    part->pieces[0] = (struct iovec){numbers, (size_t)n * sizeof *numbers};
-    for (int32_t i = 0, k = 0; i < bundle->n_dense; i++) {
-        if (!lies_in(&bundle->shards[i], bucket)) continue;
-        numbers[k++] = i;
-        add_dense(w, w->unit.sums_of_dense + bundle->shards[i].first, bundle->shards[i].n, &at, &part->pieces[k]);
-        w->reports.now.bytes += (int64_t)part->pieces[k].iov_len;
-    }
-    part->message.head.part = (strata_ps_part_ask){.bundle = server, .attempt = w->buckets.attempt, .n_shards = n};
-    STRATA_TRY(strata_ps_reach(w, server, &client, err));
-    STRATA_TRY(strata_ps_start(&part->message, client, STRATA_PS_PART, part->pieces, (int)n + 1, NULL, 0, err));
-    w->buckets.n_parted[server] += (int)n;
-    return STRATA_OK;
-}
-
-/* A failure to push the bucket is reported with the final push. */
-void strata_ps_take_bucket(void *task, int k, const void *data, size_t bytes) {
-    strata_ps_worker *w = ((const strata_ps_task *)task)->worker;
-    if (!w || !w->buckets.layout) return;
-    const struct strata_gradient_bucket *bucket = &w->buckets.layout->buckets[k];
-    const int64_t dense = w->model->parameters.dense_size, n = (int64_t)(bytes / sizeof(float));
-    const int64_t rest = dense - bucket->begin, own = n < rest ? n : rest;
-    const float *values = data;
-    float *sums = w->unit.sums_of_dense + bucket->begin;
-    if (w->buckets.first_batch) memcpy(sums, values, (size_t)own * sizeof *sums);
-    for (int64_t i = 0; i < own && !w->buckets.first_batch; i++) sums[i] += values[i];
-    if (!w->buckets.streams || w->buckets.stopped || w->buckets.status) return;
-    w->buckets.stopped = !strata_ps_all_finite(sums, own);
-    for (int s = 0; s < w->links.n_servers && !w->buckets.stopped && !w->buckets.status; s++)
-        w->buckets.status = push_part(w, s, bucket, &w->buckets.error);
-}
-
-/* Whether the unit's buckets may be pushed before all of its gradients are known. This is not possible if a loss scale or the
- * norm of all gradients scales them, or if this norm is reported. */
-static bool may_stream(const strata_ps_worker *w) {
-    const bool needs_norm = (w->model->optimizer.clip_global_norm > 0 || w->model->measures_norm) && !w->task->pace.n_shares;
-    return !needs_norm && !(w->model->scale.value > 0);
-}
-
-/* Waits for the parts that are being sent, as strata_ps_wait does. */
-static void finish_parts(strata_ps_worker *w, strata_status *status, strata_error *err) {
-    for (int i = 0; i < w->buckets.n_parts; i++) strata_ps_wait(&w->buckets.parts[i].message, status, err);
-    w->buckets.n_parts = 0;
-}
-
-void strata_ps_begin_buckets(strata_ps_worker *w, const strata_model_program *program, bool first, bool last) {
-    strata_status ignored = STRATA_OK;
-    finish_parts(w, &ignored, NULL); /* of an earlier unit that was not pushed */
-    w->task->worker = w;
-    w->buckets.layout = &program->layout;
-    w->buckets.first_batch = first;
-    w->buckets.streams = last && program->layout.n_buckets && may_stream(w);
-    w->buckets.stopped = false;
-    w->buckets.status = STRATA_OK;
-    memset(w->buckets.n_parted, 0, (size_t)w->links.n_servers * sizeof *w->buckets.n_parted);
-    if (w->buckets.streams) w->buckets.attempt++;
-}
-
-static strata_status check_parts(const strata_ps_worker *w, strata_error *err) {
-    return w->buckets.status ? strata_fail(err, w->buckets.status, "%s", w->buckets.error.message) : STRATA_OK;
-}
-
-/* Whether all dense shards of a server were pushed as parts. */
-static bool was_parted(const strata_ps_worker *w, int server) {
-    const int n = w->fit->plan.bundles[server].n_dense;
-    return n > 0 && w->buckets.streams && !w->buckets.stopped && w->buckets.n_parted[server] == n;
-}
-
-/* ---- the push of a unit ---- */
 
 /* Whether a table has all rows of its parameter, so that the values of a set can be sent as they are. */
 static bool in_one_piece(const strata_ps_shard *table, const strata_ps_row_set *set) {
@@ -174,57 +71,138 @@ static int add_rows(const strata_ps_worker *w, const strata_ps_bundle *bundle, s
     return n;
 }
 
-/* Prepares the gradients of a server's shards: f32 values are sent in place, bf16 values from a separate buffer. */
-static strata_status prepare_push(const strata_ps_worker *w, const strata_ps_bundle *bundle, bool parted, strata_ps_transfer *p,
-                                  int *out_n, strata_error *err) {
+/* Prepares a push of the gradients of a server's dense shards [from, from + n): f32 values are sent in place, bf16 values from
+ * a separate buffer. last: of states and rows, too. */
+static strata_status prepare_push(const strata_ps_worker *w, const strata_ps_bundle *bundle, int from, int n,
+                                  const float *gradients, bool last, strata_ps_transfer *p, int *out_n_pieces,
+                                  strata_error *err) {
     const strata_dtype wire = w->task->wire;
-    const size_t dense = parted ? 0 : strata_ps_wire_bytes(wire, bundle->dense_elements),
-                 narrow = wire == STRATA_DTYPE_F32 ? 0 : dense;
+    const bool in_place = wire == STRATA_DTYPE_F32;
+    const strata_ps_shard *shards = bundle->shards + from;
+    const int n_tables = last ? bundle->n_tables : 0;
     int64_t most = 0, elements = 0;
-    for (int k = 0; k < bundle->n_tables; k++) {
+    for (int k = 0; k < n_tables; k++) {
         const strata_ps_row_set *set = gradients_of(w, &bundle->tables[k])->set;
         most += set->n;
-        elements += wire == STRATA_DTYPE_F32 && in_one_piece(&bundle->tables[k], set) ? 0 : set->n * set->row;
+        elements += in_place && in_one_piece(&bundle->tables[k], set) ? 0 : set->n * set->row;
     }
-    STRATA_TRY(
-        strata_ps_reserve((void **)&p->pieces, (size_t)(bundle->n_shards + bundle->n_tables + 3) * sizeof *p->pieces, err));
-    STRATA_TRY(
-        strata_ps_reserve(&p->numbers, (size_t)bundle->n_tables * sizeof(int64_t) + (size_t)most * sizeof(int32_t), err));
+    const size_t narrow = in_place ? 0 : strata_ps_wire_bytes(wire, p->message.head.push.n);
+    STRATA_TRY(strata_ps_reserve((void **)&p->pieces, (size_t)(n + n_tables + 3) * sizeof *p->pieces, err));
+    STRATA_TRY(strata_ps_reserve(&p->numbers, (size_t)n_tables * sizeof(int64_t) + (size_t)most * sizeof(int32_t), err));
     STRATA_TRY(strata_ps_reserve((void **)&p->narrow, narrow + (size_t)elements * strata_dtype_bytes(wire), err));
     unsigned char *at = p->narrow;
-    int n = 0;
-    for (int i = 0; i < bundle->n_dense && !parted; i++)
-        add_dense(w, w->unit.gradients + bundle->shards[i].first, bundle->shards[i].n, &at, &p->pieces[n++]);
-    if (narrow) {
-        memset(at, 0, (size_t)(p->narrow + narrow - at)); /* the padding */
-        p->pieces[n++] = (struct iovec){at, (size_t)(p->narrow + narrow - at)};
+    int n_pieces = 0;
+    for (int i = 0; i < n; i++) {
+        const size_t bytes = (size_t)shards[i].n * strata_dtype_bytes(wire);
+        if (in_place) /* sending only reads them */
+            p->pieces[n_pieces++] = (struct iovec){(void *)(gradients + shards[i].first), bytes};
+        else
+            strata_ps_narrow(wire, gradients + shards[i].first, shards[i].n, at);
+        at += in_place ? 0 : bytes;
     }
-    p->pieces[n++] = (struct iovec){w->unit.states, (size_t)bundle->n_states * sizeof *w->unit.states};
-    *out_n = add_rows(w, bundle, p, n, p->narrow + narrow);
+    memset(at, 0, (size_t)(p->narrow + narrow - at)); /* the padding */
+    if (narrow) p->pieces[n_pieces++] = (struct iovec){p->narrow, narrow};
+    if (last) {
+        p->pieces[n_pieces++] = (struct iovec){w->unit.states, (size_t)bundle->n_states * sizeof *w->unit.states};
+        n_pieces = add_rows(w, bundle, p, n_pieces, p->narrow + narrow);
+    }
+    *out_n_pieces = n_pieces;
     return STRATA_OK;
 }
+
+/* Pushes these gradients. of_unit: the job whose last push it is; NULL: a part that comes before that. */
+static strata_status push_shards(strata_ps_worker *w, int server, int from, int n, const float *gradients,
+                                 const strata_ps_job *of_unit, strata_ps_transfer *p, strata_error *err) {
+    const strata_ps_bundle *bundle = &w->fit->plan.bundles[server];
+    strata_ps_push_ask *head = &p->message.head.push;
+    strata_rpc_client *client = NULL;
+    int n_pieces = 0;
+    *head = (strata_ps_push_ask){.bundle = server, .attempt = w->buckets.attempt, .first = n ? bundle->shards[from].before : 0};
+    for (int i = 0; i < n; i++) head->n += bundle->shards[from + i].n;
+    if (of_unit) {
+        head->unit = of_unit->unit;
+        head->version = of_unit->pulls[server].message.reply.number;
+        head->rate = of_unit->lease.rate;
+    }
+    STRATA_TRY(prepare_push(w, bundle, from, n, gradients, of_unit != NULL, p, &n_pieces, err));
+    for (int i = 0; i < n_pieces; i++) w->reports.now.bytes += (int64_t)p->pieces[i].iov_len;
+    if (of_unit) w->reports.now.bytes -= bundle->n_tables * (int64_t)sizeof(int64_t); /* the numbers of rows are not counted */
+    STRATA_TRY(strata_ps_reach(w, server, &client, err));
+    return strata_ps_start(&p->message, client, of_unit ? STRATA_PS_PUSH : STRATA_PS_PART, p->pieces, n_pieces, NULL, 0, err);
+}
+
+/* ---- buckets ---- */
+
+/* Pushes the gradients of a server's shards that lie in the bucket. Shards are parts of one parameter, and buckets end between
+ * parameters, so a shard lies in one bucket; a server's shards are in the order of the parameters. */
+static strata_status push_part(strata_ps_worker *w, int server, const struct strata_gradient_bucket *bucket,
+                               strata_error *err) {
+    const strata_ps_bundle *bundle = &w->fit->plan.bundles[server];
+    int from = 0, n = 0;
+    while (from < bundle->n_dense && bundle->shards[from].first < bucket->begin) from++;
+    while (from + n < bundle->n_dense && bundle->shards[from + n].first < bucket->end) n++;
+    if (!n) return STRATA_OK;
+    return push_shards(w, server, from, n, w->unit.sums_of_dense, NULL, &w->buckets.parts[w->buckets.n_parts++], err);
+}
+
+/* A failure to push the bucket is reported with the final push. */
+void strata_ps_take_bucket(void *task, int k, const void *data, size_t bytes) {
+    strata_ps_worker *w = ((const strata_ps_task *)task)->worker;
+    if (!w || !w->buckets.layout) return;
+    const struct strata_gradient_bucket *bucket = &w->buckets.layout->buckets[k];
+    const int64_t dense = w->model->parameters.dense_size, n = (int64_t)(bytes / sizeof(float));
+    const int64_t rest = dense - bucket->begin, own = n < rest ? n : rest;
+    const float *values = data;
+    float *sums = w->unit.sums_of_dense + bucket->begin;
+    if (w->buckets.first_batch) memcpy(sums, values, (size_t)own * sizeof *sums);
+    for (int64_t i = 0; i < own && !w->buckets.first_batch; i++) sums[i] += values[i];
+    if (!w->buckets.streams || w->buckets.stopped || w->buckets.status) return;
+    w->buckets.stopped = !strata_ps_all_finite(sums, own);
+    for (int s = 0; s < w->links.n_servers && !w->buckets.stopped && !w->buckets.status; s++)
+        w->buckets.status = push_part(w, s, bucket, &w->buckets.error);
+}
+
+/* Whether the unit's buckets may be pushed before all of its gradients are known. This is not possible if a loss scale or the
+ * norm of all gradients scales them, or if this norm is reported. */
+static bool may_stream(const strata_ps_worker *w) {
+    const bool needs_norm = (w->model->optimizer.clip_global_norm > 0 || w->model->measures_norm) && !w->task->pace.n_shares;
+    return !needs_norm && !(w->model->scale.value > 0);
+}
+
+/* Waits for the parts that are being sent, as strata_ps_wait does. */
+static void finish_parts(strata_ps_worker *w, strata_status *status, strata_error *err) {
+    for (int i = 0; i < w->buckets.n_parts; i++) strata_ps_wait(&w->buckets.parts[i].message, status, err);
+    w->buckets.n_parts = 0;
+}
+
+void strata_ps_begin_buckets(strata_ps_worker *w, const strata_model_program *program, bool first, bool last) {
+    strata_status ignored = STRATA_OK;
+    finish_parts(w, &ignored, NULL); /* of an earlier unit that was not pushed */
+    w->task->worker = w;
+    w->buckets.layout = &program->layout;
+    w->buckets.first_batch = first;
+    w->buckets.streams = last && program->layout.n_buckets && may_stream(w);
+    w->buckets.stopped = false;
+    w->buckets.status = STRATA_OK;
+    if (w->buckets.streams) w->buckets.attempt++;
+}
+
+static strata_status check_parts(const strata_ps_worker *w, strata_error *err) {
+    return w->buckets.status ? strata_fail(err, w->buckets.status, "%s", w->buckets.error.message) : STRATA_OK;
+}
+
+/* ---- the push of a unit ---- */
 
 strata_status strata_ps_start_push(strata_ps_worker *w, const strata_ps_job *j, strata_error *err) {
     w->push.running = true;
     w->push.began = strata_trace_now();
     w->push.unit = j->unit.index;
     STRATA_TRY(check_parts(w, err));
+    /* the buckets of a program have all gradients of the dense parameters */
+    const bool parted = w->buckets.streams && !w->buckets.stopped;
     for (int s = 0; s < w->links.n_servers; s++) {
-        const strata_ps_bundle *bundle = &w->fit->plan.bundles[s];
-        const bool parted = was_parted(w, s);
-        strata_ps_transfer *p = &w->push.of_server[s];
-        strata_rpc_client *client = NULL;
-        int n = 0;
-        STRATA_TRY(prepare_push(w, bundle, parted, p, &n, err));
-        p->message.head.push = (strata_ps_push_ask){.unit = j->unit,
-                                                    .version = j->pulls[s].message.reply.number,
-                                                    .bundle = s,
-                                                    .rate = j->lease.rate,
-                                                    .attempt = parted ? w->buckets.attempt : 0};
-        for (int i = 0; i < n; i++) w->reports.now.bytes += (int64_t)p->pieces[i].iov_len;
-        w->reports.now.bytes -= bundle->n_tables * (int64_t)sizeof(int64_t); /* the numbers of rows are not counted */
-        STRATA_TRY(strata_ps_reach(w, s, &client, err));
-        STRATA_TRY(strata_ps_start(&p->message, client, STRATA_PS_PUSH, p->pieces, n, NULL, 0, err));
+        const int n = w->fit->plan.bundles[s].n_dense, from = parted ? n : 0;
+        STRATA_TRY(push_shards(w, s, from, n - from, w->unit.gradients, j, &w->push.of_server[s], err));
     }
     return STRATA_OK;
 }

@@ -11,15 +11,11 @@
 
 #include "strategies/parameter_server/task.h"
 
-/* The parts of a worker's next push that have arrived: of attempt `attempt`, the gradients of the dense shards for which `came`
- * is true. */
+/* The parts of a worker's next push that have arrived: n_came elements of the dense gradients, of attempt `attempt`. */
 typedef struct staging {
-    int64_t attempt;
+    int64_t attempt, n_came;
     /* (dense) In the type `wire`; NULL: no part has arrived yet. */
     unsigned char *dense;
-    /* [n_dense] */
-    bool *came;
-    int n_came;
 } staging;
 
 /* The shards of a bundle that this server has. */
@@ -223,48 +219,47 @@ static strata_status enter_chain(server *s, const holding *h, bool *out_entered,
     return copy_is_lost(s, s->next ? "an earlier change did not reach it" : "it was not connected", err);
 }
 
-static strata_status push_here(server *s, holding *h, const strata_rpc_call *call, const strata_ps_gradients *gradients,
-                               int64_t *out_staleness, strata_error *err) {
+/* Makes a change of the shards: a push or, if that is NULL, the end of a step. ask: the same change, for the copy. */
+static strata_status change(server *s, holding *h, const strata_ps_gradients *push, const strata_ps_close *close,
+                            const strata_rpc_ask *ask, int64_t *out_staleness, strata_error *err) {
     strata_rpc_request *request = NULL;
     strata_error why = {0};
-    strata_ps_push_ask head;
     int64_t ignored = 0;
     strata_rpc_answer answer = {.head = &ignored, .head_bytes = sizeof ignored};
+    strata_status sent = STRATA_OK;
     bool chained = false;
-    memcpy(&head, call->head, sizeof head);
-    const bool parted = head.attempt != 0; /* the dense gradients arrived before, so the copy gets them with the rest */
-    head.attempt = 0;
-    const size_t dense = strata_ps_wire_bytes(s->fit->task->wire, h->shards->dense_elements);
-    const struct iovec body[] = {{(void *)(uintptr_t)gradients->dense, parted ? dense : 0}, {call->body, call->body_bytes}};
-    strata_rpc_ask ask = strata_ps_ask(STRATA_PS_PUSH, &head, body, 2);
-    ask.what = "a push for the copy";
     STRATA_TRY(enter_chain(s, h, &chained, err));
     pthread_mutex_lock(&s->device);
-    strata_status status = strata_ps_stock_push(h->stock, gradients, out_staleness, err);
+    const bool known = !push && strata_ps_stock_has_closed(h->stock, close); /* the copy then has closed it, too */
+    const strata_status status =
+        push ? strata_ps_stock_push(h->stock, push, out_staleness, err) : strata_ps_stock_close(h->stock, close, err);
     pthread_mutex_unlock(&s->device);
     if (!chained) return status;
-    strata_status sent = STRATA_OK;
-    if (!status) sent = strata_rpc_client_start(s->next, &ask, &answer, STRATA_PS_CALL_SECONDS, &request, &why);
+    if (!status && !known) sent = strata_rpc_client_start(s->next, ask, &answer, STRATA_PS_CALL_SECONDS, &request, &why);
     pthread_mutex_unlock(&s->chain);
     if (request) sent = strata_rpc_request_wait(request, &why);
-    return status ? status : sent ? copy_is_lost(s, why.message, err) : STRATA_OK;
+    return sent ? copy_is_lost(s, why.message, err) : status;
+}
+
+static strata_status push_here(server *s, holding *h, const strata_rpc_call *call, const strata_ps_gradients *gradients,
+                               int64_t *out_staleness, strata_error *err) {
+    strata_ps_push_ask head;
+    memcpy(&head, call->head, sizeof head);
+    head.first = 0;
+    head.n = h->shards->dense_elements; /* with those that came before as parts */
+    const unsigned char *rest = (const unsigned char *)gradients->states,
+                        *end = (const unsigned char *)call->body + call->body_bytes;
+    const size_t dense = strata_ps_wire_bytes(s->fit->task->wire, head.n);
+    const struct iovec body[] = {{(void *)(uintptr_t)gradients->dense, dense}, {(void *)(uintptr_t)rest, (size_t)(end - rest)}};
+    strata_rpc_ask ask = strata_ps_ask(STRATA_PS_PUSH, &head, body, 2);
+    ask.what = "a push for the copy";
+    return change(s, h, gradients, NULL, &ask, out_staleness, err);
 }
 
 static strata_status close_here(server *s, holding *h, strata_ps_pull_ask *asked, strata_error *err) {
     STRATA_TRY(add_squares(s, h, &asked->close, err));
     const strata_rpc_ask ask = strata_ps_ask(STRATA_PS_CLOSE, asked, NULL, 0);
-    strata_error why = {0};
-    bool chained = false;
-    STRATA_TRY(enter_chain(s, h, &chained, err));
-    pthread_mutex_lock(&s->device);
-    const bool known = strata_ps_stock_has_closed(h->stock, &asked->close); /* the copy then has closed it, too */
-    const strata_status status = strata_ps_stock_close(h->stock, &asked->close, err);
-    pthread_mutex_unlock(&s->device);
-    if (!chained) return status;
-    strata_status sent = STRATA_OK;
-    if (!status && !known) sent = strata_rpc_client_call(s->next, &ask, NULL, STRATA_PS_CALL_SECONDS, &why);
-    pthread_mutex_unlock(&s->chain);
-    return sent ? copy_is_lost(s, why.message, err) : status;
+    return change(s, h, NULL, &asked->close, &ask, NULL, err);
 }
 
 /* Reads the head of a request about a bundle, finds it, and closes the step before. */
@@ -302,77 +297,42 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
     return STRATA_OK;
 }
 
-/* The worker's parts; NULL: the task is not a worker of the cluster. */
-static staging *staging_of(const server *s, const holding *h, const char *task) {
-    const int index = strata_ps_worker_index(task, s->fit->task->pace.n_workers);
-    return index < 0 ? NULL : &h->stagings[index];
-}
-
-static strata_status begin_staging(const server *s, const holding *h, staging *own, int64_t attempt, strata_error *err) {
-    const int n = h->shards->n_dense;
-    if (!own->dense) own->dense = calloc(1, strata_ps_wire_bytes(s->fit->task->wire, h->shards->dense_elements) + 4);
-    if (!own->came) own->came = calloc((size_t)n + 1, sizeof *own->came);
-    if (!own->dense || !own->came) return no_memory("the parts of a push", err);
-    if (own->attempt == attempt) return STRATA_OK;
-    memset(own->came, 0, (size_t)n * sizeof *own->came);
-    own->n_came = 0;
-    own->attempt = attempt;
-    return STRATA_OK;
-}
-
-/* Stores gradients of some dense shards until the push to which they belong arrives. */
-static strata_status take_part(server *s, const strata_rpc_call *call, strata_error *err) {
+/* Stores the dense gradients with which a push of a worker begins, beside those of the same attempt that came before. */
+static strata_status stage(const server *s, holding *h, const strata_rpc_call *call, const strata_ps_push_ask *ask,
+                           staging **out_staging, strata_error *err) {
     const size_t each = strata_dtype_bytes(s->fit->task->wire);
-    strata_ps_part_ask ask;
-    holding *h = NULL;
-    memcpy(&ask, call->head, sizeof ask);
-    STRATA_TRY(find_called(s, call, ask.bundle, &h, err));
-    staging *own = staging_of(s, h, call->task);
-    if (!own || ask.attempt < 1 || (uint64_t)ask.n_shards > call->body_bytes / sizeof(int32_t)) return wrong_size(call, err);
-    STRATA_TRY(begin_staging(s, h, own, ask.attempt, err));
-    const int32_t *numbers = call->body;
-    const unsigned char *from = (const unsigned char *)(numbers + ask.n_shards);
-    size_t left = call->body_bytes - (size_t)ask.n_shards * sizeof *numbers;
-    for (int64_t k = 0; k < ask.n_shards; k++) {
-        const int32_t i = numbers[k];
-        if (i < 0 || i >= h->shards->n_dense) return wrong_size(call, err);
-        const strata_ps_shard *shard = &h->shards->shards[i];
-        const size_t bytes = (size_t)shard->n * each;
-        if (bytes > left) return wrong_size(call, err);
-        memcpy(own->dense + (size_t)shard->before * each, from, bytes);
-        own->n_came += !own->came[i];
-        own->came[i] = true;
-        from += bytes;
-        left -= bytes;
-    }
-    return left ? wrong_size(call, err) : STRATA_OK;
-}
-
-/* Finds the dense gradients that arrived as parts of an attempt. A server that was started again does not have them. */
-static strata_status find_parts(server *s, holding *h, const strata_rpc_call *call, int64_t attempt, const void **out_dense,
-                                strata_error *err) {
-    staging *own = staging_of(s, h, call->task);
-    if (!own || own->attempt != attempt || own->n_came != h->shards->n_dense)
-        return strata_fail(err, STRATA_PEER_LOST, "parameter_server: %s does not have all parts of a push of %s",
-                           s->fit->task->name, call->task);
-    *out_dense = own->dense;
+    const int index = strata_ps_worker_index(call->task, s->fit->task->pace.n_workers);
+    if (index < 0 || ask->attempt < 1) return wrong_size(call, err);
+    staging *own = *out_staging = &h->stagings[index];
+    if (!own->dense) own->dense = calloc(1, strata_ps_wire_bytes(s->fit->task->wire, h->shards->dense_elements));
+    if (!own->dense) return no_memory("the parts of a push", err);
+    if (own->attempt != ask->attempt) own->n_came = 0;
+    own->attempt = ask->attempt;
+    own->n_came += ask->n;
+    if (ask->n) memcpy(own->dense + (size_t)ask->first * each, call->body, (size_t)ask->n * each);
     return STRATA_OK;
 }
 
+/* A unit's last push is applied, together with its parts. Other pushes are such parts, which wait for it. */
 static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     const strata_dtype wire = s->fit->task->wire;
     strata_ps_push_ask ask;
+    staging *parts = NULL;
     holding *h = NULL;
     memcpy(&ask, call->head, sizeof ask);
     STRATA_TRY(find_called(s, call, ask.bundle, &h, err));
-    const bool parted = ask.attempt != 0;
-    const size_t dense_bytes = parted ? 0 : strata_ps_wire_bytes(wire, h->shards->dense_elements);
-    const size_t fixed = dense_bytes + (size_t)h->shards->n_states * sizeof(float);
-    const unsigned char *body = call->body, *at = body, *end = body + call->body_bytes;
-    const void *dense = body;
-    if (call->body_bytes < fixed) return wrong_size(call, err);
-    if (parted) STRATA_TRY(find_parts(s, h, call, ask.attempt, &dense, err));
-    at += fixed;
+    const int64_t all = h->shards->dense_elements;
+    if (ask.first < 0 || ask.n < 0 || ask.first > all || ask.n > all - ask.first) return wrong_size(call, err);
+    const bool last = call->method == STRATA_PS_PUSH;
+    const size_t dense_bytes = strata_ps_wire_bytes(wire, ask.n);
+    const size_t fixed = dense_bytes + (last ? (size_t)h->shards->n_states * sizeof(float) : 0);
+    const unsigned char *body = call->body, *at = body + fixed, *end = body + call->body_bytes;
+    if (call->body_bytes < fixed || (!last && at != end)) return wrong_size(call, err);
+    if (!last || ask.n < all) STRATA_TRY(stage(s, h, call, &ask, &parts, err));
+    if (!last) return STRATA_OK;
+    if (parts && parts->n_came != all) /* a server that was started again does not have them */
+        return strata_fail(err, STRATA_PEER_LOST, "parameter_server: %s does not have all parts of a push of %s",
+                           s->fit->task->name, call->task);
     int64_t elements = 0, staleness = 0;
     STRATA_FREED strata_ps_rows *tables = strata_zeroed((size_t)h->shards->n_tables, sizeof *tables);
     if (!tables) return no_memory("a push", err);
@@ -382,7 +342,7 @@ static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_rep
     const strata_ps_gradients gradients = {.unit = ask.unit,
                                            .version = ask.version,
                                            .rate = ask.rate,
-                                           .dense = dense,
+                                           .dense = parts ? parts->dense : body,
                                            .tables = tables,
                                            .states = (const float *)(const void *)(body + dense_bytes)};
     STRATA_TRY(push_here(s, h, call, &gradients, &staleness, err));
@@ -504,9 +464,8 @@ static strata_status execute(server *s, const strata_rpc_call *call, strata_rpc_
         case STRATA_PS_PULL:
             return pull(s, call, reply, err);
         case STRATA_PS_PUSH:
-            return push(s, call, reply, err);
         case STRATA_PS_PART:
-            return take_part(s, call, err);
+            return push(s, call, reply, err);
         case STRATA_PS_SET:
             return set(s, call, err);
         case STRATA_PS_GET:
@@ -596,14 +555,6 @@ static strata_status add_holding(server *s, int bundle, strata_error *err) {
     return strata_ps_stock_create(s->fit->model, plan, bundle, s->fit->model->strategy->devices[0], &opts, &h->stock, err);
 }
 
-static void finish_holding(const server *s, holding *h) {
-    for (int w = 0; h->stagings && w < s->fit->task->pace.n_workers; w++) {
-        free(h->stagings[w].dense);
-        free(h->stagings[w].came);
-    }
-    strata_ps_stock_destroy(h->stock);
-}
-
 /* The own shards, and with replicas the copy of those of the server before. */
 static strata_status add_holdings(server *s, strata_error *err) {
     const int index = s->fit->task->spec.task_index, n = s->fit->plan.n_servers;
@@ -641,7 +592,11 @@ strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err) {
     if (s.failed) status = strata_fail(err, s.failed, "%s", s.failure);
     strata_rpc_server_destroy(rpc);
     for (int i = 0; s.peers && i < n; i++) strata_rpc_client_destroy(s.peers[i]);
-    for (int i = 0; i < s.n_holdings; i++) finish_holding(&s, &s.holdings[i]);
+    for (int i = 0; i < s.n_holdings; i++) {
+        const holding *h = &s.holdings[i];
+        for (int w = 0; h->stagings && w < fit->task->pace.n_workers; w++) free(h->stagings[w].dense);
+        strata_ps_stock_destroy(h->stock);
+    }
     strata_memory_finish(&s.memory);
     pthread_cond_destroy(&s.changed);
     pthread_mutex_destroy(&s.meeting);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A server's steps in synchronous training: pushes are stored until their step is closed, and then the shares that count are
- * added in their order. */
+ * A server's updates from pushes. In synchronous training pushes are stored until their step is closed, and then the shares
+ * that count are added in their order. Otherwise each push is an update. */
 #include <math.h>
 
 #include "core/run/fold.h"
@@ -14,27 +14,31 @@ void strata_ps_stock_drop_kept(const strata_ps_stock *stock) {
     }
 }
 
-/* Copies n elements of the type `wire` as f32. */
-static float *widened(const strata_ps_stock *stock, strata_memory *memory, const void *from, int64_t n) {
+/* Copies n elements of the type `wire` as f32. borrows: values that are f32 are not copied. */
+static const float *widened(const strata_ps_stock *stock, strata_memory *memory, const void *from, int64_t n, bool borrows) {
+    if (borrows && stock->opts.wire == STRATA_DTYPE_F32) return from;
     float *values = strata_memory_take(memory, n, sizeof *values);
     if (values) strata_ps_widen(stock->opts.wire, from, n, values);
     return values;
 }
 
-static strata_status keep(strata_ps_stock *stock, const strata_ps_gradients *g, strata_ps_kept *out, strata_error *err) {
+/* borrows: *out is used only while the push's memory is valid. */
+static strata_status keep(const strata_ps_stock *stock, const strata_ps_gradients *g, bool borrows, strata_ps_kept *out,
+                          strata_error *err) {
     strata_ps_kept made = {0};
-    made.dense = widened(stock, &made.memory, g->dense, stock->bundle->dense_elements);
-    made.states = strata_memory_copy(&made.memory, g->states, (size_t)stock->bundle->n_states * sizeof *made.states);
-    made.tables = strata_memory_take(&made.memory, stock->bundle->n_tables, sizeof *made.tables);
+    strata_memory *memory = &made.memory;
+    made.dense = widened(stock, memory, g->dense, stock->bundle->dense_elements, borrows);
+    made.states = borrows ? g->states : strata_memory_copy(memory, g->states, (size_t)stock->bundle->n_states * sizeof(float));
+    made.tables = strata_memory_take(memory, stock->bundle->n_tables, sizeof *made.tables);
     for (int k = 0; k < stock->bundle->n_tables && made.tables; k++) {
         const strata_ps_rows *rows = &g->tables[k];
-        made.tables[k] =
-            (strata_ps_rows){.n = rows->n,
-                             .ids = strata_memory_copy(&made.memory, rows->ids, (size_t)rows->n * sizeof *rows->ids),
-                             .values = widened(stock, &made.memory, rows->values, rows->n * stock->bundle->tables[k].row)};
+        made.tables[k] = (strata_ps_rows){
+            .n = rows->n,
+            .ids = borrows ? rows->ids : strata_memory_copy(memory, rows->ids, (size_t)rows->n * sizeof *rows->ids),
+            .values = widened(stock, memory, rows->values, rows->n * stock->bundle->tables[k].row, borrows)};
     }
-    if (made.memory.failed) {
-        strata_memory_finish(&made.memory);
+    if (memory->failed) {
+        strata_memory_finish(memory);
         return strata_ps_stock_no_memory(stock, err);
     }
     *out = made;
@@ -57,24 +61,17 @@ strata_status strata_ps_stock_push_for_later(strata_ps_stock *stock, const strat
                            (long long)g->unit.index, (long long)stock->step);
     strata_ps_kept *own = &stock->kept[g->unit.share];
     if (own->dense) return STRATA_OK;
-    STRATA_TRY(keep(stock, g, own, err));
+    STRATA_TRY(keep(stock, g, false, own, err));
     *out_staleness = 0;
     return STRATA_OK;
 }
 
-static bool counts(const strata_ps_close *close, int share) {
-    return close->counted[share / 8] >> (share % 8) & 1;
-}
-
-/* The sum of the shares that count, in their order. offset: of the values among those of a kept push. operands: [n_shares]. */
-static int fold(const strata_ps_stock *stock, const strata_ps_close *close, bool states, int64_t offset, int64_t n,
-                const void **operands, float *out) {
-    int n_counted = 0;
-    for (int w = 0; w < stock->opts.n_shares; w++)
-        if (counts(close, w)) operands[n_counted++] = (states ? stock->kept[w].states : stock->kept[w].dense) + offset;
+/* The sum of the pushes that count, in their order. offset: of the values among those of a push. */
+static void fold(const strata_ps_stock *stock, bool states, int64_t offset, int64_t n, float *out) {
+    for (int i = 0; i < stock->n_counted; i++)
+        stock->operands[i] = (states ? stock->counted[i]->states : stock->counted[i]->dense) + offset;
     void *const results[] = {out};
-    strata_fold(STRATA_DTYPE_F32, STRATA_REDUCE_SUM, operands, n_counted, n, results, 1);
-    return n_counted;
+    strata_fold(STRATA_DTYPE_F32, STRATA_REDUCE_SUM, stock->operands, stock->n_counted, n, results, 1);
 }
 
 static void multiply(float *values, int64_t n, double factor) {
@@ -102,20 +99,19 @@ static double factor_of(const strata_ps_stock *stock, const strata_ps_close *clo
 }
 
 /* The rows of table k that any share has, each with the sum over the shares, in memory that is taken. */
-static strata_status sum_rows(const strata_ps_stock *stock, const strata_ps_close *close, int k, strata_memory *memory,
-                              strata_ps_rows *out, strata_error *err) {
+static strata_status sum_rows(const strata_ps_stock *stock, int k, strata_memory *memory, strata_ps_rows *out,
+                              strata_error *err) {
     const int64_t row = stock->tables[k].shard->row;
     int64_t n = 0, n_sums = 0;
-    for (int w = 0; w < stock->opts.n_shares; w++) n += counts(close, w) ? stock->kept[w].tables[k].n : 0;
+    for (int w = 0; w < stock->n_counted; w++) n += stock->counted[w]->tables[k].n;
     row_of_share *rows = strata_memory_take(memory, n, sizeof *rows);
     int32_t *ids = strata_memory_take(memory, n, sizeof *ids);
     float *sums = strata_memory_take(memory, n * row, sizeof *sums);
     if (memory->failed) return strata_ps_stock_no_memory(stock, err);
     n = 0;
-    for (int w = 0; w < stock->opts.n_shares; w++) {
-        const strata_ps_rows *own = counts(close, w) ? &stock->kept[w].tables[k] : NULL;
-        for (int64_t i = 0; own && i < own->n; i++)
-            rows[n++] = (row_of_share){own->ids[i], w, (const float *)own->values + i * row};
+    for (int w = 0; w < stock->n_counted; w++) {
+        const strata_ps_rows *own = &stock->counted[w]->tables[k];
+        for (int64_t i = 0; i < own->n; i++) rows[n++] = (row_of_share){own->ids[i], w, (const float *)own->values + i * row};
     }
     qsort(rows, (size_t)n, sizeof *rows, by_row);
     for (int64_t i = 0; i < n; i++) {
@@ -131,54 +127,76 @@ static strata_status sum_rows(const strata_ps_stock *stock, const strata_ps_clos
     return STRATA_OK;
 }
 
-static strata_status fold_rows(strata_ps_stock *stock, const strata_ps_close *close, int k, strata_error *err) {
+static strata_status fold_rows(strata_ps_stock *stock, int k, double factor, strata_error *err) {
     strata_ps_table *t = &stock->tables[k];
     STRATA_FINISHED(strata_memory) memory = {0};
     strata_ps_rows sums = {0};
-    STRATA_TRY(sum_rows(stock, close, k, &memory, &sums, err));
-    multiply((float *)sums.values, sums.n * t->shard->row, factor_of(stock, close));
+    if (stock->n_counted == 1 && factor == 1) return strata_ps_stock_update_rows(stock, t, &stock->counted[0]->tables[k], err);
+    STRATA_TRY(sum_rows(stock, k, &memory, &sums, err));
+    multiply((float *)sums.values, sums.n * t->shard->row, factor);
     return strata_ps_stock_update_rows(stock, t, &sums, err);
 }
 
-static strata_status fold_dense(strata_ps_stock *stock, const strata_ps_close *close, strata_error *err) {
+static strata_status fold_dense(strata_ps_stock *stock, double factor, strata_error *err) {
     float *gradients = NULL;
     int slot = 0;
     if (!stock->bundle->n_dense) return STRATA_OK;
     STRATA_TRY(strata_ps_stock_open_dense(stock, &slot, &gradients, err));
     for (int i = 0; i < stock->bundle->n_dense; i++) {
         const strata_ps_shard *shard = &stock->bundle->shards[i];
-        fold(stock, close, false, shard->before, shard->n, stock->operands, gradients + stock->dense.places[i]);
-        multiply(gradients + stock->dense.places[i], shard->n, factor_of(stock, close));
+        fold(stock, false, shard->before, shard->n, gradients + stock->dense.places[i]);
+        multiply(gradients + stock->dense.places[i], shard->n, factor);
     }
     return strata_ps_stock_run(stock->dense.update, slot, stock->words, err);
 }
 
-static strata_status fold_states(strata_ps_stock *stock, const strata_ps_close *close, strata_error *err) {
+static strata_status fold_states(strata_ps_stock *stock, strata_error *err) {
     if (!stock->bundle->n_states) return STRATA_OK;
     STRATA_FREED float *sum = calloc((size_t)stock->bundle->n_states, sizeof *sum);
     if (!sum) return strata_ps_stock_no_memory(stock, err);
-    const int n = fold(stock, close, true, 0, stock->bundle->n_states, stock->operands, sum);
-    for (int64_t i = 0; i < stock->bundle->n_states && n; i++) stock->states[i] += sum[i] / (float)n;
+    fold(stock, true, 0, stock->bundle->n_states, sum);
+    for (int64_t i = 0; i < stock->bundle->n_states; i++) stock->states[i] += sum[i] / (float)stock->n_counted;
     return STRATA_OK;
+}
+
+/* Makes the update with the sum of the pushes that count. */
+static strata_status update(strata_ps_stock *stock, double rate, double factor, strata_error *err) {
+    strata_ps_stock_begin_update(stock, rate);
+    STRATA_TRY(strata_ps_stock_keep_before(stock, err));
+    STRATA_TRY(fold_dense(stock, factor, err));
+    for (int k = 0; k < stock->bundle->n_tables; k++) STRATA_TRY(fold_rows(stock, k, factor, err));
+    STRATA_TRY(fold_states(stock, err));
+    stock->version++;
+    return STRATA_OK;
+}
+
+strata_status strata_ps_stock_apply(strata_ps_stock *stock, const strata_ps_gradients *g, strata_error *err) {
+    strata_ps_kept own;
+    STRATA_TRY(keep(stock, g, true, &own, err));
+    stock->counted[0] = &own;
+    stock->n_counted = 1;
+    const strata_status status = update(stock, g->rate, 1, err);
+    strata_memory_finish(&own.memory);
+    return status;
 }
 
 bool strata_ps_stock_has_closed(const strata_ps_stock *stock, const strata_ps_close *close) {
     return strata_ps_stock_is_over(stock, close->epoch) || (close->epoch == stock->epoch && close->index < stock->step);
 }
 
-/* How many shares of the step count, all of which were pushed. */
-static strata_status count_shares(strata_ps_stock *stock, const strata_ps_close *close, int *out_n, strata_error *err) {
-    *out_n = 0;
+/* Lists the shares of the step that count, all of which were pushed. */
+static strata_status list_shares(strata_ps_stock *stock, const strata_ps_close *close, strata_error *err) {
+    stock->n_counted = 0;
     if (close->epoch > stock->epoch) { /* no share of this epoch was pushed to this server so far */
         strata_ps_stock_start_epoch(stock, close->epoch);
         stock->step = close->index;
     }
     for (int w = 0; w < stock->opts.n_shares; w++) {
-        if (!counts(close, w)) continue;
-        ++*out_n;
+        if (!(close->counted[w / 8] >> (w % 8) & 1)) continue;
         if (close->index != stock->step || !stock->kept[w].dense)
             return strata_fail(err, STRATA_INTERNAL, "parameter_server: share %d of step %lld counts, and was not pushed", w,
                                (long long)close->index);
+        stock->counted[stock->n_counted++] = &stock->kept[w];
     }
     return STRATA_OK;
 }
@@ -193,15 +211,14 @@ static double square_of(const float *values, int64_t n) {
 static strata_status take_square(strata_ps_stock *stock, const strata_ps_close *close, strata_error *err) {
     const int64_t n = stock->bundle->dense_elements;
     STRATA_FINISHED(strata_memory) memory = {0};
-    int n_counted = 0;
-    STRATA_TRY(count_shares(stock, close, &n_counted, err));
+    STRATA_TRY(list_shares(stock, close, err));
     float *folded = strata_memory_take(&memory, n, sizeof *folded);
     if (!folded) return strata_ps_stock_no_memory(stock, err);
-    if (n_counted) fold(stock, close, false, 0, n, stock->operands, folded);
+    if (stock->n_counted) fold(stock, false, 0, n, folded);
     double sum = square_of(folded, n);
-    for (int k = 0; k < stock->bundle->n_tables && n_counted; k++) {
+    for (int k = 0; k < stock->bundle->n_tables && stock->n_counted; k++) {
         strata_ps_rows rows = {0};
-        STRATA_TRY(sum_rows(stock, close, k, &memory, &rows, err));
+        STRATA_TRY(sum_rows(stock, k, &memory, &rows, err));
         sum += square_of(rows.values, rows.n * stock->tables[k].shard->row);
     }
     stock->square.epoch = close->epoch;
@@ -210,38 +227,25 @@ static strata_status take_square(strata_ps_stock *stock, const strata_ps_close *
     return STRATA_OK;
 }
 
-static strata_status square_of_step(strata_ps_stock *stock, const strata_ps_close *close, strata_error *err) {
-    if (stock->square.epoch == close->epoch && stock->square.index == close->index) return STRATA_OK;
-    if (!strata_ps_stock_has_closed(stock, close)) return take_square(stock, close, err);
-    return strata_fail(err, STRATA_PEER_LOST, "parameter_server: the norm of step %lld, which is over",
-                       (long long)close->index);
-}
-
 strata_status strata_ps_stock_square(strata_ps_stock *stock, const strata_ps_close *close, double *out_square,
                                      strata_error *err) {
     STRATA_TRY(strata_ps_stock_check_filled(stock, err));
-    STRATA_TRY(square_of_step(stock, close, err));
-    *out_square = stock->square.value;
-    return STRATA_OK;
-}
-
-static strata_status close_step(strata_ps_stock *stock, const strata_ps_close *close, strata_error *err) {
-    int n_counted = 0;
-    if (strata_ps_stock_has_closed(stock, close)) return STRATA_OK;
-    STRATA_TRY(count_shares(stock, close, &n_counted, err));
-    if (n_counted) {
-        strata_ps_stock_begin_update(stock, close->rate);
-        STRATA_TRY(fold_dense(stock, close, err));
-        for (int k = 0; k < stock->bundle->n_tables; k++) STRATA_TRY(fold_rows(stock, close, k, err));
-        STRATA_TRY(fold_states(stock, close, err));
-        stock->version++;
+    if (stock->square.epoch != close->epoch || stock->square.index != close->index) {
+        if (strata_ps_stock_has_closed(stock, close))
+            return strata_fail(err, STRATA_PEER_LOST, "parameter_server: the norm of step %lld, which is over",
+                               (long long)close->index);
+        STRATA_TRY(take_square(stock, close, err));
     }
-    strata_ps_stock_drop_kept(stock);
-    stock->step = close->index + 1;
+    *out_square = stock->square.value;
     return STRATA_OK;
 }
 
 strata_status strata_ps_stock_close(strata_ps_stock *stock, const strata_ps_close *close, strata_error *err) {
     STRATA_TRY(strata_ps_stock_check_filled(stock, err));
-    return close_step(stock, close, err);
+    if (strata_ps_stock_has_closed(stock, close)) return STRATA_OK;
+    STRATA_TRY(list_shares(stock, close, err));
+    if (stock->n_counted) STRATA_TRY(update(stock, close->rate, factor_of(stock, close), err));
+    strata_ps_stock_drop_kept(stock);
+    stock->step = close->index + 1;
+    return STRATA_OK;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A server's shards: setting and reading all values, the units that were applied, pulls, and pushes in asynchronous training
- * (each is an update). The values are in the device's memory. Rows are pulled from it if the host can read that memory, else
- * from a copy of the tables on the host. */
+ * A server's shards: setting and reading all values, the units that were applied, and pulls. The values are in the device's
+ * memory. Rows are pulled from it if the host can read that memory, else from a copy of the tables on the host. */
 #include "core/base/narrow.h"
 #include "core/run/device.h"
 #include "strategies/parameter_server/stock_parts.h"
@@ -49,7 +48,8 @@ static strata_status make(strata_ps_stock *stock, strata_error *err) {
     STRATA_TRY(strata_ps_stock_lay_out_dense(stock, err));
     stock->states = strata_memory_take(&stock->memory, stock->bundle->n_states, sizeof *stock->states);
     stock->kept = strata_memory_take(&stock->memory, stock->opts.n_shares, sizeof *stock->kept);
-    stock->operands = strata_memory_take(&stock->memory, stock->opts.n_shares, sizeof(*stock->operands));
+    stock->counted = strata_memory_take(&stock->memory, stock->opts.n_shares + 1, sizeof(*stock->counted));
+    stock->operands = strata_memory_take(&stock->memory, stock->opts.n_shares + 1, sizeof(*stock->operands));
     if (stock->memory.failed) return strata_ps_stock_no_memory(stock, err);
     if (stock->bundle->n_dense) {
         STRATA_TRY(strata_ps_stock_make_variables(stock, stock->dense.size, &stock->dense.parameters, stock->dense.slots, err));
@@ -200,36 +200,6 @@ static strata_status grow_marks(strata_ps_stock *stock, int64_t index, strata_er
     return STRATA_OK;
 }
 
-static strata_status apply_rows(strata_ps_stock *stock, int k, const strata_ps_rows *rows, strata_error *err) {
-    strata_ps_table *t = &stock->tables[k];
-    const int64_t n = rows->n * t->shard->row;
-    if (stock->opts.wire == STRATA_DTYPE_F32) return strata_ps_stock_update_rows(stock, t, rows, err);
-    STRATA_FREED float *wide = malloc((size_t)(n + 1) * sizeof *wide);
-    if (!wide) return strata_ps_stock_no_memory(stock, err);
-    strata_ps_widen(stock->opts.wire, rows->values, n, wide);
-    return strata_ps_stock_update_rows(stock, t, &(strata_ps_rows){rows->n, rows->ids, wide}, err);
-}
-
-static strata_status apply(strata_ps_stock *stock, const strata_ps_gradients *g, strata_error *err) {
-    strata_ps_stock_begin_update(stock, g->rate);
-    STRATA_TRY(strata_ps_stock_keep_before(stock, err));
-    if (stock->bundle->n_dense) {
-        const unsigned char *from = g->dense;
-        float *gradients = NULL;
-        int slot = 0;
-        STRATA_TRY(strata_ps_stock_open_dense(stock, &slot, &gradients, err));
-        for (int i = 0; i < stock->bundle->n_dense; i++) {
-            strata_ps_widen(stock->opts.wire, from, stock->bundle->shards[i].n, gradients + stock->dense.places[i]);
-            from += (size_t)stock->bundle->shards[i].n * value_bytes(stock);
-        }
-        STRATA_TRY(strata_ps_stock_run(stock->dense.update, slot, stock->words, err));
-    }
-    for (int k = 0; k < stock->bundle->n_tables; k++) STRATA_TRY(apply_rows(stock, k, &g->tables[k], err));
-    for (int64_t i = 0; i < stock->bundle->n_states; i++) stock->states[i] += g->states[i];
-    stock->version++;
-    return STRATA_OK;
-}
-
 static strata_status push_now(strata_ps_stock *stock, const strata_ps_gradients *g, int64_t *out_staleness, strata_error *err) {
     const int64_t index = g->unit.index;
     *out_staleness = -1;
@@ -238,7 +208,7 @@ static strata_status push_now(strata_ps_stock *stock, const strata_ps_gradients 
     strata_ps_stock_start_epoch(stock, g->unit.epoch);
     if (stock->applied[index / 8] >> (index % 8) & 1) return STRATA_OK;
     const int64_t behind = stock->version - g->version, staleness = behind > 0 ? behind : 0;
-    STRATA_TRY(apply(stock, g, err));
+    STRATA_TRY(strata_ps_stock_apply(stock, g, err));
     stock->applied[index / 8] |= (uint8_t)(1 << (index % 8));
     *out_staleness = staleness;
     return STRATA_OK;

@@ -25,8 +25,7 @@ typedef struct strata_ps_table {
 typedef struct strata_ps_kept {
     strata_memory memory;
     /* NULL: there is none. */
-    float *dense;
-    float *states;
+    const float *dense, *states;
     strata_ps_rows *tables;
 } strata_ps_kept;
 
@@ -71,7 +70,10 @@ struct strata_ps_stock {
     /* Synchronous: the step that is open, and its pushes [n_shares]. */
     int64_t step;
     strata_ps_kept *kept;
-    const void **operands; /* [n_shares] operands of a sum over shares */
+    /* [n_shares + 1] The pushes of the present update, and operands of a sum over them. */
+    const strata_ps_kept **counted;
+    int n_counted;
+    const void **operands;
     /* The numbers of the next update: for the dense shards, and for rows. */
     float words[STRATA_STEP_WORDS], row_words[STRATA_STEP_WORDS];
     /* For synchronous training with clip_global_norm. most_norm: the norm to which gradients are clipped; 0: they are not.
@@ -133,5 +135,7 @@ void strata_ps_stock_drop_kept(const strata_ps_stock *stock);
 /* Keeps a push until its step is closed. */
 STRATA_MUST_USE strata_status strata_ps_stock_push_for_later(strata_ps_stock *stock, const strata_ps_gradients *g,
                                                              int64_t *out_staleness, strata_error *err);
+/* In asynchronous training: makes the update of a push. */
+STRATA_MUST_USE strata_status strata_ps_stock_apply(strata_ps_stock *stock, const strata_ps_gradients *g, strata_error *err);
 
 #endif

@@ -225,7 +225,7 @@ STRATA_MUST_USE strata_status strata_ps_save_all(const strata_ps_watch *watch, c
 /* ---- messages: structs in the machine's byte order; the magic number of the hello checks that both sides have the same
  * ---- */
 
-enum { STRATA_PS_MAGIC = 0x53505334, STRATA_PS_CALL_SECONDS = 600 };
+enum { STRATA_PS_MAGIC = 0x53505335, STRATA_PS_CALL_SECONDS = 600 };
 
 typedef enum strata_ps_method {
     /* head: strata_ps_hello_ask; body: terms. Reply: strata_ps_hello_reply. */
@@ -238,13 +238,13 @@ typedef enum strata_ps_method {
     /* To a server: head strata_ps_pull_ask; body: int64_t [tables] how many rows, their indices, i32. Reply: int64_t version;
      * body: the dense shards, the states, the rows, as in strata_ps_stock_pull. */
     STRATA_PS_PULL,
-    /* To a server: head strata_ps_push_ask; body: dense gradients (padded to 4 bytes), states, int64_t [tables] how many rows,
-     * their indices, i32, the rows. Reply: int64_t staleness. */
+    /* To a server, the last push of a unit: head strata_ps_push_ask; body: dense gradients in the type `wire` (padded to 4
+     * bytes), states, int64_t [tables] how many rows, their indices, i32, the rows. Reply: int64_t staleness. */
     STRATA_PS_PUSH,
     /* From the chief to a server: head strata_ps_set_ask; body: all values. */
     STRATA_PS_SET,
-    /* To a server, before the push of its unit: head strata_ps_part_ask; body: int32_t [n_shards] which of its dense shards,
-     * their gradients, end to end, in the type `wire`. They are applied with the push. */
+    /* To a server, before that: the same head, of which unit, version and rate are not used; body: dense gradients. They are
+     * applied with the PUSH. */
     STRATA_PS_PART,
     /* From the chief to a server: head strata_ps_pull_ask. Reply: int64_t t; body: all values. */
     STRATA_PS_GET,
@@ -352,16 +352,12 @@ typedef struct strata_ps_push_ask {
     int64_t version;
     int64_t bundle;
     double rate;
-    /* Not 0: the dense gradients were sent before as the parts of this attempt, and the body begins with the states. */
+    /* A number of the worker: from 1, a different one for each unit of which it sends parts. */
     int64_t attempt;
+    /* The body begins with elements [first, first + n) of the bundle's dense gradients. A PUSH without all of them comes after
+     * the other ones of its attempt. */
+    int64_t first, n;
 } strata_ps_push_ask;
-
-typedef struct strata_ps_part_ask {
-    int64_t bundle;
-    /* A number of the worker that sends the part: from 1, a different one for each unit that it computes. */
-    int64_t attempt;
-    int64_t n_shards;
-} strata_ps_part_ask;
 
 /* A request to a server in progress. It is zero at first. */
 typedef struct strata_ps_message {
@@ -370,7 +366,6 @@ typedef struct strata_ps_message {
     union {
         strata_ps_pull_ask pull;
         strata_ps_push_ask push;
-        strata_ps_part_ask part;
         strata_ps_set_ask set;
     } head;
     strata_rpc_answer answer;

@@ -296,7 +296,6 @@ strata_status strata_ps_worker_make(strata_ps_worker *w, strata_error *err) {
     w->links.servers = strata_memory_take(memory, n_servers, sizeof(*w->links.servers));
     w->push.of_server = strata_memory_take(memory, n_servers, sizeof *w->push.of_server);
     w->buckets.parts = strata_memory_take(memory, n_servers * STRATA_MOST_BUCKETS, sizeof *w->buckets.parts);
-    w->buckets.n_parted = strata_memory_take(memory, n_servers, sizeof *w->buckets.n_parted);
     w->sparse.parameters = strata_memory_take(memory, w->sparse.n, sizeof *w->sparse.parameters);
     w->sparse.tables = strata_memory_take(memory, w->sparse.n, sizeof(*w->sparse.tables));
     w->unit.sums_of_rows = strata_memory_take(memory, w->sparse.n, sizeof *w->unit.sums_of_rows);

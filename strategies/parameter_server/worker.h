@@ -33,8 +33,7 @@ typedef struct strata_ps_transfer {
     strata_ps_message message;
     /* The pieces of the body that is sent, or the rooms for the body that is received. */
     struct iovec *pieces;
-    /* For pulls and pushes: int64_t [tables] the numbers of rows, then their indices, n_ids i32. For parts: which shards,
-     * i32. */
+    /* int64_t [tables] the numbers of rows, then their indices, n_ids i32. */
     void *numbers;
     int64_t n_ids;
     /* Where bf16 values are sent from or received, and where rows are received. */
@@ -101,10 +100,9 @@ typedef struct strata_ps_buckets {
     bool stopped;
     strata_status status;
     strata_error error;
-    /* [n_servers * STRATA_MOST_BUCKETS] The parts that are being sent, and for each server how many shards they have. */
+    /* [n_servers * STRATA_MOST_BUCKETS] The parts that are being sent. */
     strata_ps_transfer *parts;
     int n_parts;
-    int *n_parted;
 } strata_ps_buckets;
 
 typedef struct strata_ps_worker {

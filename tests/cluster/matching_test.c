@@ -28,7 +28,7 @@ static void begin(fixture *f) {
 
 static void end(fixture *f) {
     strata_seat_destroy(f->seat);
-    cr_expect_eq(f->roster.kept[1], 0, "%zu bytes of rank 1 are still counted as stored", f->roster.kept[1]);
+    cr_expect_eq(f->roster.ranks[1].kept, 0, "%zu bytes of rank 1 are still counted as stored", f->roster.ranks[1].kept);
     strata_roster_finish(&f->roster);
 }
 
@@ -74,7 +74,7 @@ Test(matching, a_finished_message_waits_for_its_receive) {
     fixture f;
     begin(&f);
     strata_arrival_finish(come(&f, right));
-    cr_expect_eq(f.roster.kept[1], BYTES);
+    cr_expect_eq(f.roster.ranks[1].kept, BYTES);
     strata_seat_receive(f.seat, &f.receive);
     expect_right(&f);
     end(&f);
@@ -88,7 +88,7 @@ Test(matching, a_seat_that_ends_leaves_the_message_under_way_to_its_reader) {
     cr_expect_null(arrival->seat);
     cr_expect_null(arrival->data);
     strata_arrival_drop(arrival); /* frees it; AddressSanitizer would report if it was freed twice or not at all */
-    cr_expect_eq(f.roster.kept[1], 0);
+    cr_expect_eq(f.roster.ranks[1].kept, 0);
     strata_roster_finish(&f.roster);
 }
 

@@ -167,6 +167,26 @@ Test(ps_fit, buckets_travel_as_bf16_at_each_workers_pace) {
     assert_buckets();
 }
 
+/* A part is a range of a server's gradients; shards of an odd number of bf16 are followed by padding. */
+Test(ps_fit, buckets_and_one_push_give_the_same_bits) {
+    static float whole[PS_MOST_VALUES];
+    ps_job j = {.compile.optimizer = {.name = "adam", .learning_rate = 0.01},
+                .fit = {.epochs = 2, .batch = 16},
+                .servers = ps_together,
+                .compress = STRATA_DTYPE_BF16};
+    j.servers.partitioner = "fixed:3";
+    const ps_result *r = ps_run(&j);
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    const int n = r->n_values;
+    memcpy(whole, r->values, (size_t)n * sizeof *whole);
+    j.bytes_per_pack = 4;
+    r = ps_run(&j);
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    assert_buckets();
+    cr_assert_eq(r->n_values, n);
+    cr_assert_arr_eq(r->values, whole, (size_t)n * sizeof *whole);
+}
+
 enum { ROWS = 256, UNITS = 8 };
 
 /* Closes all connections of this process a few times. */
