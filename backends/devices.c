@@ -3,14 +3,11 @@
  * Finds and opens devices of all backends in backends/registry.c. */
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/fallback/fallback.h"
 #include "backends/host/host.h"
 #include "backends/registry.h"
 #include "core/base/ascii.h"
-#include "core/base/lock.h"
 #include "core/base/option.h"
 
 /* ---- threads and forks ---- */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The device with two sides: its buffers, their mirrors, and the copies between them (fallback.h defines the terms). */
-#include <stdlib.h>
-
 #include "backends/fallback/fallback.h"
 #include "backends/host/host.h"
 

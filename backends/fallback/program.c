@@ -7,9 +7,6 @@
  *
  * A piece that the device can run alone is one part and uses the device's own slots. It then runs as without a
  * fallback, except that variables which the host has written are copied first. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "backends/fallback/fallback.h"
 #include "backends/host/host.h"
 

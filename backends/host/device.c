@@ -3,10 +3,7 @@
  * The host backend. It runs an op by a fast loop if fast.c has a row for it, and otherwise by the op's reference in the calling
  * thread. Large loops are shared among the cores. This backend needs no driver and is always available. A run is finished when
  * it returns, so waiting for its ticket returns at once. */
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "backends/host/host.h"

@@ -4,8 +4,6 @@
  * Drivers may crash on binaries of other drivers, so everything that could differ is compared first: the format, Strata's
  * version, the device, the driver, the whole key (the source), and a hash of the data. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -12,9 +12,6 @@
 #include "backends/kernel/check.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/host/host.h"
 #include "core/base/locale.h"

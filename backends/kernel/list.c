@@ -3,11 +3,8 @@
  * Makes the list of launches of a piece: gets the launches of each node, sets their arenas, element offsets, work-group
  * sizes and numbers of groups, creates equal kernels only once, and marks where barriers are needed. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/kernel/lowering.h"
-#include "core/base/alloc.h"
 #include "core/run/trace_node.h"
 
 enum {

@@ -5,8 +5,6 @@
  * wrongly on this device (check.c) are not used. list.c assigns memory afterwards. */
 #include "backends/kernel/lowering.h"
 
-#include <string.h>
-
 #define STRATA_FAMILY(name) extern const strata_family strata_family_##name;
 #include "backends/kernel/families.def"
 

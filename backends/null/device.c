@@ -3,9 +3,6 @@
  * The null backend, which is the smallest one: it compiles every piece and runs nothing, so outputs are zeros. There is always
  * one such device, and it is opened only if the user names it. To begin a backend, copy this folder; README.md says what to
  * replace. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "backends/registry.h"
 
 /* The first member of a device is the struct that the rest of Strata uses. The members after it are the backend's own,

@@ -10,10 +10,7 @@
  * each other crosswise, as they would share these threads. So a CPU's halves are connected only once in a process; for all
  * others the host performs the exchanges, with the same bits. The group submits the programs of all cores without those of
  * another thread in between (core/run/group.c). */
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/opencl/opencl.h"
 

@@ -3,8 +3,6 @@
  * An opened OpenCL device: one context, one in-order queue, tickets and waiting. Its memory is in memory.c, its programs in
  * program.c. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "backends/opencl/opencl.h"

@@ -4,8 +4,6 @@
  * if it is there, otherwise it is compiled. The disk cache is not used if the driver has its own. A device keeps all
  * programs that it has built. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The memory of an OpenCL device: buffers, and copies between them and the host. */
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "backends/opencl/opencl.h"

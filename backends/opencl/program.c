@@ -7,9 +7,6 @@
  * The queue is in order, so the list's barriers are not needed here. An out-of-order queue with events between launches
  * would not help: nearly all launches of a step depend on the one before, and on CPU drivers an event costs as much as
  * a small kernel. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "backends/opencl/opencl.h"
 #include "core/run/trace_node.h"
 

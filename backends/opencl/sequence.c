@@ -25,10 +25,6 @@
  * The sources of the kernels are those of separate launches: with one work-item for each group they need no barrier, and the
  * number of the group and the number of groups become parameters. So the results have the same bits as with separate
  * launches. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "backends/opencl/opencl.h"
 #include "core/base/locale.h"
 

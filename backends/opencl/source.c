@@ -8,8 +8,6 @@
  * names. So the macros are defined before each source and undefined after it, and further macros rename its functions to unique
  * names. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/opencl/opencl.h"
 #include "core/base/ascii.h"

@@ -3,7 +3,6 @@
  * Creates topologies, compiles for them, and reads the compiler's estimates. The public header is strata/ahead.h. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "backends/pjrt/plugin.h"
 #include "core/base/ascii.h"

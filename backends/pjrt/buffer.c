@@ -4,11 +4,8 @@
  * buffer of the plugin that stays on the device between runs. Regions that overlap, such as a pack and a part of it that
  * one program reads, have the content of the host memory: what is written drops all others. */
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/pjrt/pjrt.h"
-#include "core/base/alloc.h"
 
 /* ---- transfers ---- */
 

@@ -2,8 +2,6 @@
  *
  * Devices of PJRT plugins: finding them in STRATA_PLUGINS, opening, waiting, closing. Each device has its own client. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/pjrt/pjrt.h"
 #include "backends/registry.h"

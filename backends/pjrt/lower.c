@@ -6,8 +6,6 @@
 #include "backends/pjrt/lower.h"
 
 #include <assert.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/compile/walk.h"
 #include "core/op/attrs.h"

@@ -4,8 +4,6 @@
  * host wrote and uses the buffers of all other parameters where they are. Results become regions of their buffers;
  * results that the host reads are copied to the slot's memory after the run. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/pjrt/pjrt.h"
 

@@ -3,9 +3,7 @@
  * A device of a plugin: implements Strata's device table by the plugin's calls. Every result of the plugin is checked here, and
  * calls are counted. A device that was lost stays lost, and no wait is longer than stall_seconds. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "backends/plugin/plugin.h"
 

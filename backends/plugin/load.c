@@ -5,17 +5,12 @@
 #include <dlfcn.h>
 #include <libgen.h>
 #include <limits.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "backends/plugin/plugin.h"
 #include "core/base/ascii.h"
 #include "core/base/elf.h"
 #include "core/base/locale.h"
-#include "strata/device.h"
 
 /* MOST_STRUCT_BYTES: a larger size is an error, since every struct of plugin.h is far smaller. */
 enum { MOST_STRUCT_BYTES = 1 << 20, NAME_BYTES = 16 };

@@ -3,7 +3,6 @@
  * Programs of a plugin: a piece is passed to the plugin as tables (core/compile/describe.h), and the result is checked. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "backends/plugin/plugin.h"
 #include "core/compile/describe.h"

@@ -4,8 +4,6 @@
  * submissions in order. A ticket is the number of a submission, and each has a fence. Only functions of Vulkan 1.1 are
  * needed. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/registry.h"
 #include "backends/vulkan/vulkan.h"

@@ -4,8 +4,6 @@
  * With validation, the Khronos layer is loaded with synchronization validation, its warnings and errors are counted,
  * and the first one is stored. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/vulkan/vulkan.h"
 

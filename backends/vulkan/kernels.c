@@ -3,11 +3,8 @@
  * Compiles kernels to compute pipelines. A device builds each combination of kernel and constants once and keeps it
  * until it is closed. The driver's compiled code is stored on disk, in one file for each device and driver. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/vulkan/vulkan.h"
-#include "core/base/alloc.h"
 #include "shaders/specialize.h"
 
 struct vulkan_pipeline {

@@ -3,8 +3,6 @@
  * The physical devices: reads the properties of each, decides which features and extensions Strata enables, and writes
  * its row in the list of devices. A device that lacks something is listed with the reason. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "backends/vulkan/vulkan.h"

@@ -4,8 +4,6 @@
  * of shaders/matrix_units/ can use those of a device, and enables what they need. Vulkan headers before 1.3.255 do not
  * declare these extensions; a build with such headers uses no matrix units. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/vulkan/vulkan.h"
 

@@ -10,9 +10,6 @@
  * Each binding covers exactly the bytes that its launch may access. This needs a descriptor set for each launch. In
  * return, neither the validation layer nor a driver that tracks hazards by binding reports a conflict between
  * neighbours in one arena. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "backends/vulkan/vulkan.h"
 #include "core/run/trace_node.h"
 

@@ -7,8 +7,6 @@
  * The device's clock differs from the host's. The difference is measured when the trace begins, by a submission that
  * only writes the time. It is corrected later if a run seems to begin before it was submitted, or to end after the host
  * saw that it had finished. */
-#include <stdlib.h>
-
 #include "backends/vulkan/vulkan.h"
 
 struct vulkan_timed {

@@ -6,7 +6,6 @@
 #define STRATA_BASE_ALLOC_H
 
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
