@@ -11,10 +11,15 @@
  * The file is text with a line for each node: key, candidate, microseconds. It is read when the device is opened and rewritten
  * (by renaming a new file) with each result. Each device and driver has its own file. */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "backends/kernel/lowering.h"
+#include "core/base/alloc.h"
 #include "core/base/locale.h"
+#include "core/graph/graph.h"
 #include "core/run/bench.h"
 #include "core/run/compare.h"
 

@@ -161,15 +161,13 @@ strata_status strata_pjrt_region_put(pjrt_device *device, strata_buffer *buffer,
 /* ---- the table's functions ---- */
 
 strata_status strata_pjrt_buffer_create(strata_device *device, int64_t bytes, strata_buffer **out_buffer, strata_error *err) {
-    strata_buffer *buffer = calloc(1, sizeof *buffer);
+    STRATA_FREED strata_buffer *buffer = calloc(1, sizeof *buffer);
     if (buffer) *buffer = (strata_buffer){.bytes = bytes, .memory = calloc(1, (size_t)bytes)};
-    if (!buffer || !buffer->memory) {
-        free(buffer);
+    if (!buffer || !buffer->memory)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no memory for a buffer of %" PRId64 " bytes", bytes);
-    }
     device->counters.allocations++;
     device->counters.allocated_bytes += (uint64_t)bytes;
-    *out_buffer = buffer;
+    *out_buffer = strata_released(&buffer);
     return STRATA_OK;
 }
 

@@ -2,6 +2,8 @@
  *
  * reshape: the same elements in the same order under another shape; one dimension of -1 is inferred. A view: it has no kernel.
  * gradient: dy in x's shape. */
+#include <string.h>
+
 #include "core/op/define.h"
 
 typedef struct reshape_attrs {
