@@ -3,14 +3,11 @@
  * Finds and opens devices of all backends in backends/registry.c. */
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/fallback/fallback.h"
 #include "backends/host/host.h"
 #include "backends/registry.h"
 #include "core/base/ascii.h"
-#include "core/base/lock.h"
 #include "core/base/option.h"
 
 /* ---- threads and forks ---- */
@@ -96,10 +93,10 @@ static strata_status list_backend(int index, strata_device_list *list, strata_er
     else if (strata_driver_call_within(&call, limit, NULL, NULL, &list->hung))
         gave_up[index] = limit;
     if (gave_up[index] > 0) return strata_device_list_add_hung(list, backend->name, gave_up[index], err);
-    strata_status status = listing.status ? strata_fail(err, listing.status, "%s", listing.err.message) : STRATA_OK;
-    for (int i = 0; i < listing.list.n && !status; i++) status = strata_device_list_add(list, &listing.list.rows[i], err);
-    free(listing.list.rows);
-    return status;
+    STRATA_FREED strata_device_info *rows = listing.list.rows;
+    if (listing.status) return strata_fail(err, listing.status, "%s", listing.err.message);
+    for (int i = 0; i < listing.list.n; i++) STRATA_TRY(strata_device_list_add(list, &rows[i], err));
+    return STRATA_OK;
 }
 
 /* Lists the devices of the backends that `which` names. The drivers of other backends are not started. *out_hung: why the
@@ -315,12 +312,8 @@ static bool misses_best(const strata_device_info *rows, int n, const char *which
 /* Gives the open device its lock and, if its programs are compared, the host that computes them again. */
 static strata_status complete(strata_device **device, bool compares, strata_error *err) {
     strata_device *own = *device;
-    strata_status status = STRATA_OK;
-    own->lock = malloc(sizeof *own->lock);
-    if (own->lock)
-        strata_lock_init(own->lock);
-    else
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "device: no host memory");
+    strata_status status = STRATA_NEW(own->lock, 1, err, "device: no host memory");
+    if (!status) strata_lock_init(own->lock);
     if (!status && compares) status = strata_host_open(&own->referee, err);
     if (!status) return STRATA_OK;
     strata_device_close(own);
@@ -331,13 +324,13 @@ static strata_status complete(strata_device **device, bool compares, strata_erro
 static strata_status open_locked(const char *which, const strata_device_options *opts, strata_device **out_device,
                                  strata_error *err) {
     static const strata_device_options defaults = {0};
-    strata_device_info *rows = NULL;
+    STRATA_FREED strata_device_info *rows = NULL;
     strata_error hung;
     int n = 0;
     STRATA_TRY(list_devices(which, &rows, &n, &hung, err));
     int index = choose(rows, n, which);
     if (index < 0 && !hung.status) { /* `which` may be a name instead of an id; if not, the error lists all devices */
-        strata_devices_free(rows);
+        free(strata_released(&rows));
         STRATA_TRY(list_devices(NULL, &rows, &n, &hung, err));
         index = choose(rows, n, which);
     }
@@ -376,9 +369,7 @@ static strata_status open_locked(const char *which, const strata_device_options 
                            (*out_device)->info.id);
     const bool compares = !status && (!opts || !opts->trust) && backend_of(&(*out_device)->info)->is_compared;
     if (!status && opts && opts->fallback_to_host) status = add_fallback(out_device, err);
-    if (!status) status = complete(out_device, compares, err);
-    strata_devices_free(rows);
-    return status;
+    return status ? status : complete(out_device, compares, err);
 }
 
 strata_status strata_device_open(const char *which, const strata_device_options *opts, strata_device **out_device,

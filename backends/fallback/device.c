@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The device with two sides: its buffers, their mirrors, and the copies between them (fallback.h defines the terms). */
-#include <stdlib.h>
-
 #include "backends/fallback/fallback.h"
 #include "backends/host/host.h"
 
@@ -23,17 +21,13 @@ void strata_fallback_count(fallback_device *device) {
 strata_status strata_fallback_buffer_create(strata_device *base, int64_t bytes, strata_buffer **out_buffer, strata_error *err) {
     fallback_device *device = (fallback_device *)base;
     strata_device *inner = device->sides[FALLBACK_DEVICE];
-    strata_buffer *buffer = calloc(1, sizeof *buffer);
-    if (!buffer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for a buffer");
+    STRATA_FREED strata_buffer *buffer = NULL;
+    STRATA_TRY(STRATA_NEW(buffer, 1, err, "fallback: no host memory for a buffer"));
     *buffer = (strata_buffer){.device = device, .bytes = bytes};
     const strata_status status = inner->api->buffer_create(inner, bytes, &buffer->sides[FALLBACK_DEVICE], err);
     strata_fallback_count(device);
-    if (status) {
-        free(buffer);
-        return status;
-    }
-    *out_buffer = buffer;
-    return STRATA_OK;
+    if (!status) *out_buffer = strata_released(&buffer);
+    return status;
 }
 
 void strata_fallback_buffer_destroy(strata_device *base, strata_buffer *buffer) {
@@ -200,17 +194,13 @@ static const strata_device_api fallback_api = {
 };
 
 strata_status strata_fallback_create(strata_device *inner, strata_device **out_device, strata_error *err) {
-    fallback_device *device = calloc(1, sizeof *device);
-    if (!device) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for the device");
-    const strata_status status = strata_host_open(&device->sides[FALLBACK_HOST], err);
-    if (status) {
-        free(device);
-        return status;
-    }
+    STRATA_FREED fallback_device *device = NULL;
+    STRATA_TRY(STRATA_NEW(device, 1, err, "fallback: no host memory for the device"));
+    STRATA_TRY(strata_host_open(&device->sides[FALLBACK_HOST], err));
     device->sides[FALLBACK_DEVICE] = inner;
     device->base = (strata_device){
         .api = &fallback_api, .info = inner->info, .runs_at_once = inner->runs_at_once, .product_dtype = inner->product_dtype};
     strata_fallback_count(device);
-    *out_device = &device->base;
+    *out_device = strata_released(&device); /* its first member is the base */
     return STRATA_OK;
 }

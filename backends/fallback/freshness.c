@@ -3,7 +3,6 @@
  * The intervals of a buffer whose newest bytes are on only one side. A program that runs repeatedly produces the same
  * intervals, so nothing is allocated after its first runs. */
 #include "backends/fallback/fallback.h"
-#include "core/base/alloc.h"
 
 /* Makes room for two more intervals. */
 static strata_status reserve(fallback_freshness *f, strata_error *err) {

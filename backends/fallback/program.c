@@ -7,9 +7,6 @@
  *
  * A piece that the device can run alone is one part and uses the device's own slots. It then runs as without a
  * fallback, except that variables which the host has written are copied first. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "backends/fallback/fallback.h"
 #include "backends/host/host.h"
 
@@ -53,6 +50,8 @@ typedef struct cutter {
     strata_arena *arenas;
     strata_place *places;
     int n_arenas;
+    /* The memory of these arrays. */
+    strata_memory memory;
 } cutter;
 
 /* ---- what a part reads and writes ---- */
@@ -82,10 +81,8 @@ static bool is_written(const strata_tensor *node, int i) {
 static strata_status list_ranges(const cutter *c, program_part *part, int first, strata_error *err) {
     size_t most = 1;
     for (int i = first; i < first + part->n_nodes; i++) most += (size_t)c->piece->nodes[i]->n_inputs + 1;
-    part->reads.items = calloc(most, sizeof *part->reads.items);
-    part->writes.items = calloc(most, sizeof *part->writes.items);
-    if (!part->reads.items || !part->writes.items)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for %zu ranges", most);
+    STRATA_TRY(STRATA_NEW(part->reads.items, most, err, "fallback: no host memory for %zu ranges", most));
+    STRATA_TRY(STRATA_NEW(part->writes.items, most, err, "fallback: no host memory for %zu ranges", most));
     for (int i = first; i < first + part->n_nodes; i++) {
         const strata_tensor *node = c->piece->nodes[i];
         byte_range range;
@@ -139,14 +136,9 @@ static strata_status make_ports(cutter *c, strata_error *err) {
         STRATA_TRY(strata_fallback_mirror(program->ports[kind], err));
         c->buffers[index] = program->ports[kind];
         for (int slot = 0; slot < program->n_slots; slot++) {
-            void **memory = &program->slots[2 * slot + kind];
-            const size_t rounded =
-                ((size_t)bytes + STRATA_PLACE_ALIGNMENT - 1) / STRATA_PLACE_ALIGNMENT * STRATA_PLACE_ALIGNMENT;
-            *memory = aligned_alloc(STRATA_PLACE_ALIGNMENT, rounded);
-            if (!*memory)
+            if (!(program->slots[2 * slot + kind] = strata_host_allocate(bytes)))
                 return strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for a slot of %lld bytes",
                                    (long long)bytes);
-            memset(*memory, 0, rounded);
         }
     }
     for (int i = 0; i < c->piece->n_arenas; i++)
@@ -186,36 +178,31 @@ static strata_status cut(cutter *c, strata_error *err) {
     return STRATA_OK;
 }
 
-static bool begin(cutter *c, fallback_device *device, const strata_piece *piece) {
-    const size_t n_nodes = (size_t)piece->n_nodes + 1, n_arenas = (size_t)piece->n_arenas + 2;
-    *c = (cutter){.piece = piece, .program = calloc(1, sizeof *c->program)};
-    c->sides = calloc(n_nodes, sizeof *c->sides);
-    c->buffers = calloc(n_arenas, sizeof(*c->buffers));
-    c->arenas = calloc(n_arenas, sizeof *c->arenas);
-    c->places = calloc((size_t)piece->n_places + 1, sizeof *c->places);
-    if (!c->program) return false;
+static strata_status begin(cutter *c, fallback_device *device, strata_error *err) {
+    static const char no_memory[] = "fallback: no host memory for a program of %d nodes";
+    const strata_piece *piece = c->piece;
+    const int n = piece->n_nodes, n_arenas = piece->n_arenas + 2;
+    STRATA_TRY(STRATA_TAKE(&c->memory, c->sides, n, err, no_memory, n));
+    STRATA_TRY(STRATA_TAKE(&c->memory, c->buffers, n_arenas, err, no_memory, n));
+    STRATA_TRY(STRATA_TAKE(&c->memory, c->arenas, n_arenas, err, no_memory, n));
+    STRATA_TRY(STRATA_TAKE(&c->memory, c->places, piece->n_places, err, no_memory, n));
+    STRATA_TRY(STRATA_NEW(c->program, 1, err, no_memory, n));
     c->program->device = device;
     c->program->n_slots = piece->n_slots;
-    c->program->parts = calloc(n_nodes, sizeof *c->program->parts);
-    if (!c->sides || !c->buffers || !c->arenas || !c->places || !c->program->parts) return false;
+    STRATA_TRY(STRATA_NEW(c->program->parts, n + 1, err, no_memory, n));
     memcpy(c->arenas, piece->arenas, (size_t)piece->n_arenas * sizeof *c->arenas);
     memcpy(c->places, piece->places, (size_t)piece->n_places * sizeof *c->places);
     for (int i = 0; i < piece->n_arenas; i++) c->buffers[i] = piece->arenas[i].buffer;
-    return true;
+    return STRATA_OK;
 }
 
 strata_status strata_fallback_compile(strata_device *base, const strata_piece *piece, strata_program **out_program,
                                       strata_error *err) {
     fallback_device *device = (fallback_device *)base;
-    cutter c;
-    strata_status status =
-        begin(&c, device, piece)
-            ? cut(&c, err)
-            : strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for a program of %d nodes", piece->n_nodes);
-    free(c.sides);
-    free(c.buffers);
-    free(c.arenas);
-    free(c.places);
+    cutter c = {.piece = piece};
+    strata_status status = begin(&c, device, err);
+    if (!status) status = cut(&c, err);
+    strata_memory_finish(&c.memory);
     if (status)
         strata_fallback_program_destroy(c.program);
     else
@@ -306,16 +293,14 @@ strata_status strata_fallback_check(strata_device *base, const strata_piece *pie
                                     const strata_check_request *request, strata_error *err) {
     strata_device *inner = ((fallback_device *)base)->sides[FALLBACK_DEVICE];
     if (!program->whole || request->first || !inner->api->check) return STRATA_OK;
-    strata_arena *arenas = malloc((size_t)piece->n_arenas * sizeof *arenas);
-    if (!arenas) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for %d arenas", piece->n_arenas);
+    STRATA_FREED strata_arena *arenas = NULL;
+    STRATA_TRY(STRATA_NEW(arenas, piece->n_arenas, err, "fallback: no host memory for %d arenas", piece->n_arenas));
     memcpy(arenas, piece->arenas, (size_t)piece->n_arenas * sizeof *arenas);
     for (int i = 0; i < piece->n_arenas; i++)
         if (arenas[i].buffer) arenas[i].buffer = arenas[i].buffer->sides[FALLBACK_DEVICE];
     strata_piece own = *piece;
     own.arenas = arenas;
-    const strata_status status = inner->api->check(inner, &own, program->parts[0].program, request, err);
-    free(arenas);
-    return status;
+    return inner->api->check(inner, &own, program->parts[0].program, request, err);
 }
 
 strata_status strata_fallback_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {

@@ -5,8 +5,6 @@
  * backend does; conv2d_filter_grad adds the products of the runs in ascending order. */
 #include "core/op/conv2d.h"
 
-#include <string.h>
-
 #include "backends/host/host.h"
 #include "core/op/ops.h"
 

@@ -3,8 +3,6 @@
  * f32 convolutions on the host in which each channel has its own filter. They are computed by element-wise
  * multiply-adds along the channels, one tap after the other. With conv2d.c, they would be products of matrices with one
  * column. */
-#include <string.h>
-
 #include "backends/host/host.h"
 #include "core/op/conv2d.h"
 #include "core/op/ops.h"

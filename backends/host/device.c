@@ -3,10 +3,7 @@
  * The host backend. It runs an op by a fast loop if fast.c has a row for it, and otherwise by the op's reference in the calling
  * thread. Large loops are shared among the cores. This backend needs no driver and is always available. A run is finished when
  * it returns, so waiting for its ticket returns at once. */
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "backends/host/host.h"
@@ -120,19 +117,20 @@ static void host_adopt(strata_device *device) {
     if (host->pool) host->pool = strata_host_pool_create(host->n_threads);
 }
 
+void *strata_host_allocate(int64_t bytes) {
+    const size_t rounded = ((size_t)bytes + STRATA_PLACE_ALIGNMENT - 1) / STRATA_PLACE_ALIGNMENT * STRATA_PLACE_ALIGNMENT;
+    void *memory = aligned_alloc(STRATA_PLACE_ALIGNMENT, rounded);
+    return memory ? memset(memory, 0, rounded) : NULL;
+}
+
 static strata_status host_buffer_create(strata_device *device, int64_t bytes, strata_buffer **out_buffer, strata_error *err) {
-    strata_buffer *buffer = calloc(1, sizeof *buffer);
-    size_t rounded = ((size_t)bytes + STRATA_PLACE_ALIGNMENT - 1) / STRATA_PLACE_ALIGNMENT * STRATA_PLACE_ALIGNMENT;
-    if (buffer) buffer->memory = aligned_alloc(STRATA_PLACE_ALIGNMENT, rounded);
-    if (!buffer || !buffer->memory) {
-        free(buffer);
+    STRATA_FREED strata_buffer *buffer = calloc(1, sizeof *buffer);
+    if (buffer) *buffer = (strata_buffer){.bytes = bytes, .memory = strata_host_allocate(bytes)};
+    if (!buffer || !buffer->memory)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for a buffer of %lld bytes", (long long)bytes);
-    }
-    memset(buffer->memory, 0, rounded);
-    buffer->bytes = bytes;
     device->counters.allocations++;
     device->counters.allocated_bytes += (uint64_t)bytes;
-    *out_buffer = buffer;
+    *out_buffer = strata_released(&buffer);
     return STRATA_OK;
 }
 
@@ -197,11 +195,8 @@ static strata_status make_slots(strata_program *program, const strata_piece *pie
     for (int i = 0; i < 2 * program->n_slots; i++) {
         int64_t bytes = piece->arenas[i % 2].bytes;
         if (!bytes) continue;
-        /* the plan has rounded the sizes of arenas up */
-        program->slots[i] = aligned_alloc(STRATA_PLACE_ALIGNMENT, (size_t)bytes);
-        if (!program->slots[i])
+        if (!(program->slots[i] = strata_host_allocate(bytes)))
             return strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for a slot of %lld bytes", (long long)bytes);
-        memset(program->slots[i], 0, (size_t)bytes);
         program->device->base.counters.allocations++;
     }
     return STRATA_OK;
@@ -235,9 +230,8 @@ static strata_status make_steps(strata_program *program, const strata_piece *pie
     if (!scratch) return STRATA_OK;
     program->thread_scratch = ((size_t)scratch + 63) / 64 * 64;
     program->scratch = aligned_alloc(64, program->thread_scratch * (size_t)device->n_threads);
-    return program->scratch
-               ? STRATA_OK
-               : strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for %lld bytes of scratch", (long long)scratch);
+    if (program->scratch) return STRATA_OK;
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for %lld bytes of scratch", (long long)scratch);
 }
 
 /* Marks the steps that update rows of variables in place (rows.c). */
@@ -265,34 +259,27 @@ static void find_row_updates(strata_program *program, const strata_piece *piece)
     }
 }
 
+static void destroy_at(strata_program **program) {
+    host_program_destroy(*program);
+}
+
 static strata_status host_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
                                   strata_error *err) {
-    strata_program *program = calloc(1, sizeof *program);
-    size_t n_addresses = 1;
+    static const char no_memory[] = "host: no memory for a program of %d nodes";
+    STRATA_FINISHED_BY(destroy_at) strata_program *program = NULL;
+    size_t n_addresses = 0;
     for (int i = 0; i < piece->n_nodes; i++) n_addresses += (size_t)(piece->nodes[i]->n_inputs + 1) * (size_t)piece->n_slots;
-    if (program) {
-        program->device = (host_device *)device;
-        program->n_steps = piece->n_nodes;
-        program->n_slots = piece->n_slots;
-        program->trace = device->trace;
-        program->steps = calloc((size_t)piece->n_nodes + 1, sizeof *program->steps);
-        program->addresses = calloc(n_addresses, sizeof(*program->addresses));
-        program->slots = calloc(2 * (size_t)piece->n_slots, sizeof(*program->slots));
-    }
-    strata_status status;
-    if (program && program->steps && program->addresses && program->slots) {
-        status = make_slots(program, piece, err);
-        if (!status) status = make_steps(program, piece, err);
-        if (!status) find_row_updates(program, piece);
-    } else {
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for a program of %d nodes", piece->n_nodes);
-    }
-    if (status) {
-        host_program_destroy(program);
-        return status;
-    }
+    STRATA_TRY(STRATA_NEW(program, 1, err, no_memory, piece->n_nodes));
+    *program = (strata_program){
+        .device = (host_device *)device, .n_steps = piece->n_nodes, .n_slots = piece->n_slots, .trace = device->trace};
+    STRATA_TRY(STRATA_NEW(program->steps, piece->n_nodes, err, no_memory, piece->n_nodes));
+    STRATA_TRY(STRATA_NEW(program->addresses, n_addresses, err, no_memory, piece->n_nodes));
+    STRATA_TRY(STRATA_NEW(program->slots, 2 * piece->n_slots, err, no_memory, piece->n_nodes));
+    STRATA_TRY(make_slots(program, piece, err));
+    STRATA_TRY(make_steps(program, piece, err));
+    find_row_updates(program, piece);
     device->counters.compilations++;
-    *out_program = program;
+    *out_program = strata_released(&program);
     return STRATA_OK;
 }
 
@@ -390,8 +377,8 @@ static const strata_device_api host_api = {
 static strata_status open_row(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
                               strata_error *err) {
     (void)opts;
-    host_device *device = calloc(1, sizeof *device);
-    if (!device) return strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for the device");
+    host_device *device = NULL;
+    STRATA_TRY(STRATA_NEW(device, 1, err, "host: no memory for the device"));
     device->base = (strata_device){.api = &host_api, .info = *info, .runs_at_once = true, .runs_in_threads = true};
     device->n_threads = (int)info->compute_units;
     *out_device = &device->base;

@@ -3,8 +3,6 @@
  * fma_chain on the host: computes multiply-adds at the highest rate of a core, with which the products of matmul.c are
  * compared. Vectors stay in registers. The loop is compiled for three instruction sets, and the best one that the processor has
  * is used. */
-#include <string.h>
-
 #include "backends/host/host.h"
 #include "core/op/attrs.h"
 #include "core/op/ops.h"

@@ -10,6 +10,8 @@
 /* Opens a host device; returns a buffer's memory. Both are for backends/fallback/. */
 STRATA_MUST_USE strata_status strata_host_open(strata_device **out_device, strata_error *err);
 void *strata_host_buffer_memory(strata_buffer *buffer);
+/* Allocates zeroed memory, aligned as the plan's places are; NULL: there is none. */
+void *strata_host_allocate(int64_t bytes);
 
 /* Rows of tables that an optimizer's op updates in place: row ids[i] of the n_rows rows of `row` elements is updated with row i
  * of the gradients. An id out of range is ignored. */

@@ -7,7 +7,6 @@
 #include "core/op/matmul.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "backends/host/host.h"
 #include "core/op/ops.h"

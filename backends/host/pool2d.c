@@ -5,7 +5,6 @@
 #include "core/op/pool2d.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "backends/host/host.h"
 #include "core/op/ops.h"

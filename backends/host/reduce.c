@@ -5,7 +5,6 @@
 #include "core/op/reduce.h"
 
 #include "backends/host/host.h"
-#include "core/op/axes.h"
 #include "core/op/ops.h"
 
 enum { BLOCK = 32 };

@@ -2,8 +2,6 @@
  *
  * Nodes of f16 and bf16 by the loops for f32. The 16-bit operands are converted to f32 in scratch memory, the loop computes the
  * f32 result there, and this is rounded to the node's dtype once, as kernels of other backends do. */
-#include <stdlib.h>
-
 #include "backends/host/host.h"
 #include "core/base/narrow.h"
 #include "core/op/ops.h"

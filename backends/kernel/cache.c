@@ -4,8 +4,6 @@
  * Drivers may crash on binaries of other drivers, so everything that could differ is compared first: the format, Strata's
  * version, the device, the driver, the whole key (the source), and a hash of the data. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -121,13 +119,12 @@ void strata_cache_store(const strata_cache *cache, const void *key, size_t key_b
 
     /* Losing the newest file in a power failure does no harm, but an incomplete file would: so the file is written under a
      * temporary name and renamed. */
-    strata_file_writer *writer = NULL;
+    STRATA_OWNED(strata_file_writer) *writer = NULL;
     if (strata_file_writer_create(path, &writer, NULL)) return;
     strata_status status = strata_file_writer_add(writer, &header, sizeof header, NULL);
     if (!status) status = strata_file_writer_add(writer, key, key_bytes, NULL);
     if (!status) status = strata_file_writer_add(writer, data, bytes, NULL);
     if (!status) status = strata_file_writer_commit(writer, NULL, NULL);
-    strata_file_writer_destroy(writer);
     (void)status; /* the next start compiles again */
 }
 
@@ -141,28 +138,23 @@ void strata_records_init(strata_records *records, const strata_cache *cache, con
 }
 
 void strata_records_read(const strata_records *records, void (*take)(void *user, char *line), void *user) {
-    unsigned char *bytes = NULL;
+    STRATA_FREED unsigned char *bytes = NULL;
     size_t n = 0;
     if (!records->path[0] || strata_file_read(records->path, MAX_RECORDS_BYTES, &bytes, &n, NULL)) return;
     char *text = (char *)bytes, *rest = NULL;
     if (!strncmp(text, records->head, strlen(records->head)))
         for (char *line = strtok_r(text + strlen(records->head), "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
             take(user, line);
-    free(bytes);
 }
 
 void strata_records_write(const strata_records *records, strata_text *lines) {
-    strata_text text = {0};
-    char *bytes = NULL;
+    STRATA_FINISHED(strata_text) text = {0};
+    STRATA_FREED char *bytes = NULL;
     size_t n = 0;
     strata_text_add(&text, "%s%s", records->head, lines->bytes ? lines->bytes : "");
     text.failed |= lines->failed;
     strata_text_finish(lines);
-    if (!records->path[0] || strata_text_take(&text, &bytes, &n, NULL)) {
-        strata_text_finish(&text);
-        return;
-    }
+    if (!records->path[0] || strata_text_take(&text, &bytes, &n, NULL)) return;
     const strata_status status = strata_file_write(records->path, bytes, n, NULL);
     (void)status;
-    free(bytes);
 }

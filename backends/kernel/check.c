@@ -12,9 +12,6 @@
 #include "backends/kernel/check.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/host/host.h"
 #include "core/base/locale.h"
@@ -64,6 +61,8 @@ typedef struct check {
     /* What is left when the program has run. */
     range *ranges;
     int n_ranges;
+    /* The memory of all of these. */
+    strata_memory memory;
 } check;
 
 static const strata_place *place_of(const check *c, const strata_tensor *tensor) {
@@ -130,7 +129,7 @@ static strata_status list_ranges(check *c, strata_error *err) {
     size_t most = 1;
     see_nodes(c);
     for (int k = 0; k < piece->n_nodes; k++) most += (size_t)piece->nodes[k]->n_inputs + 1;
-    c->ranges = calloc(most, sizeof *c->ranges);
+    c->ranges = strata_memory_take(&c->memory, (int64_t)most, sizeof *c->ranges);
     if (!c->ranges) return no_memory(c, err);
     for (int k = 0; k < piece->n_nodes; k++) {
         const strata_tensor *node = piece->nodes[k];
@@ -148,11 +147,9 @@ static strata_status list_ranges(check *c, strata_error *err) {
     }
     for (int i = 0; i < c->n_ranges; i++) {
         range *r = &c->ranges[i];
-        const size_t bytes = (size_t)strata_tensor_bytes(r->tensor);
-        r->before = malloc(bytes);
-        r->walked = malloc(bytes);
-        r->together = malloc(bytes);
-        if (!r->before || !r->walked || !r->together) return no_memory(c, err);
+        void **copies[] = {&r->before, &r->walked, &r->together};
+        for (int k = 0; k < 3; k++) *copies[k] = strata_memory_take(&c->memory, strata_tensor_bytes(r->tensor), 1);
+        if (c->memory.failed) return no_memory(c, err);
         if (r->changes) STRATA_TRY(copy_tensor(c, r->tensor, r->before, false, err));
     }
     return STRATA_OK;
@@ -175,12 +172,10 @@ static strata_status generate(check *c, bool zeros, strata_error *err) {
             const strata_place *place = place_of(c, tensor);
             if (c->seen[tensor->id] || place->arena < 0 || kind_of(c, place) >= STRATA_ARENA_CONSTANT) continue;
             c->seen[tensor->id] = true;
-            void *data = calloc(1, (size_t)strata_tensor_bytes(tensor) + 1);
+            STRATA_FREED void *data = calloc(1, (size_t)strata_tensor_bytes(tensor) + 1);
             if (!data) return no_memory(c, err);
             if (!zeros) strata_check_generate(piece, tensor, c->request->random + (uint32_t)tensor->id, data);
-            const strata_status status = copy_tensor(c, tensor, data, true, err);
-            free(data);
-            STRATA_TRY(status);
+            STRATA_TRY(copy_tensor(c, tensor, data, true, err));
         }
     return STRATA_OK;
 }
@@ -192,6 +187,7 @@ typedef struct values {
     const strata_tensor *node;
     int n;
     void **before, **want, **got, **moved;
+    strata_memory memory;
 } values;
 
 static const strata_tensor *tensor_of(const values *v, int i) {
@@ -208,8 +204,8 @@ static int first_of(const check *c, const values *v, int i) {
 }
 
 /* Allocates copies: of all values, or only of those that the node writes. */
-static strata_status allocate(const check *c, const values *v, bool all, void ***out, strata_error *err) {
-    *out = calloc((size_t)v->n + 1, sizeof(**out));
+static strata_status allocate(const check *c, values *v, bool all, void ***out, strata_error *err) {
+    *out = strata_memory_take(&v->memory, v->n + 1, sizeof(**out));
     if (!*out) return no_memory(c, err);
     for (int i = 0; i <= v->n; i++) {
         const int first = first_of(c, v, i);
@@ -219,18 +215,14 @@ static strata_status allocate(const check *c, const values *v, bool all, void **
         }
         bool writes = all || strata_check_writes(v->node, i);
         for (int j = i; j < v->n; j++) writes = writes || (first_of(c, v, j) == i && strata_check_writes(v->node, j));
-        if (writes && !((*out)[i] = malloc((size_t)strata_tensor_bytes(tensor_of(v, i)) + 1))) return no_memory(c, err);
+        if (writes && !((*out)[i] = strata_memory_take(&v->memory, strata_tensor_bytes(tensor_of(v, i)), 1)))
+            return no_memory(c, err);
     }
     return STRATA_OK;
 }
 
-static void free_values(const check *c, values *v) {
-    void **all[] = {v->before, v->want, v->got, v->moved};
-    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
-        for (int i = 0; all[k] && i <= v->n; i++)
-            if (first_of(c, v, i) == i) free(all[k][i]);
-        free(all[k]);
-    }
+static void finish_values(values *v) {
+    strata_memory_finish(&v->memory);
 }
 
 /* Computes the reference from copies of the operands, each changed slightly if `move` is set. A pack only copies its operands;
@@ -246,7 +238,7 @@ static strata_status refer(const check *c, const values *v, const strata_sample 
                    (size_t)strata_tensor_bytes(v->node->inputs[i]));
         return STRATA_OK;
     }
-    void **data = calloc((size_t)v->n + 1, sizeof(*data));
+    STRATA_FREED void **data = calloc((size_t)v->n + 1, sizeof(*data));
     if (!data) return no_memory(c, err);
     for (int i = 0; i <= v->n; i++) {
         data[i] = to[i] ? to[i] : v->before[i];
@@ -254,9 +246,7 @@ static strata_status refer(const check *c, const values *v, const strata_sample 
         memcpy(to[i], v->before[i], (size_t)strata_tensor_bytes(v->node->inputs[i]));
         if (move) strata_check_move(v->node->inputs[i], strata_check_tolerance(v->node->inputs[i]->dtype), to[i], (uint32_t)i);
     }
-    const strata_status status = strata_check_refer(v->node, sample, data, err);
-    free(data);
-    return status;
+    return strata_check_refer(v->node, sample, data, err);
 }
 
 static bool differs(const values *v, int i, const strata_sample *sample) {
@@ -320,29 +310,24 @@ static strata_status run_wanted(check *c, bool *any, strata_error *err) {
 /* Reads the node's operands, runs it, and compares what it wrote. */
 static strata_status check_node(check *c, int k, strata_error *err) {
     const strata_tensor *node = c->step->piece->nodes[k];
-    values v = {.node = node, .n = node->n_inputs};
-    strata_sample sample = {0};
-    strata_status status;
+    STRATA_FINISHED_BY(finish_values) values v = {.node = node, .n = node->n_inputs};
+    STRATA_FINISHED(strata_sample) sample = {0};
     double error = 0;
     bool any = true;
-    STRATA_TRY_GOTO(allocate(c, &v, true, &v.before, err));
-    STRATA_TRY_GOTO(allocate(c, &v, false, &v.want, err));
-    STRATA_TRY_GOTO(allocate(c, &v, false, &v.got, err));
+    STRATA_TRY(allocate(c, &v, true, &v.before, err));
+    STRATA_TRY(allocate(c, &v, false, &v.want, err));
+    STRATA_TRY(allocate(c, &v, false, &v.got, err));
     for (int i = 0; i < v.n; i++)
-        if (first_of(c, &v, i) == i) STRATA_TRY_GOTO(copy_tensor(c, node->inputs[i], v.before[i], false, err));
+        if (first_of(c, &v, i) == i) STRATA_TRY(copy_tensor(c, node->inputs[i], v.before[i], false, err));
     c->wanted[node->id] = true;
-    STRATA_TRY_GOTO(run_wanted(c, &any, err));
+    STRATA_TRY(run_wanted(c, &any, err));
     for (int i = 0; i <= v.n; i++)
-        if (strata_check_writes(node, i)) STRATA_TRY_GOTO(copy_tensor(c, tensor_of(&v, i), v.got[i], false, err));
-    STRATA_TRY_GOTO(strata_sample_choose(node, node, c->request->random + (uint32_t)k * 2654435761u, &sample, err));
-    STRATA_TRY_GOTO(measure_error(c, &v, &sample, &error, err));
+        if (strata_check_writes(node, i)) STRATA_TRY(copy_tensor(c, tensor_of(&v, i), v.got[i], false, err));
+    STRATA_TRY(strata_sample_choose(node, node, c->request->random + (uint32_t)k * 2654435761u, &sample, err));
+    STRATA_TRY(measure_error(c, &v, &sample, &error, err));
     c->nodes[k].n_wrong += error > 0;
     c->nodes[k].error = fmax(c->nodes[k].error, error);
-
-cleanup:
-    strata_sample_finish(&sample);
-    free_values(c, &v);
-    return status;
+    return STRATA_OK;
 }
 
 static strata_status walk(check *c, strata_error *err) {
@@ -386,17 +371,16 @@ static strata_status run_together(check *c, double *out_error, const strata_tens
 static strata_status find_key(const check *c, int k, strata_error *err) {
     const strata_tensor *node = c->step->piece->nodes[k];
     node_state *state = &c->nodes[k];
-    strata_lowering lowering = {0};
+    STRATA_FINISHED(strata_lowering) lowering = {0};
     STRATA_TRY(strata_way_choose(c->limits, c->tuner, node, &state->way, err));
-    const strata_status status = strata_way_lower(c->limits, &state->way, node, &lowering, err);
-    if (!status && lowering.n) {
+    STRATA_TRY(strata_way_lower(c->limits, &state->way, node, &lowering, err));
+    if (lowering.n) {
         const strata_launch *main = &lowering.launches[state->way.widen && lowering.n > 2 ? lowering.n - 2 : 0];
         state->kernel = main->kernel;
         state->variant = main->variant;
     }
     state->key = strata_check_key(node, &lowering);
-    strata_lowering_finish(&lowering);
-    return status;
+    return STRATA_OK;
 }
 
 static uint64_t family_key(const node_state *state) {
@@ -535,18 +519,6 @@ static strata_status run(check *c, strata_error *err) {
     return status ? status : restored;
 }
 
-static void finish(check *c) {
-    for (int i = 0; i < c->n_ranges; i++) {
-        free(c->ranges[i].before);
-        free(c->ranges[i].walked);
-        free(c->ranges[i].together);
-    }
-    free(c->ranges);
-    free(c->nodes);
-    free(c->wanted);
-    free(c->seen);
-}
-
 /* Warns once of the kernels that are not used because earlier starts found them to be wrong. */
 static void tell(strata_checks *checks) {
     const char *example = NULL;
@@ -573,12 +545,12 @@ strata_status strata_checks_run(const strata_kernel_limits *limits, strata_tuner
     if (!limits->checks || device->trace || !step->piece->n_nodes) return STRATA_OK;
     tell(limits->checks);
     const strata_device_counters before = device->counters;
-    const size_t n_places = (size_t)step->piece->n_places + 1;
-    c.nodes = calloc((size_t)step->piece->n_nodes, sizeof *c.nodes);
-    c.wanted = calloc(n_places, 1);
-    c.seen = calloc(n_places, 1);
-    const strata_status status = c.nodes && c.wanted && c.seen ? run(&c, err) : no_memory(&c, err);
-    finish(&c);
+    const int n_places = step->piece->n_places + 1;
+    c.nodes = strata_memory_take(&c.memory, step->piece->n_nodes, sizeof *c.nodes);
+    c.wanted = strata_memory_take(&c.memory, n_places, 1);
+    c.seen = strata_memory_take(&c.memory, n_places, 1);
+    const strata_status status = c.memory.failed ? no_memory(&c, err) : run(&c, err);
+    strata_memory_finish(&c.memory);
     const uint64_t compilations = device->counters.compilations;
     device->counters = before;
     device->counters.compilations = compilations;

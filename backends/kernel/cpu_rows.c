@@ -6,7 +6,6 @@
 #include "backends/kernel/lowering.h"
 #include "core/op/gather.h"
 #include "core/op/ops.h"
-#include "core/op/reduce.h"
 
 static bool fits_inner(const strata_kernel_limits *limits, const strata_tensor *node, int64_t inner) {
     return strata_cpu_takes(limits, node) && inner > 0 && inner % strata_cpu_lanes(limits) == 0;

@@ -2,7 +2,6 @@
 #include "backends/kernel/gpu_tiles.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "core/op/epilogue.h"
 

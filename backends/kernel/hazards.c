@@ -4,10 +4,7 @@
  * launch wrote bytes that it reads (read after write), or read (write after read) or wrote (write after write) bytes
  * that it writes. Ranges are tracked by arena and byte, so launches that use different parts of one arena can overlap.
  * A barrier waits for all earlier launches, so all tracked ranges are then removed. */
-#include <stdlib.h>
-
 #include "backends/kernel/lowering.h"
-#include "core/base/alloc.h"
 
 static bool overlaps(const strata_kernel_range *ranges, int n, const strata_kernel_range *range) {
     if (range->begin >= range->end) return false;

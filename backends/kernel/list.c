@@ -3,11 +3,8 @@
  * Makes the list of launches of a piece: gets the launches of each node, sets their arenas, element offsets, work-group
  * sizes and numbers of groups, creates equal kernels only once, and marks where barriers are needed. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/kernel/lowering.h"
-#include "core/base/alloc.h"
 #include "core/run/trace_node.h"
 
 enum {
@@ -235,17 +232,15 @@ static strata_status resolve(list_builder *builder, const strata_launch *launch,
 }
 
 static strata_status add_node(list_builder *builder, strata_tuner *tuner, const strata_tensor *node, strata_error *err) {
-    strata_lowering lowering = {0};
+    STRATA_FINISHED(strata_lowering) lowering = {0};
     strata_status status = strata_lowering_run(&lowering, builder->limits, tuner, node, err);
     builder->node = node;
     builder->scratch_bytes = lowering.scratch_bytes;
     if (lowering.scratch_bytes > builder->list->scratch_bytes) builder->list->scratch_bytes = lowering.scratch_bytes;
     for (int i = 0; !status && i < lowering.n; i++) status = resolve(builder, &lowering.launches[i], err);
-    strata_lowering_finish(&lowering);
-    if (status)
-        return strata_fail_in(err, status, "%s %s %s", strata_tensor_name(node), strata_dtype_name(node->dtype),
-                              strata_shape_text(node->shape).text);
-    return STRATA_OK;
+    if (!status) return STRATA_OK;
+    return strata_fail_in(err, status, "%s %s %s", strata_tensor_name(node), strata_dtype_name(node->dtype),
+                          strata_shape_text(node->shape).text);
 }
 
 strata_status strata_kernel_list_create(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_piece *piece,

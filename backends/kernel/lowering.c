@@ -5,8 +5,6 @@
  * wrongly on this device (check.c) are not used. list.c assigns memory afterwards. */
 #include "backends/kernel/lowering.h"
 
-#include <string.h>
-
 #define STRATA_FAMILY(name) extern const strata_family strata_family_##name;
 #include "backends/kernel/families.def"
 
@@ -133,7 +131,7 @@ strata_support strata_kernel_supports(const strata_kernel_limits *limits, const 
     for (int i = 0; i < node->n_inputs; i++)
         if (!has_dtype(limits, node->inputs[i])) return STRATA_SUPPORT_NO;
 
-    strata_lowering lowering = {0};
+    STRATA_FINISHED(strata_lowering) lowering = {0};
     strata_way portable = {0};
     if (node->op->lower && strata_checks_complain(limits->checks) &&
         strata_way_choose(limits, NULL, node, &(strata_way){0}, NULL)) {
@@ -145,7 +143,6 @@ strata_support strata_kernel_supports(const strata_kernel_limits *limits, const 
     for (int i = 0; !status && supported && i < lowering.n; i++)
         supported = strata_shader_find(lowering.launches[i].kernel, lowering.launches[i].variant) != NULL;
     const bool ends_early = launch_that_ends_early(limits, &lowering) != NULL;
-    strata_lowering_finish(&lowering);
     *reason = supported    ? NULL
               : ends_early ? "its kernel's loops have more than the 65,535 iterations after which this device ends them"
                            : "there is no kernel for it";

@@ -2,11 +2,9 @@
  *
  * Computes the reference result from a node's operands, or a sample of it. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "backends/host/host.h"
 #include "backends/kernel/check.h"
-#include "core/graph/graph.h"
 
 /* Operations plus bytes: what the references compute in about 10 ms. For larger nodes the host backend's loops are
  * used, if it has any for the op. */

@@ -4,13 +4,9 @@
  * device and driver. A device that was wrong once may be right again, so verdicts are tried again at the next start, and those
  * that two starts have found are tried again after a month. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "backends/kernel/check.h"
-#include "core/base/alloc.h"
 #include "core/base/locale.h"
 #include "strata/version.h"
 

@@ -65,22 +65,20 @@ strata_status strata_widened_lower(const strata_kernel_limits *limits, const str
                                    const strata_family *family, const strata_candidate *candidate, strata_lowering *lowering,
                                    strata_error *err) {
     const strata_tensor *from = widened->from;
-    strata_lowering inner = {0};
-    strata_status status = family->lower(limits, &widened->node, candidate, &inner, err);
+    STRATA_FINISHED(strata_lowering) inner = {0};
+    STRATA_TRY(family->lower(limits, &widened->node, candidate, &inner, err));
     int64_t used = (inner.scratch_bytes + (int64_t)sizeof(float) - 1) / (int64_t)sizeof(float);
     used = (used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    for (int i = 0; !status && i < from->n_inputs; i++) {
+    for (int i = 0; i < from->n_inputs; i++) {
         if (!to_f32[from->inputs[i]->dtype]) continue;
-        status = convert(from->inputs[i], used, false, lowering, err);
+        STRATA_TRY(convert(from->inputs[i], used, false, lowering, err));
         for (int l = 0; l < inner.n; l++) replace(&inner.launches[l], &widened->inputs[i], used);
         used += scratch_elements(from->inputs[i]);
     }
-    for (int l = 0; !status && l < inner.n; l++) {
+    for (int l = 0; l < inner.n; l++) {
         replace(&inner.launches[l], &widened->node, used);
-        status = strata_lowering_add(lowering, &inner.launches[l], err);
+        STRATA_TRY(strata_lowering_add(lowering, &inner.launches[l], err));
     }
-    if (!status) status = convert(from, used, true, lowering, err);
     strata_lowering_scratch(lowering, (used + scratch_elements(from)) * (int64_t)sizeof(float));
-    strata_lowering_finish(&inner);
-    return status;
+    return convert(from, used, true, lowering, err);
 }

@@ -3,9 +3,6 @@
  * The null backend, which is the smallest one: it compiles every piece and runs nothing, so outputs are zeros. There is always
  * one such device, and it is opened only if the user names it. To begin a backend, copy this folder; README.md says what to
  * replace. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "backends/registry.h"
 
 /* The first member of a device is the struct that the rest of Strata uses. The members after it are the backend's own,
@@ -22,15 +19,13 @@ struct strata_buffer {
 };
 
 static strata_status null_buffer_create(strata_device *device, int64_t bytes, strata_buffer **out_buffer, strata_error *err) {
-    strata_buffer *buffer = calloc(1, sizeof *buffer);
+    STRATA_FREED strata_buffer *buffer = calloc(1, sizeof *buffer);
     if (buffer) *buffer = (strata_buffer){.bytes = bytes, .memory = calloc(1, (size_t)bytes)};
-    if (!buffer || !buffer->memory) {
-        free(buffer);
+    if (!buffer || !buffer->memory)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "null: no memory for a buffer of %lld bytes", (long long)bytes);
-    }
     device->counters.allocations++;
     device->counters.allocated_bytes += (uint64_t)bytes;
-    *out_buffer = buffer;
+    *out_buffer = strata_released(&buffer);
     return STRATA_OK;
 }
 
@@ -152,8 +147,8 @@ static const strata_device_api null_api = {
 static strata_status null_open(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
                                strata_error *err) {
     (void)opts;
-    null_device *device = calloc(1, sizeof *device);
-    if (!device) return strata_fail(err, STRATA_OUT_OF_MEMORY, "null: no host memory for the device");
+    null_device *device = NULL;
+    STRATA_TRY(STRATA_NEW(device, 1, err, "null: no host memory for the device"));
     device->base = (strata_device){.api = &null_api, .info = *info};
     *out_device = &device->base;
     return STRATA_OK;

@@ -8,8 +8,6 @@
 #if STRATA_WITH_CLBLAST
 #include <clblast_c.h>
 #include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct opencl_clblast {
     void *library;

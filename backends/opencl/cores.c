@@ -10,10 +10,7 @@
  * each other crosswise, as they would share these threads. So a CPU's halves are connected only once in a process; for all
  * others the host performs the exchanges, with the same bits. The group submits the programs of all cores without those of
  * another thread in between (core/run/group.c). */
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/opencl/opencl.h"
 
@@ -98,27 +95,21 @@ static bool enter_list(opencl_meeting *meeting) {
 strata_status strata_opencl_connect(strata_device *const *devices, int n, strata_error *err) {
     const size_t bytes = (size_t)(1 + LINES_OF_CORE * n) * LINE * sizeof(uint32_t);
     if (!can_meet(devices, n)) return STRATA_OK;
-    opencl_meeting *meeting = calloc(1, sizeof *meeting);
-    void *words = NULL;
-    if (!meeting || posix_memalign(&words, OPENCL_PAGE, bytes)) {
-        free(meeting);
+    STRATA_FREED opencl_meeting *meeting = calloc(1, sizeof *meeting);
+    STRATA_FREED void *words = NULL;
+    if (!meeting || posix_memalign(&words, OPENCL_PAGE, bytes))
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for collectives", devices[0]->info.id);
-    }
     memset(words, 0, bytes);
     *meeting = (opencl_meeting){
         .words = words,
         .whole = ((const opencl_device *)devices[0])->whole,
         .n_devices = n,
         .connected = {strata_opencl_read_counter(), strata_trace_now()},
-
         .collectives = {.sum_dtypes = 1u << STRATA_DTYPE_F32, .reached = reached, .take_seconds = take_seconds}};
     meeting->words[0] = (uint32_t)n;
-    if (enter_list(meeting)) {
-        for (int i = 0; i < n; i++) join((opencl_device *)devices[i], meeting);
-    } else {
-        free(words);
-        free(meeting);
-    }
+    if (!enter_list(meeting)) return STRATA_OK;
+    for (int i = 0; i < n; i++) join((opencl_device *)devices[i], meeting);
+    words = meeting = NULL; /* they live as long as the devices are connected */
     return STRATA_OK;
 }
 

@@ -3,8 +3,6 @@
  * An opened OpenCL device: one context, one in-order queue, tickets and waiting. Its memory is in memory.c, its programs in
  * program.c. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "backends/opencl/opencl.h"
@@ -278,17 +276,20 @@ static bool has_threads(const char *name) {
     return begins(name, "pthread-") || (begins(name, "cpu-") && !begins(name, "cpu-minimal-") && !begins(name, "cpu-tbb-"));
 }
 
+static void close_at(opencl_device **device) {
+    if (*device) close_device(&(*device)->base);
+}
+
 strata_status strata_opencl_open(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
                                  strata_error *err) {
-    opencl_device *device = calloc(1, sizeof *device);
-    if (!device) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory to open it", info->id);
+    STRATA_FINISHED_BY(close_at) opencl_device *device = NULL;
+    STRATA_TRY(STRATA_NEW(device, 1, err, "%s: no host memory to open it", info->id));
     device->base.api = &api;
     opencl_found found;
     cl_int code;
-    strata_status status;
     device->base.stall_seconds = opts->stall_seconds > 0 ? opts->stall_seconds : STALL_SECONDS;
-    STRATA_TRY_GOTO(strata_opencl_load(&device->cl, err));
-    STRATA_TRY_GOTO(strata_opencl_find(&device->cl, info->id, &found, err));
+    STRATA_TRY(strata_opencl_load(&device->cl, err));
+    STRATA_TRY(strata_opencl_find(&device->cl, info->id, &found, err));
     device->base.info = found.info;
     device->id = found.device;
     device->is_sub_device = found.is_sub_device;
@@ -299,11 +300,9 @@ strata_status strata_opencl_open(const strata_device_info *info, const strata_de
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)found.platform, 0};
     device->context = device->cl.CreateContext(properties, 1, &device->id, NULL, NULL, &code);
     if (code == CL_SUCCESS) device->queue = device->cl.CreateCommandQueue(device->context, device->id, 0, &code);
-    if (code != CL_SUCCESS) {
-        status = strata_fail(err, STRATA_UNAVAILABLE, "%s: the driver (%s) does not open it: %s (%d)", info->id,
-                             found.info.driver, strata_opencl_error_name(code), (int)code);
-        goto cleanup;
-    }
+    if (code != CL_SUCCESS)
+        return strata_fail(err, STRATA_UNAVAILABLE, "%s: the driver (%s) does not open it: %s (%d)", info->id,
+                           found.info.driver, strata_opencl_error_name(code), (int)code);
     fill_limits(device, opts);
     device->host_memory = OPENCL_HOST_STAGED;
     if (found.info.unified_memory) device->host_memory = OPENCL_HOST_MAPPED;
@@ -327,10 +326,6 @@ strata_status strata_opencl_open(const strata_device_info *info, const strata_de
     if (opts->fast && found.info.device_class != STRATA_DEVICE_CPU) strata_opencl_clblast_open(device);
     device->tuner = strata_tuner_create(&device->base, &device->limits, &device->cache, opts);
     device->limits.checks = strata_checks_create(&device->base, &device->cache, opts);
-    *out_device = &device->base;
+    *out_device = strata_released(&device); /* its first member is the base */
     return STRATA_OK;
-
-cleanup:
-    close_device(&device->base);
-    return status;
 }

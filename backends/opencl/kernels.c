@@ -4,8 +4,6 @@
  * if it is there, otherwise it is compiled. The disk cache is not used if the driver has its own. A device keeps all
  * programs that it has built. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -38,19 +36,17 @@ static void first_lines(char *log) {
 /* what: the names of the kernels. */
 static strata_status build_failed(opencl_device *device, cl_program program, const char *what, cl_int code, strata_error *err) {
     size_t bytes = 0;
-    char *log = NULL;
+    STRATA_FREED char *log = NULL;
     if (device->cl.GetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) == CL_SUCCESS && bytes > 0 &&
         bytes < MAX_BINARY_BYTES)
         log = calloc(1, bytes + 1);
     if (log && device->cl.GetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL) != CL_SUCCESS)
         log[0] = '\0';
     if (log) first_lines(log);
-    strata_status status =
-        strata_fail(err, code == CL_OUT_OF_HOST_MEMORY ? STRATA_OUT_OF_MEMORY : STRATA_UNSUPPORTED,
-                    "%s: the driver (%s) does not compile kernel %s: %s (%d); its log begins: %s", device->base.info.id,
-                    device->base.info.driver, what, strata_opencl_error_name(code), (int)code, log && log[0] ? log : "(empty)");
-    free(log);
-    return status;
+    return strata_fail(err, code == CL_OUT_OF_HOST_MEMORY ? STRATA_OUT_OF_MEMORY : STRATA_UNSUPPORTED,
+                       "%s: the driver (%s) does not compile kernel %s: %s (%d); its log begins: %s", device->base.info.id,
+                       device->base.info.driver, what, strata_opencl_error_name(code), (int)code,
+                       log && log[0] ? log : "(empty)");
 }
 
 /* Returns freed memory to the system. Without this, glibc would keep tens of MiB after a compilation in this process. */
@@ -109,14 +105,13 @@ static strata_status compile_source(opencl_device *device, const char *source, c
 static strata_status load_binary(opencl_device *device, const char *source, const char *what, int n_kernels,
                                  cl_program *out_program, strata_error *err) {
     size_t bytes = 0;
-    unsigned char *binary = strata_cache_load(&device->cache, source, strlen(source), &bytes);
+    STRATA_FREED unsigned char *binary = strata_cache_load(&device->cache, source, strlen(source), &bytes);
     *out_program = NULL;
     if (!binary) return STRATA_OK;
     const unsigned char *const binaries[] = {binary};
     cl_int code, loaded = CL_SUCCESS;
     cl_program program = device->cl.CreateProgramWithBinary(device->context, 1, &device->id, &bytes,
                                                             (const unsigned char **)binaries, &loaded, &code);
-    free(binary);
     if (code != CL_SUCCESS) return STRATA_OK;
     if (loaded == CL_SUCCESS) STRATA_TRY(build_program(device, program, what, n_kernels, &loaded, err));
     if (loaded == CL_SUCCESS)
@@ -138,10 +133,9 @@ static void store_binary(opencl_device *device, cl_program program, const char *
     size_t bytes = 0;
     if (device->cl.GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL) != CL_SUCCESS) return;
     if (bytes == 0 || bytes > MAX_BINARY_BYTES) return;
-    unsigned char *binary = malloc(bytes);
+    STRATA_FREED unsigned char *binary = malloc(bytes);
     if (binary && device->cl.GetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS)
         strata_cache_store(&device->cache, source, strlen(source), binary, bytes);
-    free(binary);
 }
 
 /* ---- what the device has built ---- */
@@ -186,26 +180,21 @@ static strata_status build_cached(opencl_device *device, const char *source, con
 static strata_status build_together(opencl_device *device, const strata_kernel *const *kernels, int n, strata_error *err) {
     STRATA_TRY(reserve(device, n, err));
     opencl_built *built = device->built + device->n_built;
-    strata_text text = {0};
-    char *source = NULL, what[96];
+    STRATA_FINISHED(strata_text) text = {0};
+    STRATA_FREED char *source = NULL;
+    char what[96];
     for (int i = 0; i < n; i++) {
         char suffix[16];
         snprintf(suffix, sizeof suffix, "_%d", i);
         built[i].kernel = *kernels[i];
-        const strata_status added = strata_opencl_source_add(&text, kernels[i], suffix, "", built[i].entry, err);
-        if (added) {
-            strata_text_finish(&text);
-            return added;
-        }
+        STRATA_TRY(strata_opencl_source_add(&text, kernels[i], suffix, "", built[i].entry, err));
     }
     STRATA_TRY(strata_text_take(&text, &source, NULL, err));
     snprintf(what, sizeof what, "%s %s", kernels[0]->shader->stem, kernels[0]->shader->variant);
 
     cl_program program = NULL;
     const char *entries[1] = {built[0].entry};
-    strata_status status = build_cached(device, source, what, entries, 1, n, &program, err);
-    free(source);
-    if (status) return status;
+    STRATA_TRY(build_cached(device, source, what, entries, 1, n, &program, err));
     for (int i = 0; i < n; i++) {
         built[i].program = program;
         built[i].trial = strata_tuner_is_trying(device->tuner);
@@ -217,8 +206,8 @@ static strata_status build_together(opencl_device *device, const strata_kernel *
 
 strata_status strata_opencl_build(opencl_device *device, const strata_kernel *kernels, int n, int *out_built,
                                   strata_error *err) {
-    const strata_kernel **missing = malloc((size_t)(n + 1) * sizeof *missing);
-    if (!missing) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %d kernels", device->base.info.id, n);
+    STRATA_FREED const strata_kernel **missing = NULL;
+    STRATA_TRY(STRATA_NEW(missing, n, err, "%s: no host memory for %d kernels", device->base.info.id, n));
     int n_missing = 0;
     for (int i = 0; i < n; i++)
         if (kernels[i].shader->opencl.bytes && find_built(device, &kernels[i]) < 0) missing[n_missing++] = &kernels[i];
@@ -229,7 +218,6 @@ strata_status strata_opencl_build(opencl_device *device, const strata_kernel *ke
         for (int i = 0; i < n_missing && !status; i++) status = build_together(device, &missing[i], 1, err);
     }
     for (int i = 0; i < n && !status; i++) out_built[i] = find_built(device, &kernels[i]);
-    free(missing);
     return status;
 }
 
@@ -240,15 +228,11 @@ strata_status strata_opencl_build_text(opencl_device *device, const char *source
         *out_program = device->texts[i].program;
         return STRATA_OK;
     }
-    opencl_text *texts = realloc(device->texts, (size_t)(device->n_texts + 1) * sizeof *texts);
-    if (texts) device->texts = texts;
-    char *copy = texts ? malloc(strlen(source) + 1) : NULL;
+    opencl_text *text = strata_grow(&device->texts, device->n_texts, sizeof *text);
+    STRATA_FREED char *copy = text ? strdup(source) : NULL;
     if (!copy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program's text", device->base.info.id);
-    strcpy(copy, source);
-    strata_status status = build_cached(device, source, entry, &entry, 1, n_kernels, out_program, err);
-    if (status)
-        free(copy);
-    else
-        device->texts[device->n_texts++] = (opencl_text){copy, *out_program};
-    return status;
+    STRATA_TRY(build_cached(device, source, entry, &entry, 1, n_kernels, out_program, err));
+    *text = (opencl_text){strata_released(&copy), *out_program};
+    device->n_texts++;
+    return STRATA_OK;
 }

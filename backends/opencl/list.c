@@ -3,10 +3,6 @@
  * The devices of all OpenCL platforms, numbered consecutively: "opencl:0", "opencl:1", ... A CPU with several cores is also
  * listed as two halves of its cores, "opencl:0.0" and "opencl:0.1" (clCreateSubDevices, EQUALLY; with an odd number one core is
  * left out), so that strategies with several devices can run on every machine. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "backends/opencl/opencl.h"
 #include "backends/registry.h"
 #include "core/base/locale.h"

@@ -2,7 +2,6 @@
  *
  * Opens libOpenCL at run time, so that Strata also runs without it. Also has the names of OpenCL's status codes. */
 #include <dlfcn.h>
-#include <string.h>
 
 #include "backends/opencl/opencl.h"
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The memory of an OpenCL device: buffers, and copies between them and the host. */
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "backends/opencl/opencl.h"
@@ -90,7 +88,7 @@ void strata_opencl_buffer_destroy(strata_device *base, strata_buffer *buffer) {
 static cl_int write_whole(opencl_device *device, const strata_buffer *buffer, int64_t offset, const void *source,
                           int64_t bytes) {
     const size_t all = rounded(buffer->bytes);
-    char *whole = calloc(1, all);
+    STRATA_FREED char *whole = calloc(1, all);
     if (!whole) return CL_OUT_OF_HOST_MEMORY;
     cl_int code = CL_SUCCESS;
     if (source) {
@@ -99,7 +97,6 @@ static cl_int write_whole(opencl_device *device, const strata_buffer *buffer, in
     }
     if (code == CL_SUCCESS)
         code = device->cl.EnqueueWriteBuffer(device->queue, buffer->memory, CL_TRUE, 0, all, whole, 0, NULL, NULL);
-    free(whole);
     return code;
 }
 
@@ -114,23 +111,19 @@ strata_status strata_opencl_buffer_create(strata_device *base, int64_t bytes, st
     opencl_device *device = (opencl_device *)base;
     STRATA_TRY(strata_opencl_check_alive(device, err));
     STRATA_DRIVER_CALL(base, ALLOCATE);
-    strata_buffer *buffer = calloc(1, sizeof *buffer);
-    if (!buffer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a buffer", base->info.id);
+    STRATA_FREED strata_buffer *buffer = NULL;
+    STRATA_TRY(STRATA_NEW(buffer, 1, err, "%s: no host memory for a buffer", base->info.id));
     buffer->bytes = bytes;
     const bool shared = device->host_memory == OPENCL_HOST_SHARED && bytes >= HUGE_PAGE;
-    strata_status status = shared ? strata_opencl_allocate_shared(device, bytes, &buffer->host, &buffer->memory, err)
-                                  : strata_opencl_allocate(device, CL_MEM_READ_WRITE, bytes, NULL, &buffer->memory, err);
-    if (status) {
-        free(buffer);
-        return status;
-    }
+    STRATA_TRY(shared ? strata_opencl_allocate_shared(device, bytes, &buffer->host, &buffer->memory, err)
+                      : strata_opencl_allocate(device, CL_MEM_READ_WRITE, bytes, NULL, &buffer->memory, err));
     cl_int code = buffer->host ? CL_SUCCESS : clear(device, buffer);
     if (code != CL_SUCCESS) {
-        strata_opencl_buffer_destroy(base, buffer);
+        strata_opencl_buffer_destroy(base, strata_released(&buffer));
         if (code == CL_OUT_OF_RESOURCES || code == CL_MEM_OBJECT_ALLOCATION_FAILURE) return out_of_memory(device, bytes, err);
         return strata_opencl_fail(device, code, "clearing a buffer", err);
     }
-    *out_buffer = buffer;
+    *out_buffer = strata_released(&buffer);
     return STRATA_OK;
 }
 

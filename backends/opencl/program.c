@@ -7,9 +7,6 @@
  * The queue is in order, so the list's barriers are not needed here. An out-of-order queue with events between launches
  * would not help: nearly all launches of a step depend on the one before, and on CPU drivers an event costs as much as
  * a small kernel. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "backends/opencl/opencl.h"
 #include "core/run/trace_node.h"
 
@@ -276,46 +273,36 @@ static strata_status build_kernels(strata_program *program, bool *out_too_large,
     return STRATA_OK;
 }
 
+static void destroy_at(strata_program **program) {
+    strata_opencl_program_destroy(*program);
+}
+
 static strata_status compile_within(const strata_kernel_limits *limits, opencl_device *device, const strata_piece *piece,
                                     strata_program **out_program, bool *out_too_large, strata_error *err) {
-    strata_program *program = calloc(1, sizeof *program);
-    if (!program) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program", device->base.info.id);
+    STRATA_FINISHED_BY(destroy_at) strata_program *program = NULL;
+    STRATA_FINISHED_BY(strata_opencl_sequence_finish) opencl_sequence sequence = {0};
+    cl_program built = NULL; /* the sequence's program */
+    STRATA_TRY(STRATA_NEW(program, 1, err, "%s: no host memory for a program", device->base.info.id));
     program->device = device;
     program->n_slots = piece->n_slots;
-    opencl_sequence sequence = {0};
-    cl_program built = NULL; /* the sequence's program */
-    strata_status status;
-    STRATA_TRY_GOTO(strata_kernel_list_create(limits, device->tuner, piece, &program->list, err));
-    STRATA_TRY_GOTO(build_sequence(program, &sequence, &built, err));
-    size_t n_slots = (size_t)piece->n_slots;
-    program->slots = calloc(n_slots, sizeof *program->slots);
-    program->built = calloc((size_t)program->list.n_kernels + 1, sizeof *program->built);
-    if (!program->slots || !program->built) {
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %d kernels", device->base.info.id,
-                             program->list.n_kernels);
-        goto cleanup;
+    const strata_kernel_list *list = &program->list;
+    STRATA_TRY(strata_kernel_list_create(limits, device->tuner, piece, &program->list, err));
+    STRATA_TRY(build_sequence(program, &sequence, &built, err));
+    STRATA_TRY(STRATA_NEW(program->slots, piece->n_slots, err, "%s: no host memory for slots", device->base.info.id));
+    STRATA_TRY(STRATA_NEW(program->built, list->n_kernels, err, "%s: no host memory for %d kernels", device->base.info.id,
+                          list->n_kernels));
+    if (!built) STRATA_TRY(build_kernels(program, out_too_large, err));
+    if (*out_too_large) return STRATA_OK;
+    for (int s = 0; s < piece->n_slots; s++) {
+        STRATA_TRY(port_open(device, piece->arenas[0].bytes, &program->slots[s].input, err));
+        STRATA_TRY(port_open(device, piece->arenas[1].bytes, &program->slots[s].output, err));
     }
-    if (!built) STRATA_TRY_GOTO(build_kernels(program, out_too_large, err));
-    if (*out_too_large) goto cleanup;
-    for (size_t s = 0; s < n_slots; s++) {
-        STRATA_TRY_GOTO(port_open(device, piece->arenas[0].bytes, &program->slots[s].input, err));
-        STRATA_TRY_GOTO(port_open(device, piece->arenas[1].bytes, &program->slots[s].output, err));
-    }
-    if (program->list.scratch_bytes > 0)
-        STRATA_TRY_GOTO(device->base.api->buffer_create(&device->base, program->list.scratch_bytes, &program->scratch, err));
-    if (built)
-        STRATA_TRY_GOTO(make_sequence(program, piece, &sequence, built, err));
-    else
-        STRATA_TRY_GOTO(make_calls(program, piece, err));
+    if (list->scratch_bytes > 0)
+        STRATA_TRY(device->base.api->buffer_create(&device->base, list->scratch_bytes, &program->scratch, err));
+    STRATA_TRY(built ? make_sequence(program, piece, &sequence, built, err) : make_calls(program, piece, err));
     if (device->base.trace && !strata_tuner_is_trying(device->tuner)) make_labels(program);
-    strata_opencl_sequence_finish(&sequence);
-    *out_program = program;
+    *out_program = strata_released(&program);
     return STRATA_OK;
-
-cleanup:
-    strata_opencl_sequence_finish(&sequence);
-    strata_opencl_program_destroy(program);
-    return status;
 }
 
 strata_status strata_opencl_compile(strata_device *base, const strata_piece *piece, strata_program **out_program,
@@ -450,14 +437,12 @@ static strata_status write_tasks(strata_program *program, const bool *wanted, st
     strata_device *device = &program->device->base;
     const strata_kernel_list *list = &program->list;
     const size_t row = OPENCL_SEQUENCE_ROW, words = row * (size_t)list->n_launches;
-    uint32_t *rows = malloc(words * sizeof *rows);
-    if (!rows) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu words", device->info.id, words);
-    strata_status status = device->api->download(device, program->table, 0, rows, (int64_t)(words * sizeof *rows), err);
+    STRATA_FREED uint32_t *rows = NULL;
+    STRATA_TRY(STRATA_NEW(rows, words, err, "%s: no host memory for %zu words", device->info.id, words));
+    STRATA_TRY(device->api->download(device, program->table, 0, rows, (int64_t)(words * sizeof *rows), err));
     for (int l = 0; l < list->n_launches; l++)
         rows[row * (size_t)l] = !wanted || wanted[list->launches[l].node->id] ? list->launches[l].groups[0] : 0;
-    if (!status) status = device->api->upload(device, program->table, 0, rows, (int64_t)(words * sizeof *rows), err);
-    free(rows);
-    return status;
+    return device->api->upload(device, program->table, 0, rows, (int64_t)(words * sizeof *rows), err);
 }
 
 /* Implements strata_step_run.run. */

@@ -25,10 +25,6 @@
  * The sources of the kernels are those of separate launches: with one work-item for each group they need no barrier, and the
  * number of the group and the number of groups become parameters. So the results have the same bits as with separate
  * launches. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "backends/opencl/opencl.h"
 #include "core/base/locale.h"
 
@@ -251,8 +247,8 @@ static strata_status write_table(sequence_writer *writer, strata_error *err) {
     size_t most = (size_t)n * (ROW + STRATA_LAUNCH_WORDS + 1);
     for (int l = 0; l < n; l++)
         for (int j = 0; j < l; j++) most += depends(&list->launches[l], &list->launches[j]);
-    uint32_t *table = calloc(most, sizeof *table);
-    if (!table) return strata_fail(err, STRATA_OUT_OF_MEMORY, "compile: no memory for a table of %zu words", most);
+    uint32_t *table = NULL;
+    STRATA_TRY(STRATA_NEW(table, most, err, "compile: no memory for a table of %zu words", most));
     uint32_t at = (uint32_t)(n * ROW);
     for (int l = 0; l < n; l++) {
         const strata_kernel_launch *launch = &list->launches[l];

@@ -12,8 +12,6 @@
  * which it computes. If only one launch runs, this is the elapsed time; if two launches run at once, each gets its
  * part. Time in which no worker computes belongs to no launch. A slice begins when the first worker began the launch;
  * if the slice before it ends later, it begins at that end. */
-#include <stdlib.h>
-
 #include "backends/opencl/opencl.h"
 
 struct opencl_counts {

@@ -8,8 +8,6 @@
  * names. So the macros are defined before each source and undefined after it, and further macros rename its functions to unique
  * names. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/opencl/opencl.h"
 #include "core/base/ascii.h"
@@ -76,7 +74,7 @@ static void add_body(strata_text *text, const strata_shader *shader, const char 
 strata_status strata_opencl_source_add(strata_text *text, const strata_kernel *kernel, const char *suffix,
                                        const char *parameters, char out_entry[64], strata_error *err) {
     const strata_shader *shader = kernel->shader;
-    void *source = NULL;
+    STRATA_FREED void *source = NULL;
     STRATA_TRY(strata_shader_load(shader, &shader->opencl, &source, err));
     function_names functions;
     find_functions(source, &functions);
@@ -88,6 +86,5 @@ strata_status strata_opencl_source_add(strata_text *text, const strata_kernel *k
     for (int i = 0; i < functions.n; i++) strata_text_add(text, "#undef %s\n", functions.names[i]);
     for (int i = 0; i < shader->n_constants; i++) strata_text_add(text, "#undef %s\n", shader->constants[i].name);
     snprintf(out_entry, 64, "%s%s", shader->opencl_entry, suffix);
-    free(source);
     return STRATA_OK;
 }

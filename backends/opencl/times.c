@@ -8,8 +8,6 @@
  * computed for each run, and the clocks may drift.
  *
  * A sequence has no events: its workers read a counter (sequence_times.c). */
-#include <stdlib.h>
-
 #include "backends/opencl/opencl.h"
 
 struct opencl_timed {

@@ -2,10 +2,9 @@
  *
  * Creates topologies, compiles for them, and reads the compiler's estimates. The public header is strata/ahead.h. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/pjrt/plugin.h"
+#include "core/base/alloc.h"
 #include "core/base/ascii.h"
 #include "core/run/driver.h"
 
@@ -91,13 +90,12 @@ strata_status strata_ahead_topology_create(const char *plugin, const char *name,
         .what = {name, NULL, STRATA_DRIVER_OPEN}, .run = run_topology, .call = &creating, .bytes = sizeof creating};
     STRATA_TRY(strata_driver_call_within(&call, strata_driver_seconds(), NULL, NULL, err));
     if (creating.status) return strata_fail(err, creating.status, "%s", creating.err.message);
-    *out_topology = malloc(sizeof **out_topology);
-    if (!*out_topology) {
+    const strata_status status = STRATA_NEW(*out_topology, 1, err, "%s: no host memory", name);
+    if (status)
         release(&creating.topology);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
-    }
-    **out_topology = creating.topology;
-    return STRATA_OK;
+    else
+        **out_topology = creating.topology;
+    return status;
 }
 
 void strata_ahead_topology_destroy(strata_ahead_topology *topology) {

@@ -4,11 +4,8 @@
  * buffer of the plugin that stays on the device between runs. Regions that overlap, such as a pack and a part of it that
  * one program reads, have the content of the host memory: what is written drops all others. */
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/pjrt/pjrt.h"
-#include "core/base/alloc.h"
 
 /* ---- transfers ---- */
 
@@ -164,15 +161,13 @@ strata_status strata_pjrt_region_put(pjrt_device *device, strata_buffer *buffer,
 /* ---- the table's functions ---- */
 
 strata_status strata_pjrt_buffer_create(strata_device *device, int64_t bytes, strata_buffer **out_buffer, strata_error *err) {
-    strata_buffer *buffer = calloc(1, sizeof *buffer);
+    STRATA_FREED strata_buffer *buffer = calloc(1, sizeof *buffer);
     if (buffer) *buffer = (strata_buffer){.bytes = bytes, .memory = calloc(1, (size_t)bytes)};
-    if (!buffer || !buffer->memory) {
-        free(buffer);
+    if (!buffer || !buffer->memory)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no memory for a buffer of %" PRId64 " bytes", bytes);
-    }
     device->counters.allocations++;
     device->counters.allocated_bytes += (uint64_t)bytes;
-    *out_buffer = buffer;
+    *out_buffer = strata_released(&buffer);
     return STRATA_OK;
 }
 

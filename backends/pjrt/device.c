@@ -2,8 +2,6 @@
  *
  * Devices of PJRT plugins: finding them in STRATA_PLUGINS, opening, waiting, closing. Each device has its own client. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/pjrt/pjrt.h"
 #include "backends/registry.h"
@@ -184,21 +182,20 @@ static strata_status pjrt_list(strata_device_list *list, strata_error *err) {
 /* Opens the device with this index among those of the client, which it takes. */
 static strata_status make_device(client *c, const char *path, int index, const strata_device_info *info, bool fast,
                                  strata_device **out_device, strata_error *err) {
-    pjrt_device *device = calloc(1, sizeof *device);
-    char *own_path = strdup(path);
+    STRATA_FREED pjrt_device *device = calloc(1, sizeof *device);
+    STRATA_FREED char *own_path = strdup(path);
     if (!device || !own_path) {
-        free(device);
-        free(own_path);
         destroy_client(c);
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for a device");
     }
     *device = (pjrt_device){.base = {.api = &api, .info = *info},
-                            .path = own_path,
                             .plugin = {.api = c->plugin.api, .path = own_path},
                             .client = c->client,
                             .device = c->devices[index],
                             .fast = fast};
+    device->path = strata_released(&own_path);
     device->plugin.device = *out_device = &device->base;
+    device = NULL;
     return STRATA_OK;
 }
 

@@ -4,7 +4,6 @@
 #include "backends/pjrt/hlo.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -6,8 +6,6 @@
 #include "backends/pjrt/lower.h"
 
 #include <assert.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/compile/walk.h"
 #include "core/op/attrs.h"
@@ -334,21 +332,19 @@ strata_status strata_pjrt_lower(const strata_piece *piece, pjrt_lower_options op
                                 strata_error *err) {
     *out_module = (pjrt_module){0};
     if (!piece->n_nodes) return STRATA_OK;
-    const size_t n = (size_t)piece->n_places;
+    const int n = piece->n_places;
+    STRATA_FINISHED(strata_memory) memory = {0};
     pjrt_lowering l = {.piece = piece, .options = options, .module = out_module, .n_ids = piece->n_places};
     l.h.precision = options.fast ? "DEFAULT" : "HIGHEST";
-    l.tensors = calloc(n + 1, sizeof *l.tensors);
-    l.reads = calloc((size_t)piece->n_arenas + 1, sizeof *l.reads);
-    out_module->parameters = calloc(n + 1, sizeof *out_module->parameters);
-    out_module->results = calloc(n + 1, sizeof *out_module->results);
-    strata_status status;
-    if (l.tensors && l.reads && out_module->parameters && out_module->results)
-        status = lower_all(&l, err);
-    else
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for a program of %d nodes", piece->n_nodes);
+    l.tensors = strata_memory_take(&memory, n, sizeof *l.tensors);
+    l.reads = strata_memory_take(&memory, piece->n_arenas, sizeof *l.reads);
+    out_module->parameters = calloc((size_t)n + 1, sizeof *out_module->parameters);
+    out_module->results = calloc((size_t)n + 1, sizeof *out_module->results);
+    const strata_status status =
+        !memory.failed && out_module->parameters && out_module->results
+            ? lower_all(&l, err)
+            : strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for a program of %d nodes", piece->n_nodes);
     strata_text_finish(&l.h.text);
-    free(l.tensors);
-    free(l.reads);
     if (status) strata_pjrt_module_finish(out_module);
     return status;
 }

@@ -7,12 +7,10 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "core/base/elf.h"
 #include "core/run/driver.h"
-#include "strata/ahead.h"
 
 enum { MOST_MESSAGE = 400 };
 

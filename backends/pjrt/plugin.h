@@ -8,8 +8,6 @@
 
 #include "backends/pjrt/api.h"
 #include "strata/ahead.h"
-#include "strata/device.h"
-#include "strata/status.h"
 
 /* It may be copied: it owns nothing. The plugin itself stays in the process, since plugins cannot be unloaded. */
 typedef struct pjrt_plugin {

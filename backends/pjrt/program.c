@@ -4,8 +4,6 @@
  * host wrote and uses the buffers of all other parameters where they are. Results become regions of their buffers;
  * results that the host reads are copied to the slot's memory after the run. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/pjrt/pjrt.h"
 
@@ -25,6 +23,8 @@ struct strata_program {
     pjrt_api_buffer **arguments, **results;
     slot *slots;
     int n_slots, n_nodes;
+    /* The memory of the slots and of all arrays. */
+    strata_memory memory;
     /* The sizes of the plugin's results have been compared with those of the module. */
     bool checked;
 };
@@ -100,16 +100,16 @@ static strata_buffer *buffer_of(const strata_piece *piece, const pjrt_port *port
 }
 
 /* Allocates everything that a run needs, so that runs allocate nothing. */
-static bool make_room(strata_program *program, const strata_piece *piece) {
+static strata_status make_room(strata_program *program, const strata_piece *piece, strata_error *err) {
+    static const char no_memory[] = "pjrt: no host memory for a program of %d nodes";
     const pjrt_module *m = &program->module;
-    const size_t n_parameters = (size_t)m->n_parameters + 1, n_results = (size_t)m->n_results + 1;
-    program->parameter_buffers = calloc(n_parameters, sizeof(*program->parameter_buffers));
-    program->result_buffers = calloc(n_results, sizeof(*program->result_buffers));
-    program->arguments = calloc(n_parameters, sizeof(*program->arguments));
-    program->results = calloc(n_results, sizeof(*program->results));
-    program->slots = calloc((size_t)piece->n_slots, sizeof *program->slots);
-    if (!program->parameter_buffers || !program->result_buffers || !program->arguments || !program->results || !program->slots)
-        return false;
+    strata_memory *memory = &program->memory;
+    const int n = piece->n_nodes;
+    STRATA_TRY(STRATA_TAKE(memory, program->parameter_buffers, m->n_parameters, err, no_memory, n));
+    STRATA_TRY(STRATA_TAKE(memory, program->result_buffers, m->n_results, err, no_memory, n));
+    STRATA_TRY(STRATA_TAKE(memory, program->arguments, m->n_parameters, err, no_memory, n));
+    STRATA_TRY(STRATA_TAKE(memory, program->results, m->n_results, err, no_memory, n));
+    STRATA_TRY(STRATA_TAKE(memory, program->slots, piece->n_slots, err, no_memory, n));
     program->n_slots = piece->n_slots;
     for (int i = 0; i < m->n_parameters; i++) program->parameter_buffers[i] = buffer_of(piece, &m->parameters[i]);
     for (int i = 0; i < m->n_results; i++) program->result_buffers[i] = buffer_of(piece, &m->results[i]);
@@ -117,27 +117,26 @@ static bool make_room(strata_program *program, const strata_piece *piece) {
         slot *own = &program->slots[s];
         for (int kind = 0; kind < 2; kind++) {
             const int64_t bytes = piece->arenas[kind].bytes;
-            if (bytes && !(own->memory[kind] = calloc(1, (size_t)bytes))) return false;
-            if (bytes) program->device->base.counters.allocations++;
+            if (!bytes) continue;
+            STRATA_TRY(STRATA_TAKE(memory, own->memory[kind], bytes, err, no_memory, n));
+            program->device->base.counters.allocations++;
         }
-        own->run.events = calloc(n_parameters + n_results + 1, sizeof(*own->run.events));
-        own->run.copied = calloc(n_results, sizeof(*own->run.copied));
-        if (!own->run.events || !own->run.copied) return false;
+        STRATA_TRY(STRATA_TAKE(memory, own->run.events, m->n_parameters + m->n_results + 1, err, no_memory, n));
+        STRATA_TRY(STRATA_TAKE(memory, own->run.copied, m->n_results, err, no_memory, n));
     }
-    return true;
+    return STRATA_OK;
 }
 
 strata_status strata_pjrt_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
                                   strata_error *err) {
     pjrt_device *own = (pjrt_device *)device;
     STRATA_TRY(strata_pjrt_check(own, err));
-    strata_program *program = calloc(1, sizeof *program);
-    if (!program) return strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for a program");
+    strata_program *program = NULL;
+    STRATA_TRY(STRATA_NEW(program, 1, err, "pjrt: no host memory for a program"));
     program->device = own;
     program->n_nodes = piece->n_nodes;
     strata_status status = strata_pjrt_lower(piece, (pjrt_lower_options){.fast = own->fast}, &program->module, err);
-    if (!status && !make_room(program, piece))
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for a program of %d nodes", piece->n_nodes);
+    if (!status) status = make_room(program, piece, err);
     if (!status) status = compile_text(program, err);
     if (status)
         strata_pjrt_program_destroy(program);
@@ -154,17 +153,10 @@ void strata_pjrt_program_destroy(strata_program *program) {
             strata_status ignored = strata_pjrt_finish_runs(program->device, own->run.ticket, NULL);
             (void)ignored; /* the device may be lost */
         }
-        for (int kind = 0; kind < 2; kind++) free(own->memory[kind]);
-        free(own->run.events);
-        free(own->run.copied);
     }
     strata_pjrt_destroy(&program->device->plugin, PJRT_FUNCTION_LoadedExecutable_Destroy, program->loaded);
     strata_pjrt_module_finish(&program->module);
-    free(program->parameter_buffers);
-    free(program->result_buffers);
-    free(program->arguments);
-    free(program->results);
-    free(program->slots);
+    strata_memory_finish(&program->memory);
     free(program);
 }
 

@@ -2,7 +2,6 @@
  *
  * Makes one piece of all nodes of a graph. Its places have only the arena of each tensor, with one arena for each
  * variable, since only the values that the program reads and writes become buffers. */
-
 #include "backends/pjrt/lower.h"
 #include "core/compile/passes.h"
 #include "core/op/attrs.h"
@@ -75,26 +74,20 @@ strata_status strata_pjrt_lower_graph(strata_tensor *const *outputs, int n_outpu
                                       int n_updates, pjrt_lower_options options, pjrt_module *out_module, strata_error *err) {
     const strata_device_query query = {.supports = supports};
     whole w = {0};
-    strata_draft draft;
+    STRATA_FINISHED(strata_draft) draft = {0};
     *out_module = (pjrt_module){0};
-    strata_status status = strata_draft_begin(&draft, outputs, n_outputs, updates, n_updates, err);
-    if (!status) status = strata_passes_run(&draft, &query, options.n_replicas <= 1, err);
-    if (!status) {
-        w.graph = draft.graph;
-        const size_t n = (size_t)w.graph->n_nodes + FIRST_VARIABLE + 1;
-        w.live = strata_graph_alloc(w.graph, n * sizeof *w.live);
-        w.output = strata_graph_alloc(w.graph, n * sizeof *w.output);
-        w.nodes = strata_graph_alloc(w.graph, n * sizeof(*w.nodes));
-        w.places = strata_graph_alloc(w.graph, n * sizeof *w.places);
-        w.arenas = strata_graph_alloc(w.graph, n * sizeof *w.arenas);
-        w.variables = strata_graph_alloc(w.graph, n * sizeof(*w.variables));
-        status = strata_graph_check(w.graph, err);
-    }
-    if (!status) {
-        for (int i = 0; i < n_outputs; i++) w.output[draft.outputs[i]->id] = true;
-        strata_mark_live(&draft, w.live, NULL);
-        status = lower(&w, options, out_module, err);
-    }
-    strata_draft_finish(&draft);
-    return status;
+    STRATA_TRY(strata_draft_begin(&draft, outputs, n_outputs, updates, n_updates, err));
+    STRATA_TRY(strata_passes_run(&draft, &query, options.n_replicas <= 1, err));
+    w.graph = draft.graph;
+    const size_t n = (size_t)w.graph->n_nodes + FIRST_VARIABLE + 1;
+    w.live = strata_graph_alloc(w.graph, n * sizeof *w.live);
+    w.output = strata_graph_alloc(w.graph, n * sizeof *w.output);
+    w.nodes = strata_graph_alloc(w.graph, n * sizeof(*w.nodes));
+    w.places = strata_graph_alloc(w.graph, n * sizeof *w.places);
+    w.arenas = strata_graph_alloc(w.graph, n * sizeof *w.arenas);
+    w.variables = strata_graph_alloc(w.graph, n * sizeof(*w.variables));
+    STRATA_TRY(strata_graph_check(w.graph, err));
+    for (int i = 0; i < n_outputs; i++) w.output[draft.outputs[i]->id] = true;
+    strata_mark_live(&draft, w.live, NULL);
+    return lower(&w, options, out_module, err);
 }

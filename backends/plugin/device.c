@@ -3,9 +3,7 @@
  * A device of a plugin: implements Strata's device table by the plugin's calls. Every result of the plugin is checked here, and
  * calls are counted. A device that was lost stays lost, and no wait is longer than stall_seconds. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "backends/plugin/plugin.h"
 
@@ -62,22 +60,17 @@ strata_status strata_bridge_broke(const plugin_device *device, strata_error *err
 static strata_status create_buffer(strata_device *base, int64_t bytes, strata_buffer **out_buffer, strata_error *err) {
     plugin_device *device = (plugin_device *)base;
     STRATA_TRY(strata_bridge_check_lost(device, err));
-    strata_buffer *buffer = calloc(1, sizeof *buffer);
-    if (!buffer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a buffer", base->info.id);
+    STRATA_FREED strata_buffer *buffer = NULL;
+    STRATA_TRY(STRATA_NEW(buffer, 1, err, "%s: no host memory for a buffer", base->info.id));
     strata_plugin_error message = {.size = sizeof message};
     STRATA_DRIVER_CALL(base, ALLOCATE);
-    strata_status status = strata_bridge_result(
-        device, "buffer_create", device->calls.buffer_create(device->device, bytes, &buffer->buffer, &message), &message, err);
-    if (!status && !buffer->buffer)
-        status = strata_bridge_broke(device, err, "buffer_create succeeded, and its buffer is NULL");
-    if (status) {
-        free(buffer);
-        return status;
-    }
+    STRATA_TRY(strata_bridge_result(
+        device, "buffer_create", device->calls.buffer_create(device->device, bytes, &buffer->buffer, &message), &message, err));
+    if (!buffer->buffer) return strata_bridge_broke(device, err, "buffer_create succeeded, and its buffer is NULL");
     buffer->bytes = bytes;
     base->counters.allocations++;
     base->counters.allocated_bytes += (uint64_t)bytes;
-    *out_buffer = buffer;
+    *out_buffer = strata_released(&buffer);
     return STRATA_OK;
 }
 
@@ -253,17 +246,16 @@ strata_status strata_bridge_device_open(const plugin *loaded, const strata_devic
     if (!(stall >= PLUGIN_LEAST_STALL_SECONDS && stall <= PLUGIN_MOST_STALL_SECONDS))
         return strata_fail(err, STRATA_INVALID, "%s: stall_seconds is %g; it must be %g to %g", info->id, stall,
                            PLUGIN_LEAST_STALL_SECONDS, PLUGIN_MOST_STALL_SECONDS);
-    plugin_device *device = calloc(1, sizeof *device);
-    if (!device) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for the device", info->id);
+    plugin_device *device = NULL;
+    STRATA_TRY(STRATA_NEW(device, 1, err, "%s: no host memory for the device", info->id));
     device->base =
         (strata_device){.api = &plugin_api, .info = *info, .plans_temporaries = !given.wants_arenas, .keeps_constants = true};
     device->stall_seconds = device->base.stall_seconds = stall;
     device->base.product_dtype = (strata_dtype)given.product_dtype; /* the enums' values are equal */
-    strata_status status = open_plugin_device(device, loaded, index, err);
-    if (status) {
+    const strata_status status = open_plugin_device(device, loaded, index, err);
+    if (status)
         close_device(&device->base);
-        return status;
-    }
-    *out_device = &device->base;
-    return STRATA_OK;
+    else
+        *out_device = &device->base;
+    return status;
 }

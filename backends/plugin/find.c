@@ -8,10 +8,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/plugin/plugin.h"
 #include "backends/registry.h"
@@ -79,22 +75,19 @@ static strata_status load(const char *file, const char *options, strata_error *e
 
 /* Loads the plugin of a text "FILE,key=value,key=value". The options are passed to the plugin separated by semicolons. */
 static strata_status load_text(const char *text, strata_error *err) {
-    char *file = strdup(text);
+    STRATA_FREED char *file = strdup(text);
     if (!file) return strata_fail(err, STRATA_OUT_OF_MEMORY, "plugin %s: no host memory", text);
     char *options = file + strcspn(file, ",");
     if (*options) *options++ = 0;
-    strata_status status = STRATA_OK;
-    for (const char *option = options; *option && !status; option += strcspn(option, ",") + (strchr(option, ',') != NULL)) {
+    for (const char *option = options; *option; option += strcspn(option, ",") + (strchr(option, ',') != NULL)) {
         const size_t n = strcspn(option, ","), key = strcspn(option, "=,");
         if (key == 0 || key == n)
-            status = strata_fail(err, STRATA_INVALID, "plugin %s: its option \"%.*s\" is not of the form key=value", file,
-                                 (int)n, option);
+            return strata_fail(err, STRATA_INVALID, "plugin %s: its option \"%.*s\" is not of the form key=value", file, (int)n,
+                               option);
     }
     for (char *c = options; *c; c++)
         if (*c == ',') *c = ';';
-    if (!status) status = load(file, options, err);
-    free(file);
-    return status;
+    return load(file, options, err);
 }
 
 strata_status strata_plugin_load(const char *text, strata_error *err) {
@@ -115,13 +108,13 @@ static strata_status list_devices(plugin *loaded, strata_device_list *list, stra
 
 strata_status strata_bridge_rows(const char *text, strata_device_info **out_rows, int *out_n, strata_error *err) {
     strata_device_list list = {0};
-    char path[PATH_MAX], *file = strndup(text, strcspn(text, ","));
+    char path[PATH_MAX];
+    STRATA_FREED char *file = strndup(text, strcspn(text, ","));
     pthread_mutex_lock(&lock);
     plugin *loaded = file && realpath(file, path) ? find_by_path(path) : NULL;
     strata_status status =
         loaded ? list_devices(loaded, &list, err) : strata_fail(err, STRATA_UNAVAILABLE, "plugin %s is not loaded", text);
     pthread_mutex_unlock(&lock);
-    free(file);
     *out_rows = list.rows;
     *out_n = list.n;
     return status;

@@ -5,17 +5,12 @@
 #include <dlfcn.h>
 #include <libgen.h>
 #include <limits.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "backends/plugin/plugin.h"
 #include "core/base/ascii.h"
 #include "core/base/elf.h"
 #include "core/base/locale.h"
-#include "strata/device.h"
 
 /* MOST_STRUCT_BYTES: a larger size is an error, since every struct of plugin.h is far smaller. */
 enum { MOST_STRUCT_BYTES = 1 << 20, NAME_BYTES = 16 };
@@ -71,12 +66,10 @@ static strata_status check_file(const char *path, strata_error *err) {
     struct stat info;
     if (stat(path, &info)) return strata_fail(err, STRATA_UNAVAILABLE, "there is no such file");
     if (!S_ISREG(info.st_mode)) return strata_fail(err, STRATA_INVALID, "it is no regular file");
-    char *copy = strdup(path);
+    STRATA_FREED char *copy = strdup(path);
     if (!copy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for its path");
-    strata_status status = check_not_writable(path, "the file", err);
-    if (!status) status = check_not_writable(dirname(copy), "its folder", err);
-    free(copy);
-    return status;
+    STRATA_TRY(check_not_writable(path, "the file", err));
+    return check_not_writable(dirname(copy), "its folder", err);
 }
 
 /* The file has no entry for this major version. Reports the version for which it has one. */
@@ -180,10 +173,9 @@ strata_status strata_bridge_start(plugin *loaded, const strata_plugin *given, st
     int32_t n = -1;
     const strata_plugin_status status = loaded->calls.start(loaded->options, &n, &message);
     message.message[sizeof message.message - 1] = 0;
-    if (status) {
+    if (status)
         return strata_fail(err, strata_bridge_status(status), "%s cannot start (status %d): %s", loaded->calls.name,
                            (int)status, message.message[0] ? message.message : "it gives no reason");
-    }
     if (n < 0 || n > PLUGIN_MOST_DEVICES)
         return strata_fail(err, STRATA_INTERNAL, "start says that there are %d devices; 0 to %d are possible", (int)n,
                            PLUGIN_MOST_DEVICES);
@@ -279,8 +271,7 @@ strata_status strata_bridge_add_rows(plugin *loaded, strata_device_list *list, s
         return strata_device_list_add_hung(list, loaded->calls.name, limit, err);
     }
     if (!listing.rows) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for its devices", loaded->calls.name);
-    strata_status status = STRATA_OK;
-    for (int i = 0; i < loaded->n_devices && !status; i++) status = strata_device_list_add(list, &listing.rows[i], err);
-    free(listing.rows);
-    return status;
+    STRATA_FREED strata_device_info *rows = listing.rows;
+    for (int i = 0; i < loaded->n_devices; i++) STRATA_TRY(strata_device_list_add(list, &rows[i], err));
+    return STRATA_OK;
 }

@@ -3,7 +3,6 @@
  * Programs of a plugin: a piece is passed to the plugin as tables (core/compile/describe.h), and the result is checked. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "backends/plugin/plugin.h"
 #include "core/compile/describe.h"
@@ -95,8 +94,8 @@ static void run_compile(void *user) {
  * owns all of its memory and is not freed. */
 static strata_status compile_with_limit(strata_program *program, const strata_piece *piece, strata_error *err) {
     plugin_device *device = program->device;
-    strata_description *description = calloc(1, sizeof *description);
-    if (!description) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory to compile", device->base.info.id);
+    strata_description *description = NULL;
+    STRATA_TRY(STRATA_NEW(description, 1, err, "%s: no host memory to compile", device->base.info.id));
     strata_status status = strata_describe(piece, buffer_of, description, err);
     if (!status) status = strata_description_own(description, err);
     if (status) {

@@ -2,10 +2,8 @@
  *
  * Adds the operations of a device's units over time to a trace. The device reports them in its table "profile". */
 #include <stdio.h>
-#include <string.h>
 
 #include "backends/plugin/plugin.h"
-#include "core/base/trace.h"
 
 enum { MOST_UNITS = 16, MOST_NAMES = 256 };
 

@@ -4,7 +4,6 @@
  * device is opened. "costs" and "profile" are read when they are needed (program.c, spans.c). */
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "backends/plugin/plugin.h"
 

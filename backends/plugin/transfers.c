@@ -3,8 +3,6 @@
  * Copies from and to a plugin's buffers. A device with the table "transfers" copies asynchronously, so a copy that never ends
  * is detected by the wait for its ticket, like a run. Other devices copy by upload and download of their calls. The runs
  * before these are waited for first, so that a run that hangs is not taken for a copy that hangs. */
-#include <stdlib.h>
-
 #include "backends/plugin/plugin.h"
 
 /* The most tickets of copies, in addition to those of runs. */

@@ -4,8 +4,6 @@
  * submissions in order. A ticket is the number of a submission, and each has a fence. Only functions of Vulkan 1.1 are
  * needed. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/registry.h"
 #include "backends/vulkan/vulkan.h"
@@ -173,7 +171,7 @@ static const strata_device_api device_api = {
 
 /* Finds the physical device of `info`. It must have the same id and name as when it was listed. */
 static strata_status find_physical(vulkan_device *device, strata_error *err) {
-    vulkan_physical *all = NULL;
+    STRATA_FREED vulkan_physical *all = NULL;
     int n = 0;
     STRATA_TRY(strata_vulkan_physical_list(&device->instance, &all, &n, err));
     const strata_device_info *wanted = &device->base.info;
@@ -182,7 +180,6 @@ static strata_status find_physical(vulkan_device *device, strata_error *err) {
         found = !strcmp(all[i].info.id, wanted->id) && !strcmp(all[i].info.name, wanted->name);
         if (found) device->physical = all[i];
     }
-    free(all);
     if (!found)
         return strata_fail(err, STRATA_UNAVAILABLE, "%s (%s) is not there any more; list the devices again", wanted->id,
                            wanted->name);
@@ -299,8 +296,8 @@ static strata_status open_device(vulkan_device *device, const strata_device_opti
 static strata_status vulkan_open(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
                                  strata_error *err) {
     if (info->skipped[0]) return strata_fail(err, STRATA_UNAVAILABLE, "%s: %s", info->id, info->skipped);
-    vulkan_device *device = calloc(1, sizeof *device);
-    if (!device) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for the device", info->id);
+    vulkan_device *device = NULL;
+    STRATA_TRY(STRATA_NEW(device, 1, err, "%s: no host memory for the device", info->id));
     device->base = (strata_device){.api = &device_api, .info = *info};
     strata_status status = open_device(device, opts, err);
     if (status)
@@ -319,7 +316,7 @@ static strata_status add_reason(strata_device_list *list, const char *reason, st
 
 static strata_status vulkan_list(strata_device_list *list, strata_error *err) {
     vulkan_instance instance = {0};
-    vulkan_physical *devices = NULL;
+    STRATA_FREED vulkan_physical *devices = NULL;
     int n = 0;
     strata_error why = {0};
     strata_status status = strata_vulkan_instance_create(false, &instance, &why);
@@ -327,10 +324,8 @@ static strata_status vulkan_list(strata_device_list *list, strata_error *err) {
     strata_vulkan_instance_destroy(&instance);
     if (status == STRATA_OUT_OF_MEMORY) return strata_fail(err, status, "%s", why.message);
     if (status) return add_reason(list, why.message, err);
-    for (int i = 0; !status && i < n; i++) status = strata_device_list_add(list, &devices[i].info, err);
-    free(devices);
-    if (!status && n == 0) status = add_reason(list, "the Vulkan loader is here, but no driver has a device", err);
-    return status;
+    for (int i = 0; i < n; i++) STRATA_TRY(strata_device_list_add(list, &devices[i].info, err));
+    return n ? STRATA_OK : add_reason(list, "the Vulkan loader is here, but no driver has a device", err);
 }
 
 const strata_backend strata_backend_vulkan = {.name = "vulkan", .is_tried = true, .list = vulkan_list, .open = vulkan_open};

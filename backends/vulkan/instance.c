@@ -4,8 +4,6 @@
  * With validation, the Khronos layer is loaded with synchronization validation, its warnings and errors are counted,
  * and the first one is stored. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/vulkan/vulkan.h"
 
@@ -33,12 +31,11 @@ static VKAPI_ATTR VkBool32 VKAPI_CALL keep_message(VkDebugUtilsMessageSeverityFl
 static strata_status check_layer(const vulkan_functions *vk, strata_error *err) {
     uint32_t n = 0;
     if (vk->EnumerateInstanceLayerProperties(&n, NULL)) n = 0;
-    VkLayerProperties *layers = calloc((size_t)n + 1, sizeof *layers);
-    if (!layers) return strata_fail(err, STRATA_OUT_OF_MEMORY, "vulkan: no host memory for %u layers", n);
+    STRATA_FREED VkLayerProperties *layers = NULL;
+    STRATA_TRY(STRATA_NEW(layers, n + 1, err, "vulkan: no host memory for %u layers", n));
     VkResult result = vk->EnumerateInstanceLayerProperties(&n, layers);
     bool found = false;
     for (uint32_t i = 0; result >= 0 && i < n; i++) found = found || !strcmp(layers[i].layerName, validation_layer);
-    free(layers);
     if (found) return STRATA_OK;
     return strata_fail(err, STRATA_UNAVAILABLE,
                        "STRATA_VULKAN_VALIDATION is set, but %s is not installed (Debian: vulkan-validationlayers)",
@@ -86,31 +83,29 @@ static strata_status create_handle(vulkan_instance *instance, strata_error *err)
     return result ? strata_vulkan_fail_result(result, "vulkan: vkCreateDebugUtilsMessengerEXT", err) : STRATA_OK;
 }
 
+static void destroy_all(vulkan_instance *instance) {
+    vulkan_messages *messages = instance->messages;
+    strata_vulkan_instance_destroy(instance);
+    free(messages);
+}
+
 strata_status strata_vulkan_instance_create(bool validate, vulkan_instance *out_instance, strata_error *err) {
-    vulkan_instance instance = {0};
+    STRATA_FINISHED_BY(destroy_all) vulkan_instance instance = {0};
     STRATA_TRY(strata_vulkan_load(&instance.vk, err));
-    strata_status status = STRATA_OK;
     uint32_t version = VK_API_VERSION_1_0;
     VkResult result = instance.vk.EnumerateInstanceVersion(&version);
     if (result || version < VK_API_VERSION_1_1)
-        STRATA_TRY_GOTO(strata_fail(err, STRATA_UNAVAILABLE, "the Vulkan loader is of version %u.%u; 1.1 is needed",
-                                    VK_API_VERSION_MAJOR(version), VK_API_VERSION_MINOR(version)));
+        return strata_fail(err, STRATA_UNAVAILABLE, "the Vulkan loader is of version %u.%u; 1.1 is needed",
+                           VK_API_VERSION_MAJOR(version), VK_API_VERSION_MINOR(version));
     instance.version = version >= VK_API_VERSION_1_2 ? VK_API_VERSION_1_2 : VK_API_VERSION_1_1;
     if (validate) {
-        STRATA_TRY_GOTO(check_layer(&instance.vk, err));
-        instance.messages = calloc(1, sizeof *instance.messages);
-        if (!instance.messages) STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "vulkan: no host memory"));
+        STRATA_TRY(check_layer(&instance.vk, err));
+        STRATA_TRY(STRATA_NEW(instance.messages, 1, err, "vulkan: no host memory"));
     }
-    STRATA_TRY_GOTO(create_handle(&instance, err));
-cleanup:
-    if (status) {
-        vulkan_messages *messages = instance.messages;
-        strata_vulkan_instance_destroy(&instance);
-        free(messages);
-    } else {
-        *out_instance = instance;
-    }
-    return status;
+    STRATA_TRY(create_handle(&instance, err));
+    *out_instance = instance;
+    instance = (vulkan_instance){0};
+    return STRATA_OK;
 }
 
 void strata_vulkan_instance_destroy(vulkan_instance *instance) {

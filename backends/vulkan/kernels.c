@@ -3,11 +3,8 @@
  * Compiles kernels to compute pipelines. A device builds each combination of kernel and constants once and keeps it
  * until it is closed. The driver's compiled code is stored on disk, in one file for each device and driver. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/vulkan/vulkan.h"
-#include "core/base/alloc.h"
 #include "shaders/specialize.h"
 
 struct vulkan_pipeline {
@@ -59,11 +56,10 @@ static VkResult create_cache(vulkan_device *device, const void *data, size_t byt
 strata_status strata_vulkan_pipelines_init(vulkan_device *device, strata_error *err) {
     cache_key key = key_of(device);
     size_t bytes = 0;
-    void *data = strata_cache_load(&device->cache, key.text, sizeof key.text, &bytes);
+    STRATA_FREED void *data = strata_cache_load(&device->cache, key.text, sizeof key.text, &bytes);
     bool usable = data && strata_vulkan_pipeline_data_fits(device, data, bytes);
     VkResult result = create_cache(device, usable ? data : NULL, usable ? bytes : 0);
     if (result && usable) result = create_cache(device, NULL, 0);
-    free(data);
     return result ? strata_vulkan_fail(device, result, "vkCreatePipelineCache", err) : STRATA_OK;
 }
 
@@ -75,12 +71,12 @@ void strata_vulkan_pipelines_save(vulkan_device *device) {
     if (all_saved || !device->cache.dir[0]) return;
     size_t bytes = 0;
     if (vk->GetPipelineCacheData(device->handle, device->pipeline_cache, &bytes, NULL)) return;
-    void *data = bytes > sizeof(driver_header) ? malloc(bytes) : NULL; /* only a header: the driver has its own cache */
+    STRATA_FREED void *data =
+        bytes > sizeof(driver_header) ? malloc(bytes) : NULL; /* only a header: the driver has its own cache */
     if (data && !vk->GetPipelineCacheData(device->handle, device->pipeline_cache, &bytes, data)) {
         cache_key key = key_of(device);
         strata_cache_store(&device->cache, key.text, sizeof key.text, data, bytes);
     }
-    free(data);
     for (int i = 0; i < device->n_pipelines; i++) device->pipelines[i].saved = true;
 }
 
@@ -215,7 +211,7 @@ static void make_build_call(void *data) {
 static VkResult create_module(vulkan_device *device, const strata_kernel *kernel, const void *code, size_t bytes,
                               build_call *call) {
     size_t n_words = 0;
-    uint32_t *words =
+    STRATA_FREED uint32_t *words =
         strata_shader_specialize(code, bytes / sizeof *words, kernel->constants, kernel->shader->n_constants, &n_words);
     const VkShaderModuleCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
                                            .codeSize = words ? n_words * sizeof *words : bytes,
@@ -223,7 +219,6 @@ static VkResult create_module(vulkan_device *device, const strata_kernel *kernel
     STRATA_DRIVER_CALL(&device->base, COMPILE);
     const VkResult result = device->instance.vk.CreateShaderModule(device->handle, &info, NULL, &call->module);
     call->specialized = words != NULL;
-    free(words);
     return result;
 }
 
@@ -262,13 +257,11 @@ strata_status strata_vulkan_pipeline_get(vulkan_device *device, const strata_ker
     vulkan_layout layout;
     STRATA_TRY(strata_vulkan_layout_get(device, strata_vulkan_bindings_of(device, kernel->shader), &layout, err));
     const strata_shader_code *code = code_of(device, kernel->shader);
-    void *spirv = NULL;
+    STRATA_FREED void *spirv = NULL;
     const strata_status loaded = strata_shader_load(kernel->shader, code, &spirv, err);
     if (loaded) return strata_fail_in(err, loaded, "%s", device->base.info.id);
     VkResult result = VK_SUCCESS;
-    const strata_status built = build(device, kernel, spirv, code->bytes, layout.pipeline, &handle, &result, err);
-    free(spirv);
-    STRATA_TRY(built);
+    STRATA_TRY(build(device, kernel, spirv, code->bytes, layout.pipeline, &handle, &result, err));
     if (result) {
         strata_status status = strata_vulkan_fail(device, result, "the driver refused it: vkCreateComputePipelines", err);
         /* A pipeline has the same size for each batch, so a smaller batch would not help. */

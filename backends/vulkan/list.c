@@ -3,8 +3,6 @@
  * The physical devices: reads the properties of each, decides which features and extensions Strata enables, and writes
  * its row in the list of devices. A device that lacks something is listed with the reason. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "backends/vulkan/vulkan.h"
@@ -135,8 +133,8 @@ static void read_properties(const vulkan_functions *vk, const vulkan_extensions 
 static strata_status choose_queue(const vulkan_functions *vk, vulkan_physical *out, strata_error *err) {
     uint32_t n = 0;
     vk->GetPhysicalDeviceQueueFamilyProperties(out->handle, &n, NULL);
-    VkQueueFamilyProperties *families = calloc((size_t)n + 1, sizeof *families);
-    if (!families) return strata_fail(err, STRATA_OUT_OF_MEMORY, "vulkan: no host memory for %u queue families", n);
+    STRATA_FREED VkQueueFamilyProperties *families = NULL;
+    STRATA_TRY(STRATA_NEW(families, n, err, "vulkan: no host memory for %u queue families", n));
     vk->GetPhysicalDeviceQueueFamilyProperties(out->handle, &n, families);
     out->queue_family = UINT32_MAX;
     for (uint32_t i = 0; i < n; i++) {
@@ -145,7 +143,6 @@ static strata_status choose_queue(const vulkan_functions *vk, vulkan_physical *o
         if (out->queue_family == UINT32_MAX || !draws) out->queue_family = i, out->time_bits = families[i].timestampValidBits;
         if (!draws) break;
     }
-    free(families);
     return STRATA_OK;
 }
 
@@ -208,22 +205,14 @@ strata_status strata_vulkan_physical_list(const vulkan_instance *instance, vulka
     uint32_t n = 0;
     VkResult result = vk->EnumeratePhysicalDevices(instance->handle, &n, NULL);
     if (result < 0) return strata_vulkan_fail_result(result, "vulkan: vkEnumeratePhysicalDevices", err);
-    VkPhysicalDevice *handles = calloc((size_t)n + 1, sizeof(*handles));
-    vulkan_physical *devices = calloc((size_t)n + 1, sizeof *devices);
-    strata_status status = STRATA_OK;
-    if (!handles || !devices) {
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "vulkan: no host memory for %u devices", n);
-    } else {
-        result = vk->EnumeratePhysicalDevices(instance->handle, &n, handles);
-        if (result < 0) status = strata_vulkan_fail_result(result, "vulkan: vkEnumeratePhysicalDevices", err);
-    }
-    for (uint32_t i = 0; !status && i < n; i++) status = describe(instance, handles[i], (int)i, &devices[i], err);
-    free(handles);
-    if (status) {
-        free(devices);
-        return status;
-    }
-    *out_devices = devices;
+    STRATA_FREED VkPhysicalDevice *handles = NULL;
+    STRATA_FREED vulkan_physical *devices = NULL;
+    STRATA_TRY(STRATA_NEW(handles, n, err, "vulkan: no host memory for %u devices", n));
+    STRATA_TRY(STRATA_NEW(devices, n, err, "vulkan: no host memory for %u devices", n));
+    result = vk->EnumeratePhysicalDevices(instance->handle, &n, handles);
+    if (result < 0) return strata_vulkan_fail_result(result, "vulkan: vkEnumeratePhysicalDevices", err);
+    for (uint32_t i = 0; i < n; i++) STRATA_TRY(describe(instance, handles[i], (int)i, &devices[i], err));
+    *out_devices = strata_released(&devices);
     *out_n = (int)n;
     return STRATA_OK;
 }

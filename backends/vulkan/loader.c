@@ -6,8 +6,6 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/vulkan/vulkan.h"
 

@@ -4,8 +4,6 @@
  * of shaders/matrix_units/ can use those of a device, and enables what they need. Vulkan headers before 1.3.255 do not
  * declare these extensions; a build with such headers uses no matrix units. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/vulkan/vulkan.h"
 
@@ -83,7 +81,7 @@ void strata_vulkan_find_matrix_units(const vulkan_functions *vk, const vulkan_ex
     if (!matrices.cooperativeMatrix || !model.vulkanMemoryModel || !lanes ||
         vk->GetPhysicalDeviceCooperativeMatrixPropertiesKHR(device->handle, &n, NULL) < 0)
         return;
-    VkCooperativeMatrixPropertiesKHR *rows = calloc((size_t)n + 1, sizeof *rows);
+    STRATA_FREED VkCooperativeMatrixPropertiesKHR *rows = calloc((size_t)n + 1, sizeof *rows);
     for (uint32_t i = 0; rows && i < n; i++) rows[i].sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
     if (rows && vk->GetPhysicalDeviceCooperativeMatrixPropertiesKHR(device->handle, &n, rows) >= 0) {
         if (halves.shaderFloat16) device->f16_unit = find_unit(rows, n, VK_COMPONENT_TYPE_FLOAT16_KHR);
@@ -91,7 +89,6 @@ void strata_vulkan_find_matrix_units(const vulkan_functions *vk, const vulkan_ex
         if (bf16) device->bf16_unit = find_unit(rows, n, VK_COMPONENT_TYPE_BFLOAT16_KHR);
 #endif
     }
-    free(rows);
     if (!device->f16_unit.m && !device->bf16_unit.m) return;
     device->unit_lanes = lanes;
     vulkan_enable(device, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);

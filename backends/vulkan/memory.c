@@ -8,8 +8,6 @@
  * exists, so this code never flushes or invalidates memory: memory that is not coherent is treated as not accessible
  * for the host. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/vulkan/vulkan.h"
 

@@ -10,9 +10,6 @@
  * Each binding covers exactly the bytes that its launch may access. This needs a descriptor set for each launch. In
  * return, neither the validation layer nor a driver that tracks hazards by binding reports a conflict between
  * neighbours in one arena. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "backends/vulkan/vulkan.h"
 #include "core/run/trace_node.h"
 
@@ -318,12 +315,12 @@ static strata_status record_all(recording *r, strata_error *err) {
     strata_program *program = r->program;
     vulkan_device *device = program->device;
     STRATA_TRY(strata_kernel_list_create(&device->limits, device->tuner, r->piece, &program->list, err));
-    program->pipelines = calloc((size_t)program->list.n_kernels + 1, sizeof(*program->pipelines));
-    program->layouts = calloc((size_t)program->list.n_kernels + 1, sizeof *program->layouts);
-    program->sets = calloc((size_t)program->list.n_launches * (size_t)program->n_slots + 1, sizeof(*program->sets));
-    if (!program->pipelines || !program->layouts || !program->sets)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program of %d launches", device->base.info.id,
-                           program->list.n_launches);
+    const strata_kernel_list *list = &program->list;
+    const char *id = device->base.info.id;
+    STRATA_TRY(STRATA_NEW(program->pipelines, list->n_kernels, err, "%s: no host memory for %d kernels", id, list->n_kernels));
+    STRATA_TRY(STRATA_NEW(program->layouts, list->n_kernels, err, "%s: no host memory for %d kernels", id, list->n_kernels));
+    STRATA_TRY(STRATA_NEW(program->sets, (size_t)list->n_launches * (size_t)program->n_slots, err,
+                          "%s: no host memory for a program of %d launches", id, list->n_launches));
     const bool trying = strata_tuner_is_trying(device->tuner);
     for (int i = 0; i < program->list.n_kernels; i++) {
         if (!trying) strata_device_report_compile(&device->base, false, i, program->list.n_kernels);
@@ -344,16 +341,13 @@ static strata_status record_all(recording *r, strata_error *err) {
 
 strata_status strata_vulkan_compile(strata_device *base, const strata_piece *piece, strata_program **out_program,
                                     strata_error *err) {
-    strata_program *program = calloc(1, sizeof *program);
-    if (program) program->slots = calloc((size_t)piece->n_slots, sizeof *program->slots);
-    if (!program || !program->slots) {
-        free(program);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program", base->info.id);
-    }
+    strata_program *program = NULL;
+    STRATA_TRY(STRATA_NEW(program, 1, err, "%s: no host memory for a program", base->info.id));
     program->device = (vulkan_device *)base;
-    program->n_slots = piece->n_slots;
     recording r = {.program = program, .piece = piece};
-    strata_status status = record_all(&r, err);
+    strata_status status = STRATA_NEW(program->slots, piece->n_slots, err, "%s: no host memory for a program", base->info.id);
+    if (!status) program->n_slots = piece->n_slots;
+    if (!status) status = record_all(&r, err);
     if (status)
         strata_vulkan_program_destroy(program);
     else

@@ -7,8 +7,6 @@
  * The device's clock differs from the host's. The difference is measured when the trace begins, by a submission that
  * only writes the time. It is corrected later if a run seems to begin before it was submitted, or to end after the host
  * saw that it had finished. */
-#include <stdlib.h>
-
 #include "backends/vulkan/vulkan.h"
 
 struct vulkan_timed {
@@ -62,9 +60,10 @@ static bool read_times(vulkan_device *device, VkQueryPool queries, uint32_t n, d
 
 static void add_run(vulkan_device *device, const vulkan_timed *timed) {
     const uint32_t n = timed->n + 1;
-    double *seconds = malloc(n * sizeof *seconds), now = strata_trace_now();
+    STRATA_FREED double *seconds = malloc(n * sizeof *seconds);
+    STRATA_FREED uint64_t *ticks = malloc(n * sizeof *ticks);
+    const double now = strata_trace_now();
     STRATA_DRIVER_CALL(&device->base, WAIT);
-    uint64_t *ticks = malloc(n * sizeof *ticks);
     if (seconds && ticks && read_times(device, timed->queries, n, seconds, ticks)) {
         /* seconds[0] may have been written while earlier runs were still in progress. */
         if (seconds[1] + device->time_apart < timed->submitted) device->time_apart = timed->submitted - seconds[1];
@@ -73,8 +72,6 @@ static void add_run(vulkan_device *device, const vulkan_timed *timed) {
             strata_trace_add(device->base.trace, device->base.trace_track, timed->labels[i], timed->step,
                              seconds[i] + device->time_apart, seconds[i + 1] + device->time_apart);
     }
-    free(seconds);
-    free(ticks);
 }
 
 void strata_vulkan_time_collect(vulkan_device *device, uint64_t ticket) {

@@ -4,8 +4,6 @@
  * until its copy has finished. Mapped memory is accessed directly. An exception is uncached memory, from which the host
  * reads many times more slowly than the device copies it to a cached buffer, so reading uses such a copy. Unmapped
  * memory is copied through a staging buffer in several parts. */
-#include <string.h>
-
 #include "backends/vulkan/vulkan.h"
 
 enum { STAGING_BYTES = 4 << 20 };

@@ -15,7 +15,6 @@
 #define STRATA_BACKENDS_VULKAN_H
 
 #define VK_NO_PROTOTYPES
-#include <string.h>
 #include <vulkan/vulkan.h>
 
 #include "backends/kernel/kernel.h"

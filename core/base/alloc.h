@@ -6,7 +6,6 @@
 #define STRATA_BASE_ALLOC_H
 
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +32,9 @@ static inline void strata_free_at(void *pointer) {
 #define STRATA_FREED __attribute__((cleanup(strata_free_at)))
 
 /* Declares a variable that is finished at the end of the block: STRATA_FINISHED(strata_text) text = {0}; */
-#define STRATA_FINISHED(type) __attribute__((cleanup(type##_finish))) type
+#define STRATA_FINISHED(type) STRATA_FINISHED_BY(type##_finish) type
+/* Before the declaration of a variable that `function`, which gets its address, finishes at the end of the block. */
+#define STRATA_FINISHED_BY(function) __attribute__((cleanup(function)))
 
 /* Declares a pointer to an object, which its _destroy frees at the end of the block: STRATA_OWNED(strata_csv) *csv = NULL; The
  * header of the type has STRATA_OWNER(strata_csv). clang would warn of an object that nothing but the end of the block uses. */

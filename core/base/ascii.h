@@ -32,10 +32,6 @@ static inline char strata_ascii_lower(char c) {
     return strata_ascii_is_capital(c) ? (char)(c - 'A' + 'a') : c;
 }
 
-static inline char strata_ascii_upper(char c) {
-    return strata_ascii_is_small(c) ? (char)(c - 'a' + 'A') : c;
-}
-
 /* Whether the first n characters are equal, or all up to the end; the case of letters is ignored. */
 static inline bool strata_ascii_same_n(const char *a, const char *b, size_t n) {
     for (; n && *a && strata_ascii_lower(*a) == strata_ascii_lower(*b); a++, b++) n--;

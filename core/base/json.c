@@ -6,9 +6,7 @@
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 
-#include "core/base/alloc.h"
 #include "core/base/file.h"
 #include "core/base/locale.h"
 

@@ -8,8 +8,6 @@
 #define STRATA_CORE_LOCALE_H
 
 #include <locale.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 
 #include "strata/status.h"

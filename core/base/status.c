@@ -4,7 +4,6 @@
  * must be reported when memory has run out, too. strata/status.h documents what a caller should do for each status. */
 #include "strata/status.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "core/base/locale.h"

@@ -3,8 +3,6 @@
  * Growing text, and edit distance for "did you mean". */
 #include "core/base/text.h"
 
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,8 +5,6 @@
 #ifndef STRATA_CORE_TEXT_H
 #define STRATA_CORE_TEXT_H
 
-#include <stdint.h>
-
 #include "strata/text.h"
 
 /* The number of bytes (1 to 4) of the UTF-8 character at the beginning of at[0..n_bytes). 0 if there is no valid

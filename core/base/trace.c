@@ -2,7 +2,6 @@
 #include "core/base/trace.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 
 #include "core/base/clock.h"

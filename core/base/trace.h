@@ -9,9 +9,6 @@
 #ifndef STRATA_CORE_TRACE_H
 #define STRATA_CORE_TRACE_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "strata/status.h"
 
 typedef struct strata_trace strata_trace;

@@ -6,7 +6,6 @@
 #include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/format/csv.h"
-#include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
 
 /* ---- which columns ---- */

@@ -5,8 +5,6 @@
 #include "core/data/describe.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 
 #include "core/base/locale.h"
 #include "core/data/stage/stage.h"

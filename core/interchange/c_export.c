@@ -6,12 +6,9 @@
 #include "core/interchange/c_export.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "strata/file.h"
 #include "strata/interchange.h"
-#include "strata/preprocessing.h"
 #include "strata/version.h"
 
 enum { MOST_NAME = 48, DEFAULT_MOST_BYTES = 64 << 20, BYTES_A_NUMBER = 16, N_TYPES = 4 };
@@ -159,7 +156,7 @@ static void add_block(walk *w, const strata_tensor *t, strata_text *unsupported)
 
 /* Fails with a list of all ops and types that cannot be written as C, each listed once. */
 static strata_status check_ops(const walk *w, strata_error *err) {
-    strata_text missing = {0};
+    STRATA_FINISHED_BY(strata_text_finish) strata_text missing = {0};
     for (int i = 0; i < w->c.n_nodes; i++) {
         const strata_tensor *t = strata_graph_tensor(w->c.graph, i);
         const strata_dtype dtype = strata_tensor_dtype(t);
@@ -174,10 +171,7 @@ static strata_status check_ops(const walk *w, strata_error *err) {
         strata_text_add(&missing, "%s%s", missing.n_bytes ? ", " : "", strata_tensor_node(t).op);
         if (!strata_c_type(dtype)) strata_text_add(&missing, " of %s", strata_dtype_name(dtype));
     }
-    const strata_status status =
-        missing.n_bytes ? strata_fail(err, STRATA_UNSUPPORTED, "there is no C for: %.900s", missing.bytes) : STRATA_OK;
-    strata_text_finish(&missing);
-    return status;
+    return missing.n_bytes ? strata_fail(err, STRATA_UNSUPPORTED, "there is no C for: %.900s", missing.bytes) : STRATA_OK;
 }
 
 /* Checks the size of the file, which consists almost only of the digits of its numbers. */
@@ -200,7 +194,7 @@ static strata_status check_size(const walk *w, int64_t most, strata_error *err) 
 
 static strata_status write_body(walk *w, int64_t most, strata_error *err) {
     strata_c_export *c = &w->c;
-    strata_text unsupported = {0};
+    STRATA_FINISHED_BY(strata_text_finish) strata_text unsupported = {0};
     STRATA_TRY(check_ops(w, err));
     STRATA_TRY(check_size(w, most, err));
     for (int i = 0; i < c->n_nodes; i++) {
@@ -221,12 +215,8 @@ static strata_status write_body(walk *w, int64_t most, strata_error *err) {
         strata_text_add(&c->body, "        for (int i = 0; i < %lld; i++) %s[i] = (float)from[i];\n    }\n",
                         (long long)elements(y), w->parameters[w->n_inputs + i]);
     }
-    const strata_status status =
-        unsupported.n_bytes
-            ? strata_fail(err, STRATA_UNSUPPORTED, "there is no C for these forms of: %.800s", unsupported.bytes)
-            : STRATA_OK;
-    strata_text_finish(&unsupported);
-    return status;
+    if (!unsupported.n_bytes) return STRATA_OK;
+    return strata_fail(err, STRATA_UNSUPPORTED, "there is no C for these forms of: %.800s", unsupported.bytes);
 }
 
 /* ---- what the model knows about the columns of a table ----
@@ -514,25 +504,18 @@ static void add_functions(const walk *w, strata_text *out) {
 }
 
 static strata_status write_file(walk *w, const char *path, strata_error *err) {
-    strata_text columns = {0}, usage = {0}, out = {0};
-    char *bytes = NULL;
+    STRATA_FINISHED_BY(strata_text_finish) strata_text columns = {0}, usage = {0}, out = {0};
+    STRATA_FREED char *bytes = NULL;
     size_t n_bytes = 0;
-    strata_status status = add_columns(w->c.model, w->c.name, &columns, &usage, err);
-    if (!status) {
-        add_head(w, &usage, &out);
-        if (w->c.constants.bytes) strata_text_add_bytes(&out, w->c.constants.bytes, w->c.constants.n_bytes);
-        add_functions(w, &out);
-        if (columns.bytes) strata_text_add_bytes(&out, columns.bytes, columns.n_bytes);
-        strata_text_add(&out, "\n#ifdef __cplusplus\n}\n#endif\n");
-        out.failed |= columns.failed || usage.failed || w->c.constants.failed || w->c.body.failed;
-        status = strata_text_take(&out, &bytes, &n_bytes, err);
-    }
-    if (!status) status = strata_file_write(path, bytes, n_bytes, err);
-    free(bytes);
-    strata_text_finish(&columns);
-    strata_text_finish(&usage);
-    strata_text_finish(&out);
-    return status;
+    STRATA_TRY(add_columns(w->c.model, w->c.name, &columns, &usage, err));
+    add_head(w, &usage, &out);
+    if (w->c.constants.bytes) strata_text_add_bytes(&out, w->c.constants.bytes, w->c.constants.n_bytes);
+    add_functions(w, &out);
+    if (columns.bytes) strata_text_add_bytes(&out, columns.bytes, columns.n_bytes);
+    strata_text_add(&out, "\n#ifdef __cplusplus\n}\n#endif\n");
+    out.failed |= columns.failed || usage.failed || w->c.constants.failed || w->c.body.failed;
+    STRATA_TRY(strata_text_take(&out, &bytes, &n_bytes, err));
+    return strata_file_write(path, bytes, n_bytes, err);
 }
 
 /* ---- the graph ---- */
@@ -555,16 +538,25 @@ static void name_parameters(walk *w) {
 
 static strata_status export_graph(walk *w, const char *path, int64_t most, strata_error *err) {
     w->c.n_nodes = strata_graph_n_nodes(w->c.graph);
-    const size_t n = (size_t)w->c.n_nodes + 1;
-    w->roots = calloc(n, sizeof *w->roots);
-    w->last = calloc(n, sizeof *w->last);
-    w->offsets = calloc(n, sizeof *w->offsets);
-    w->c.places = calloc(n, sizeof *w->c.places);
-    if (!w->roots || !w->last || !w->offsets || !w->c.places)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
+    const int n = w->c.n_nodes + 1;
+    STRATA_TRY(STRATA_NEW(w->roots, n, err, "%s: no host memory", path));
+    STRATA_TRY(STRATA_NEW(w->last, n, err, "%s: no host memory", path));
+    STRATA_TRY(STRATA_NEW(w->offsets, n, err, "%s: no host memory", path));
+    STRATA_TRY(STRATA_NEW(w->c.places, n, err, "%s: no host memory", path));
     find_needed(w);
     STRATA_TRY(write_body(w, most, err));
     return write_file(w, path, err);
+}
+
+static void finish(walk *w) {
+    strata_text_finish(&w->c.constants);
+    strata_text_finish(&w->c.body);
+    strata_graph_destroy(w->c.graph);
+    free(w->roots);
+    free(w->last);
+    free(w->offsets);
+    free(w->c.places);
+    strata_weights_finish(&w->c.weights);
 }
 
 strata_status strata_model_save_c(strata_model *model, const char *path, strata_c_options opts, strata_error *err) {
@@ -577,20 +569,11 @@ strata_status strata_model_save_c(strata_model *model, const char *path, strata_
     if (opts.name && strcmp(name, opts.name))
         return strata_fail(err, STRATA_INVALID, "save_c: the name \"%.60s\" is no identifier of C of at most %d letters",
                            opts.name, MOST_NAME - 1);
-    walk w = {.c = {.model = model, .name = name}};
-    strata_status status = strata_weights_read(model, "save_c", &w.c.weights, err);
-    if (!status) status = strata_model_graph(model, &w.c.graph, w.inputs, w.outputs, err);
+    STRATA_FINISHED_BY(finish) walk w = {.c = {.model = model, .name = name}};
+    STRATA_TRY(strata_weights_read(model, "save_c", &w.c.weights, err));
+    STRATA_TRY(strata_model_graph(model, &w.c.graph, w.inputs, w.outputs, err));
     w.n_inputs = strata_model_n_inputs(model);
     w.n_outputs = strata_model_n_outputs(model);
-    if (!status) name_parameters(&w);
-    if (!status) status = export_graph(&w, path, opts.most_bytes ? opts.most_bytes : DEFAULT_MOST_BYTES, err);
-    strata_text_finish(&w.c.constants);
-    strata_text_finish(&w.c.body);
-    strata_graph_destroy(w.c.graph);
-    free(w.roots);
-    free(w.last);
-    free(w.offsets);
-    free(w.c.places);
-    strata_weights_finish(&w.c.weights);
-    return status;
+    name_parameters(&w);
+    return export_graph(&w, path, opts.most_bytes ? opts.most_bytes : DEFAULT_MOST_BYTES, err);
 }

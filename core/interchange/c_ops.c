@@ -4,7 +4,6 @@
  * ops are those of strata_node_info. Sums are computed in float, in the same order as on the host. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "core/interchange/c_export.h"
 
@@ -79,7 +78,7 @@ const char *strata_c_type(strata_dtype dtype) {
 /* Writes a number with as many digits as are needed to read the same number back. A point or an exponent makes it a
  * floating-point literal. */
 static void add_number(strata_text *text, double value, int digits, const char *suffix) {
-    strata_text digits_of = {0};
+    STRATA_FINISHED_BY(strata_text_finish) strata_text digits_of = {0};
     if (!isfinite(value)) {
         strata_text_add(text, "%s", isnan(value) ? "NAN" : value > 0 ? "INFINITY" : "-INFINITY");
         return;
@@ -88,7 +87,6 @@ static void add_number(strata_text *text, double value, int digits, const char *
     const char *shown = digits_of.bytes ? digits_of.bytes : "";
     strata_text_add(text, "%s%s%s", shown, strpbrk(shown, ".e") ? "" : ".0", suffix);
     text->failed |= digits_of.failed;
-    strata_text_finish(&digits_of);
 }
 
 void strata_c_add_float(strata_text *text, double value) {
@@ -106,13 +104,12 @@ typedef struct literal {
 /* A literal of the type. */
 static literal literal_of(strata_dtype dtype, double value) {
     literal out = {""};
-    strata_text text = {0};
+    STRATA_FINISHED_BY(strata_text_finish) strata_text text = {0};
     if (dtype == STRATA_DTYPE_F32)
         strata_c_add_float(&text, value);
     else
         strata_text_add(&text, "%.0f", value);
     if (text.bytes) snprintf(out.text, sizeof out.text, "%s", text.bytes);
-    strata_text_finish(&text);
     return out;
 }
 

@@ -5,9 +5,8 @@
 #include "core/interchange/hdf5.h"
 
 #include <dlfcn.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "core/interchange/owned.h"
 
 typedef int64_t id;
 
@@ -112,8 +111,8 @@ static strata_status open_image(strata_hdf5 *h, const void *bytes, size_t n_byte
 }
 
 strata_status strata_hdf5_open(const char *name, const void *bytes, size_t n_bytes, strata_hdf5 **out, strata_error *err) {
-    strata_hdf5 *h = calloc(1, sizeof *h);
-    if (!h) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
+    strata_hdf5 *h = NULL;
+    STRATA_TRY(STRATA_NEW(h, 1, err, "%s: no host memory", name));
     h->name = name;
     h->file = -1;
     const strata_status status = open_image(h, bytes, n_bytes, err);

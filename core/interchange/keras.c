@@ -3,8 +3,6 @@
  * Reads the layers of Keras' config.json. They are written as the JSON of a Strata model, which is then read like any
  * other JSON of a model. keras_classes.c has the Strata layer for each class of Keras. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/interchange/keras_read.h"
 
@@ -57,22 +55,19 @@ static void name_group(reader *r, keras_layer *layer) {
 /* Fills r->layers. Classes for which there is no layer are listed in one error message. */
 static strata_status read_classes(reader *r, const strata_json *layers) {
     strata_json item;
-    strata_text unknown = {0};
-    strata_status status = STRATA_OK;
-    for (bool more = strata_json_first(layers, &item); more && !status; more = strata_json_next(&item)) {
+    STRATA_FINISHED_BY(strata_text_finish) strata_text unknown = {0};
+    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item)) {
         const char *class = NULL, *name = "";
         keras_layer *own = &r->layers[r->n_layers];
         strata_json config, inner;
-        status = class_of(&item, &class, r->err);
-        if (!status) status = strata_json_get(&item, "config", &config, r->err);
-        if (!status) status = strata_json_get_string(&config, "name", STRATA_JSON_REQUIRED, &name, r->err);
-        if (status) break;
+        STRATA_TRY(class_of(&item, &class, r->err));
+        STRATA_TRY(strata_json_get(&item, "config", &config, r->err));
+        STRATA_TRY(strata_json_get_string(&config, "name", STRATA_JSON_REQUIRED, &name, r->err));
         snprintf(own->name, sizeof own->name, "%s", name);
         if (!strcmp(class, "Bidirectional")) {
             own->both = true;
-            status = strata_json_get(&config, "layer", &inner, r->err);
-            if (!status) status = class_of(&inner, &class, r->err);
-            if (status) break;
+            STRATA_TRY(strata_json_get(&config, "layer", &inner, r->err));
+            STRATA_TRY(class_of(&inner, &class, r->err));
         }
         own->input = !strcmp(class, "InputLayer");
         if (!strcmp(class, "ReLU") && strata_json_find(&config, "max_value", &inner) &&
@@ -86,11 +81,9 @@ static strata_status read_classes(reader *r, const strata_json *layers) {
         name_group(r, own);
         r->n_layers++;
     }
-    if (!status && unknown.failed) status = strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
-    if (!status && unknown.n_bytes)
-        status = strata_fail(r->err, STRATA_UNSUPPORTED, "%s: there are no layers for: %.800s", r->path, unknown.bytes);
-    strata_text_finish(&unknown);
-    return status;
+    if (unknown.failed) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
+    if (!unknown.n_bytes) return STRATA_OK;
+    return strata_fail(r->err, STRATA_UNSUPPORTED, "%s: there are no layers for: %.800s", r->path, unknown.bytes);
 }
 
 /* ---- options ---- */
@@ -612,7 +605,7 @@ static strata_status name_layer(reader *r, const char *text, size_t bytes, strat
 strata_status strata_keras_make_model(reader *r, strata_model **out) {
     const char *class = NULL;
     strata_json config, layers;
-    char *text = NULL;
+    STRATA_FREED char *text = NULL;
     size_t bytes = 0;
     STRATA_TRY(class_of(&r->root, &class, r->err));
     r->sequential = !strcmp(class, "Sequential");
@@ -625,15 +618,12 @@ strata_status strata_keras_make_model(reader *r, strata_model **out) {
     const int64_t n = strata_json_length(&layers);
     if (n < 1 || n > MOST_LAYERS)
         return strata_json_fail(&layers, r->err, STRATA_DATA, "has %lld layers; 1..%d", (long long)n, MOST_LAYERS);
-    r->layers = calloc((size_t)n, sizeof *r->layers);
-    if (!r->layers) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
+    STRATA_TRY(STRATA_NEW(r->layers, n, r->err, "%s: no host memory", r->path));
     STRATA_TRY(read_classes(r, &layers));
     strata_json_begin_object(&r->w);
     STRATA_TRY((r->sequential ? write_sequential : write_functional)(r, &config, &layers));
     strata_json_end_object(&r->w);
     STRATA_TRY(strata_json_take(&r->w, &text, &bytes, r->err));
-    strata_status status = strata_model_from_json(text, bytes, r->path, out, r->err);
-    if (status) status = name_layer(r, text, bytes, status);
-    free(text);
-    return status;
+    const strata_status status = strata_model_from_json(text, bytes, r->path, out, r->err);
+    return status ? name_layer(r, text, bytes, status) : STRATA_OK;
 }

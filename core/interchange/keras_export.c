@@ -5,12 +5,9 @@
 #include "core/interchange/keras_export.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "strata/formats.h"
 #include "strata/interchange.h"
-#include "strata/preprocessing.h"
 
 /* The most Keras layers for one Strata layer: the layer itself and its activation. */
 enum { MOST_EACH = 2 };
@@ -188,26 +185,15 @@ static void put_in_order(strata_keras_export *ex) {
 
 /* ---- the input and the output ---- */
 
-/* The preprocessing of numbers: the Keras model standardises its input, and converts its output back. Columns of words,
- * dates and texts cannot be exported. */
-typedef struct ends {
-    strata_preprocessing *p;
-    bool standardizes, restores;
-} ends;
-
-static void find_ends(strata_keras_export *ex, ends *e) {
-    const strata_preprocessing_kind kind = strata_preprocessing_get_kind(e->p);
-    const int n = strata_preprocessing_n_columns(e->p);
-    const bool numbers = kind == STRATA_PREPROCESSING_TABLE || kind == STRATA_PREPROCESSING_ARRAYS;
-    for (int i = 0; i < n && numbers; i++) {
+/* Columns of words, dates and texts cannot be exported. */
+static void check_columns(strata_keras_export *ex, const strata_preprocessing *p) {
+    for (int i = 0; strata_takes_numbers(p) && i < strata_preprocessing_n_columns(p); i++) {
         static const char *const kinds[] = {"numbers, some of which are missing", "words", "dates", "text"};
-        const strata_column_info column = strata_preprocessing_column(e->p, i);
+        const strata_column_info column = strata_preprocessing_column(p, i);
         if (column.kind == STRATA_COLUMN_NUMBER && !column.has_missing) continue;
         strata_keras_refuse(ex, "the column", column.name ? column.name : "x", ": ");
         strata_text_add(&ex->unsupported, "%s", kinds[column.kind]);
     }
-    e->standardizes = numbers && n;
-    e->restores = strata_preprocessing_n_labels(e->p) && strata_preprocessing_label_column(e->p, 0).kind != STRATA_COLUMN_WORDS;
 }
 
 /* Adds the means or deviations of n columns, of features or labels, to the config of a layer. */
@@ -269,8 +255,9 @@ static int predicted(strata_keras_export *ex, const char *function, int call) {
     return call_part(ex, "Activation", NULL, function, &call, 1, &y, 0);
 }
 
-static void walk(strata_keras_export *ex, int *values, const ends *e) {
+static void walk(strata_keras_export *ex, int *values) {
     const strata_model_structure *s = &ex->structure;
+    const strata_preprocessing *p = ex->preprocessing;
     const int n_inputs = strata_model_n_inputs(ex->model), n_outputs = strata_model_n_outputs(ex->model);
     for (int i = 0; i < n_inputs; i++) {
         const int made = add_layer(ex, "InputLayer", NULL, false, s->calls[i].name);
@@ -278,11 +265,11 @@ static void walk(strata_keras_export *ex, int *values, const ends *e) {
         if (s->calls[i].dtype != STRATA_DTYPE_F32 && s->calls[i].dtype != STRATA_DTYPE_I32)
             strata_keras_refuse(ex, "input", ex->layers[made].name, ": its type");
     }
-    if (e->standardizes) values[0] = standardize(ex, e->p, values[0]);
+    if (strata_takes_numbers(p)) values[0] = standardize(ex, p, values[0]);
     for (int i = n_inputs; i < s->n_calls; i++) values[i] = export_call(ex, &s->calls[i], values);
     for (int i = 0; i < n_outputs; i++) ex->calls[values[s->outputs[i]]].n_uses++;
     for (int i = 0; i < n_outputs; i++) ex->outputs[i] = predicted(ex, s->activations[i], values[s->outputs[i]]);
-    if (e->restores) ex->outputs[0] = restore(ex, e->p, ex->outputs[0]);
+    if (strata_restores_label(p)) ex->outputs[0] = restore(ex, p, ex->outputs[0]);
     put_in_order(ex);
     ex->chain = s->sequential;
     for (int i = 0; i < ex->n_calls; i++)
@@ -294,7 +281,7 @@ static void walk(strata_keras_export *ex, int *values, const ends *e) {
 /* Writes metadata.json. Keras does not need its contents; label, loss and notes are for reading the file back. */
 static strata_status write_metadata(const strata_keras_export *ex, char **out_text, size_t *out_bytes) {
     const strata_model *model = ex->model;
-    char *losses = NULL;
+    STRATA_FREED char *losses = NULL;
     STRATA_TRY(strata_model_losses_text(model, &losses, ex->err));
     strata_json_writer w = {0};
     strata_json_begin_object(&w);
@@ -302,7 +289,6 @@ static strata_status write_metadata(const strata_keras_export *ex, char **out_te
     strata_json_begin_object(strata_json_key(&w, STRATA_KERAS_METADATA));
     strata_json_write_string(strata_json_key(&w, "label"), strata_model_label(model));
     if (losses) strata_json_write_string(strata_json_key(&w, "loss"), losses);
-    free(losses);
     strata_json_begin_object(strata_json_key(&w, "notes"));
     for (int i = 0; strata_model_note_key(model, i); i++) {
         const char *key = strata_model_note_key(model, i);
@@ -323,68 +309,54 @@ static strata_status read_back(const char *path, void *context, strata_error *er
 }
 
 static strata_status write_file(strata_keras_export *ex) {
-    char *metadata = NULL, *config = NULL;
-    void *weights = NULL;
+    STRATA_FREED char *metadata = NULL, *config = NULL;
+    STRATA_FREED void *weights = NULL;
     size_t n_metadata = 0, n_config = 0, n_weights = 0;
-    strata_status status = strata_keras_write_config(ex, &config, &n_config);
-    if (!status && ex->unsupported.failed) status = strata_fail(ex->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", ex->path);
-    if (!status && ex->unsupported.n_bytes)
-        status = strata_fail(
+    STRATA_TRY(strata_keras_write_config(ex, &config, &n_config));
+    if (ex->unsupported.failed) return strata_fail(ex->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", ex->path);
+    if (ex->unsupported.n_bytes)
+        return strata_fail(
             ex->err, STRATA_UNSUPPORTED, "%s: Keras has no counterpart of: %.800s%s", ex->path, ex->unsupported.bytes,
-            strstr(ex->unsupported.bytes, "the column") ? ". strata export --c writes a program that takes such "
-                                                          "columns"
-                                                        : "");
-    if (!status) status = write_metadata(ex, &metadata, &n_metadata);
-    if (!status) status = strata_keras_write_weights(ex, &weights, &n_weights);
-    if (!status) {
-        const strata_zip_content members[] = {{"metadata.json", metadata, n_metadata},
-                                              {"config.json", config, n_config},
-                                              {"model.weights.h5", weights, n_weights}};
-        status = strata_zip_write(ex->path, members, 3, &(strata_file_check){read_back, NULL}, ex->err);
-    }
-    free(metadata);
-    free(config);
-    free(weights);
-    return status;
+            strstr(ex->unsupported.bytes, "the column") ? ". strata export --c writes a program that takes such columns" : "");
+    STRATA_TRY(write_metadata(ex, &metadata, &n_metadata));
+    STRATA_TRY(strata_keras_write_weights(ex, &weights, &n_weights));
+    const strata_zip_content members[] = {
+        {"metadata.json", metadata, n_metadata}, {"config.json", config, n_config}, {"model.weights.h5", weights, n_weights}};
+    return strata_zip_write(ex->path, members, 3, &(strata_file_check){read_back, NULL}, ex->err);
 }
 
 /* Allocates memory for each call of each layer with its parts, and for the input and the output. */
-static bool make_room(strata_keras_export *ex) {
+static strata_status make_room(strata_keras_export *ex, strata_error *err) {
     const size_t most = 2 * (STRATA_MAX_INPUTS + STRATA_MAX_OUTPUTS) + MOST_EACH * (size_t)ex->structure.n_calls;
     size_t links = 2 * most;
     for (int i = 0; i < ex->structure.n_calls; i++) links += (size_t)ex->structure.calls[i].n_inputs;
-    ex->layers = calloc(most, sizeof *ex->layers);
-    ex->calls = calloc(most, sizeof *ex->calls);
-    ex->order = calloc(most, sizeof *ex->order);
-    ex->links = calloc(links, sizeof *ex->links);
-    return ex->layers && ex->calls && ex->order && ex->links;
+    STRATA_TRY(STRATA_NEW(ex->layers, most, err, "%s: no host memory", ex->path));
+    STRATA_TRY(STRATA_NEW(ex->calls, most, err, "%s: no host memory", ex->path));
+    STRATA_TRY(STRATA_NEW(ex->order, most, err, "%s: no host memory", ex->path));
+    return STRATA_NEW(ex->links, links, err, "%s: no host memory", ex->path);
+}
+
+static void finish(strata_keras_export *ex) {
+    strata_preprocessing_destroy(ex->preprocessing);
+    strata_weights_finish(&ex->weights);
+    strata_text_finish(&ex->unsupported);
+    for (int i = 0; i < ex->n_layers; i++) free(ex->layers[i].config);
+    free(ex->structure.calls);
+    free(ex->layers);
+    free(ex->calls);
+    free(ex->order);
+    free(ex->links);
 }
 
 strata_status strata_model_save_keras(strata_model *model, const char *path, strata_error *err) {
-    strata_keras_export ex = {.model = model, .path = path, .err = err};
-    ends e = {0};
-    int *values = NULL;
-    strata_status status = strata_weights_read(model, "save_keras", &ex.weights, err);
-    if (!status) status = strata_model_describe(model, &ex.structure, err);
-    if (!status) values = calloc((size_t)ex.structure.n_calls, sizeof *values);
-    if (!status && !(values && make_room(&ex))) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
-    if (!status && strata_model_note(model, "preprocessing")) {
-        status = strata_model_preprocessing(model, &e.p, err);
-        if (!status) find_ends(&ex, &e);
-    }
-    if (!status) {
-        walk(&ex, values, &e);
-        status = write_file(&ex);
-    }
-    strata_preprocessing_destroy(e.p);
-    strata_weights_finish(&ex.weights);
-    strata_text_finish(&ex.unsupported);
-    for (int i = 0; i < ex.n_layers; i++) free(ex.layers[i].config);
-    free(ex.structure.calls);
-    free(ex.layers);
-    free(ex.calls);
-    free(ex.order);
-    free(ex.links);
-    free(values);
-    return status;
+    STRATA_FINISHED_BY(finish) strata_keras_export ex = {.model = model, .path = path, .err = err};
+    STRATA_FREED int *values = NULL;
+    STRATA_TRY(strata_weights_read(model, "save_keras", &ex.weights, err));
+    STRATA_TRY(strata_model_describe(model, &ex.structure, err));
+    STRATA_TRY(STRATA_NEW(values, ex.structure.n_calls, err, "%s: no host memory", path));
+    STRATA_TRY(make_room(&ex, err));
+    if (strata_model_note(model, "preprocessing")) STRATA_TRY(strata_model_preprocessing(model, &ex.preprocessing, err));
+    check_columns(&ex, ex.preprocessing);
+    walk(&ex, values);
+    return write_file(&ex);
 }

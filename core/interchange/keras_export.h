@@ -55,6 +55,8 @@ typedef struct strata_keras_export {
     const char *path;
     strata_model_structure structure;
     strata_weights weights;
+    /* The preprocessing of the model; NULL: it has none. */
+    strata_preprocessing *preprocessing;
     strata_keras_layer *layers;
     strata_keras_call *calls;
     /* [n_layers] The layers in Keras' order. */

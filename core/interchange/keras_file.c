@@ -4,8 +4,6 @@
  * of Keras 2, which have the same description as an attribute, and the weights in groups with the layers' names.
  * keras_export.c writes label, loss and notes to metadata.json under the key "strata". */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/interchange/keras_read.h"
 #include "strata/interchange.h"
@@ -20,13 +18,12 @@ typedef strata_keras_source source;
 static strata_status read_legacy(const source *from, const char *path, int64_t n, float *out, strata_error *err) {
     const char *end = strstr(path, "/vars/");
     char group[2 * NAME_BYTES], full[4 * NAME_BYTES];
-    char *name = NULL;
+    STRATA_FREED char *name = NULL;
     snprintf(group, sizeof group, "model_weights/%.*s", (int)(end - path), path);
     STRATA_TRY(strata_hdf5_text(from->hdf5, group, "weight_names", strtoll(end + 6, NULL, 10), &name, err));
-    const bool fits = snprintf(full, sizeof full, "%s/%s", group, name) < (int)sizeof full;
-    free(name);
-    return fits ? strata_hdf5_read(from->hdf5, full, n, out, err)
-                : strata_fail(err, STRATA_UNSUPPORTED, "the name of weight \"%.60s\" is too long", path);
+    if (snprintf(full, sizeof full, "%s/%s", group, name) >= (int)sizeof full)
+        return strata_fail(err, STRATA_UNSUPPORTED, "the name of weight \"%.60s\" is too long", path);
+    return strata_hdf5_read(from->hdf5, full, n, out, err);
 }
 
 strata_status strata_keras_read_weight(const strata_keras_source *from, const char *path, strata_shape shape, float *out,
@@ -89,30 +86,31 @@ static strata_status read_layers(const reader *r, const source *from) {
 }
 
 static strata_status read_weights(const reader *r, strata_model *model, source *from) {
-    strata_status status = strata_weights_create(model, &from->weights, r->err);
-    if (!status) status = read_layers(r, from);
-    for (int i = 0; i < from->weights.n && !status; i++)
-        status = strata_model_set_parameter(model, i, &from->weights.arrays[i], r->err);
+    STRATA_TRY(strata_weights_create(model, &from->weights, r->err));
+    STRATA_TRY(read_layers(r, from));
+    for (int i = 0; i < from->weights.n; i++)
+        STRATA_TRY(strata_model_set_parameter(model, i, &from->weights.arrays[i], r->err));
+    return STRATA_OK;
+}
+
+static void finish_source(source *from) {
     strata_weights_finish(&from->weights);
-    return status;
+    strata_hdf5_close(from->hdf5);
 }
 
 /* Opens "model.safetensors", next to "model.keras", if it exists. */
 static strata_status open_tensors(const reader *r, strata_safetensors *out, bool *found) {
     const size_t n = strlen(r->path), cut = n > 6 && !strcmp(r->path + n - 6, ".keras") ? n - 6 : n;
-    char *path = malloc(cut + sizeof ".safetensors");
-    if (!path) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
+    STRATA_FREED char *path = NULL;
+    STRATA_TRY(STRATA_NEW(path, cut + sizeof ".safetensors", r->err, "%s: no host memory", r->path));
     memcpy(path, r->path, cut);
     strcpy(path + cut, ".safetensors");
     FILE *file = fopen(path, "rb");
     *found = file != NULL;
-    strata_status status = STRATA_OK;
-    if (file) {
-        fclose(file);
-        status = strata_safetensors_read(path, out, r->err);
-        out->name = r->path;
-    }
-    free(path);
+    if (!file) return STRATA_OK;
+    fclose(file);
+    const strata_status status = strata_safetensors_read(path, out, r->err);
+    out->name = r->path;
     return status;
 }
 
@@ -120,9 +118,9 @@ static strata_status open_tensors(const reader *r, strata_safetensors *out, bool
 static strata_status take_weights(const reader *r, const strata_zip *zip, strata_model *model) {
     const strata_zip_member *member = strata_zip_find(zip, "model.weights.h5");
     const unsigned char *bytes = NULL;
-    unsigned char *expanded = NULL;
-    strata_safetensors tensors = {0};
-    source from = {0};
+    STRATA_FREED unsigned char *expanded = NULL;
+    STRATA_FINISHED_BY(strata_safetensors_finish) strata_safetensors tensors = {0};
+    STRATA_FINISHED_BY(finish_source) source from = {0};
     bool beside = false;
     strata_status status = member ? strata_zip_unpack(zip, member, &bytes, &expanded)
                                   : strata_fail(r->err, STRATA_DATA, "%s: it has no model.weights.h5", r->path);
@@ -132,11 +130,7 @@ static strata_status take_weights(const reader *r, const strata_zip *zip, strata
         if (opened || beside) status = opened;
         from.tensors = &tensors;
     }
-    if (!status) status = read_weights(r, model, &from);
-    if (beside) strata_safetensors_finish(&tensors);
-    strata_hdf5_close(from.hdf5);
-    free(expanded);
-    return status;
+    return status ? status : read_weights(r, model, &from);
 }
 
 /* Python writes infinities and NaN into JSON as the words Infinity, -Infinity and NaN. They become the strings that
@@ -162,24 +156,20 @@ static strata_status replace_words(const reader *r, const unsigned char *bytes, 
 }
 
 static strata_status parse_json(const reader *r, const unsigned char *bytes, size_t n_bytes, strata_json *out) {
-    char *text = NULL;
+    STRATA_FREED char *text = NULL;
     size_t n = 0;
     STRATA_TRY(replace_words(r, bytes, n_bytes, &text, &n));
-    const strata_status status = strata_json_parse(r->path, text, n, MOST_CONFIG_BYTES, out, r->err);
-    free(text);
-    return status;
+    return strata_json_parse(r->path, text, n, MOST_CONFIG_BYTES, out, r->err);
 }
 
 /* Reads a JSON member of the archive. *out does not change if there is no member with this name. */
 static strata_status read_json(const reader *r, const strata_zip *zip, const char *name, strata_json *out) {
     const strata_zip_member *member = strata_zip_find(zip, name);
     const unsigned char *bytes = NULL;
-    unsigned char *expanded = NULL;
+    STRATA_FREED unsigned char *expanded = NULL;
     if (!member) return STRATA_OK;
-    strata_status status = strata_zip_unpack(zip, member, &bytes, &expanded);
-    if (!status) status = parse_json(r, bytes, member->size, out);
-    free(expanded);
-    return status;
+    STRATA_TRY(strata_zip_unpack(zip, member, &bytes, &expanded));
+    return parse_json(r, bytes, member->size, out);
 }
 
 /* Reads from the metadata of a file that Strata wrote what affects the layers. take_metadata reads the label and the
@@ -220,21 +210,17 @@ static strata_status parse_archive(reader *r, const strata_zip *zip, bool weight
 
 /* Makes a model of a .h5 file, whose description is the attribute "model_config". */
 static strata_status parse_legacy(reader *r, const void *bytes, size_t n_bytes, strata_model **out) {
-    source from = {.legacy = true};
-    char *description = NULL;
-    strata_status status = strata_hdf5_open(r->path, bytes, n_bytes, &from.hdf5, r->err);
-    if (!status && strata_hdf5_text(from.hdf5, "/", "model_config", 0, &description, NULL))
-        status =
-            strata_fail(r->err, STRATA_UNSUPPORTED,
-                        "%s: the file has no \"model_config\", so it has weights alone, or is of another program. Save the "
-                        "whole model: model.save(\"model.keras\")",
-                        r->path);
-    if (!status) status = parse_json(r, (const unsigned char *)description, strlen(description), &r->root);
-    if (!status) status = strata_keras_make_model(r, out);
-    if (!status) status = read_weights(r, *out, &from);
-    free(description);
-    strata_hdf5_close(from.hdf5);
-    return status;
+    STRATA_FINISHED_BY(finish_source) source from = {.legacy = true};
+    STRATA_FREED char *description = NULL;
+    STRATA_TRY(strata_hdf5_open(r->path, bytes, n_bytes, &from.hdf5, r->err));
+    if (strata_hdf5_text(from.hdf5, "/", "model_config", 0, &description, NULL))
+        return strata_fail(r->err, STRATA_UNSUPPORTED,
+                           "%s: the file has no \"model_config\", so it has weights alone, or is of another program. Save the "
+                           "whole model: model.save(\"model.keras\")",
+                           r->path);
+    STRATA_TRY(parse_json(r, (const unsigned char *)description, strlen(description), &r->root));
+    STRATA_TRY(strata_keras_make_model(r, out));
+    return read_weights(r, *out, &from);
 }
 
 strata_status strata_keras_parse(const char *path, const void *bytes, size_t n_bytes, bool weights, strata_model **out_model,
@@ -262,12 +248,10 @@ strata_status strata_keras_parse(const char *path, const void *bytes, size_t n_b
 }
 
 strata_status strata_model_load_keras(const char *path, strata_model **out_model, strata_error *err) {
-    unsigned char *bytes;
+    STRATA_FREED unsigned char *bytes = NULL;
     size_t n_bytes;
     STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(32), &bytes, &n_bytes, err));
-    strata_status status = strata_keras_parse(path, bytes, n_bytes, true, out_model, err);
-    if (!strata_hdf5_matches(bytes, n_bytes))
-        status = strata_file_explain(path, bytes, n_bytes, STRATA_FILE_KERAS, status, err);
-    free(bytes);
-    return status;
+    const strata_status status = strata_keras_parse(path, bytes, n_bytes, true, out_model, err);
+    return strata_hdf5_matches(bytes, n_bytes) ? status
+                                               : strata_file_explain(path, bytes, n_bytes, STRATA_FILE_KERAS, status, err);
 }

@@ -5,7 +5,6 @@
  * has learned them, in the weights of the file. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "core/interchange/keras_read.h"
 

@@ -3,8 +3,6 @@
  * Writes the layers of a Keras model: their configs, by using the table of keras_classes.c in the reverse direction,
  * their calls, and the weights under the names that Keras gives to their groups. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/interchange/hdf5.h"
 #include "core/interchange/keras_export.h"
@@ -127,18 +125,15 @@ static strata_status write_fields(strata_keras_export *ex, const strata_keras_la
 
 static strata_status write_options(strata_keras_export *ex, const strata_keras_layer *own, strata_json_writer *w) {
     strata_json_writer text = {0};
-    strata_json options = {0};
-    char *bytes = NULL;
+    STRATA_FINISHED_BY(strata_json_finish) strata_json options = {0};
+    STRATA_FREED char *bytes = NULL;
     size_t n = 0;
     strata_json_begin_object(&text);
     if (!own->part) strata_options_write(&text, own->layer->fields, own->layer->options);
     strata_json_end_object(&text);
     STRATA_TRY(strata_json_take(&text, &bytes, &n, ex->err));
-    strata_status status = strata_json_parse(ex->path, bytes, n, n, &options, ex->err);
-    if (!status) status = write_fields(ex, own, &options, w);
-    strata_json_finish(&options);
-    free(bytes);
-    return status;
+    STRATA_TRY(strata_json_parse(ex->path, bytes, n, n, &options, ex->err));
+    return write_fields(ex, own, &options, w);
 }
 
 /* Writes "build_config" for a layer with weights. */

@@ -117,7 +117,7 @@ typedef struct strata_onnx_import {
     /* NULL: the graph is evaluated. */
     strata_model *model;
     strata_onnx_call *calls;
-    int n_calls, calls_capacity;
+    int n_calls;
     /* The graphs in which layers and ops are built. built: for their shapes. folding: to be evaluated, while a node is
      * folded. */
     strata_graph *built, *folding;
@@ -125,9 +125,9 @@ typedef struct strata_onnx_import {
     int n_folded_layers;
 
     strata_onnx_value *values;
-    int n_values, values_capacity;
+    int n_values;
     strata_onnx_weight *weights;
-    int n_weights, weights_capacity;
+    int n_weights;
     /* In a file that Strata wrote for a model with a preprocessing of numbers: the name of the features, and the index of the
      * first node behind those that compute them. NULL and 0: there are none. */
     const char *features;

@@ -3,7 +3,6 @@
  * Translates ONNX's element-wise ops, including logical ops, casts and compositions of several ops. */
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "core/interchange/onnx.h"
 

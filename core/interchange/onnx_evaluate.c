@@ -3,10 +3,6 @@
  * Evaluates an ONNX graph as it is, without a batch and without making a model of it. All inputs are constants of the import,
  * so that each node is folded: the references of the ops compute it on the host. Shapes may therefore depend on the inputs,
  * and the graph needs no weights. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/interchange/onnx.h"
 #include "strata/formats.h"
 #include "strata/interchange.h"
@@ -36,9 +32,8 @@ static strata_status open_file(strata_onnx_graph *graph, strata_error *err) {
     if (!graph->file || !graph->file->graph)
         return strata_fail(err, STRATA_DATA, "%s: it is no ONNX model: its bytes are no such message", graph->path);
     const StrataOnnx__Graph *g = graph->file->graph;
-    graph->given = calloc(g->n_input + 1, sizeof *graph->given);
-    graph->outputs = calloc(g->n_output + 1, sizeof *graph->outputs);
-    if (!graph->given || !graph->outputs) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", graph->path);
+    STRATA_TRY(STRATA_NEW(graph->given, g->n_input + 1, err, "%s: no host memory", graph->path));
+    STRATA_TRY(STRATA_NEW(graph->outputs, g->n_output + 1, err, "%s: no host memory", graph->path));
     for (size_t i = 0; i < g->n_input; i++) {
         if (!g->input[i]->name) return strata_fail(err, STRATA_DATA, "%s: input %zu has no name", graph->path, i);
         graph->given[i].name = g->input[i]->name;
@@ -81,13 +76,11 @@ const char *strata_onnx_graph_input(const strata_onnx_graph *graph, int index) {
 }
 
 static strata_status unknown_input(const strata_onnx_graph *graph, const char *name, strata_error *err) {
-    strata_text list = {0};
+    STRATA_FINISHED_BY(strata_text_finish) strata_text list = {0};
     for (int i = 0; strata_onnx_graph_input(graph, i); i++)
         strata_text_add(&list, "%s\"%.60s\"", i ? ", " : "", strata_onnx_graph_input(graph, i));
-    const strata_status status = strata_fail(err, STRATA_INVALID, "%s: it has no input \"%.60s\"; its inputs are %.600s",
-                                             graph->path, name, list.bytes ? list.bytes : "none");
-    strata_text_finish(&list);
-    return status;
+    return strata_fail(err, STRATA_INVALID, "%s: it has no input \"%.60s\"; its inputs are %.600s", graph->path, name,
+                       list.bytes ? list.bytes : "none");
 }
 
 strata_status strata_onnx_graph_set(strata_onnx_graph *graph, const char *name, const strata_array *array, strata_error *err) {

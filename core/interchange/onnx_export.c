@@ -4,8 +4,6 @@
 #include "core/interchange/onnx_export.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "strata/file.h"
 #include "strata/interchange.h"
@@ -105,21 +103,10 @@ static const char *by_column(strata_onnx_export *ex, const char *x) {
     return parts ? joined(ex, parts, n) : x;
 }
 
-/* Whether the file takes the user's numbers, and computes the features from them. p may be NULL. */
-static bool takes_numbers(const strata_preprocessing *p) {
-    const strata_preprocessing_kind kind = p ? strata_preprocessing_get_kind(p) : STRATA_PREPROCESSING_TEXTS;
-    return (kind == STRATA_PREPROCESSING_TABLE || kind == STRATA_PREPROCESSING_ARRAYS) && strata_preprocessing_n_columns(p);
-}
-
-/* Whether the first output is converted to the label's own numbers. p may be NULL. */
-static bool restores(const strata_preprocessing *p) {
-    return p && strata_preprocessing_n_labels(p) && strata_preprocessing_label_column(p, 0).kind != STRATA_COLUMN_WORDS;
-}
-
 /* Adds the columns that cannot be numbers to ex->unsupported. */
 static void check_columns(strata_onnx_export *ex, const strata_preprocessing *p) {
     static const char *const kinds[] = {"numbers", "words", "dates", "text"};
-    for (int i = 0; takes_numbers(p) && i < strata_preprocessing_n_columns(p); i++) {
+    for (int i = 0; strata_takes_numbers(p) && i < strata_preprocessing_n_columns(p); i++) {
         const strata_column_info column = strata_preprocessing_column(p, i);
         if (column.kind == STRATA_COLUMN_NUMBER || (column.kind == STRATA_COLUMN_WORDS && column.numeric && !column.n_rare))
             continue;
@@ -182,7 +169,7 @@ static void write_inputs(strata_onnx_export *ex) {
     ex->out.input = strata_onnx_take(ex, STRATA_MAX_INPUTS * sizeof(*ex->out.input));
     for (int i = 0; i < strata_model_n_inputs(ex->model) && !ex->failed; i++) {
         const strata_model_port input = strata_model_input_port(ex->model, i);
-        const bool whole = input.dtype == STRATA_DTYPE_I32, numbers = i == 0 && !whole && takes_numbers(p);
+        const bool whole = input.dtype == STRATA_DTYPE_I32, numbers = i == 0 && !whole && strata_takes_numbers(p);
         const bool table = numbers && strata_preprocessing_get_kind(p) == STRATA_PREPROCESSING_TABLE;
         ex->names[i] = strata_onnx_copy_text(ex, input.name);
         ex->out.input[ex->out.n_input++] = value_info(ex, input.name, whole ? STRATA_ONNX_TYPE_INT32 : STRATA_ONNX_TYPE_FLOAT,
@@ -197,7 +184,7 @@ static void write_outputs(strata_onnx_export *ex) {
         const strata_model_port output = strata_model_output_port(ex->model, i);
         ex->base = "predict";
         const char *y = strata_onnx_activate(ex, ex->structure.activations[i], ex->names[ex->structure.outputs[i]]);
-        if (i == 0 && restores(ex->preprocessing)) {
+        if (i == 0 && strata_restores_label(ex->preprocessing)) {
             ex->output = y;
             y = restored(ex, ex->preprocessing, y);
         }
@@ -214,7 +201,8 @@ static void write_outputs(strata_onnx_export *ex) {
 /* Writes the label, the loss and the notes, which strata_model_load_onnx reads. */
 static size_t write_metadata(strata_onnx_export *ex, StrataOnnx__Entry ***out) {
     const strata_model *model = ex->model;
-    char *losses = NULL, shape[STRATA_ONNX_NAME_BYTES] = "";
+    STRATA_FREED char *losses = NULL;
+    char shape[STRATA_ONNX_NAME_BYTES] = "";
     size_t n = 0, most = 5;
     while (strata_model_note_key(model, (int)most - 5)) most++;
     StrataOnnx__Entry **list = strata_onnx_take(ex, most * sizeof(*list)),
@@ -239,7 +227,6 @@ static size_t write_metadata(strata_onnx_export *ex, StrataOnnx__Entry ***out) {
         entries[n].key = strata_onnx_copy_text(ex, key);
         entries[n++].value = strata_onnx_copy_text(ex, text);
     }
-    free(losses);
     *out = list;
     return n;
 }
@@ -267,15 +254,14 @@ static strata_status write_model(strata_onnx_export *ex, const char *path, strat
     if (bytes >= (size_t)1 << 31)
         return strata_fail(err, STRATA_UNSUPPORTED, "%s: it would have %zu bytes; an ONNX file has less than 2^31", path,
                            bytes);
-    unsigned char *packed = malloc(bytes + 1);
-    if (!packed) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu bytes", path, bytes);
+    STRATA_FREED unsigned char *packed = NULL;
+    STRATA_TRY(STRATA_NEW(packed, bytes + 1, err, "%s: no host memory for %zu bytes", path, bytes));
     strata_onnx__model__pack(&file, packed);
-    const strata_status status = strata_file_write_checked(path, packed, bytes, &(strata_file_check){read_back, NULL}, err);
-    free(packed);
-    return status;
+    return strata_file_write_checked(path, packed, bytes, &(strata_file_check){read_back, NULL}, err);
 }
 
 static strata_status walk(strata_onnx_export *ex, const char *path, strata_error *err) {
+    ex->names = strata_onnx_take(ex, (size_t)ex->structure.n_calls * sizeof(*ex->names));
     write_inputs(ex);
     for (int i = strata_model_n_inputs(ex->model); i < ex->structure.n_calls && !ex->failed; i++) export_call(ex, i);
     check_columns(ex, ex->preprocessing);
@@ -288,21 +274,19 @@ static strata_status walk(strata_onnx_export *ex, const char *path, strata_error
     return write_model(ex, path, err);
 }
 
+static void finish(strata_onnx_export *ex) {
+    strata_preprocessing_destroy(ex->preprocessing);
+    strata_text_finish(&ex->unsupported);
+    strata_onnx_free_all(ex);
+    free(ex->structure.calls);
+    strata_weights_finish(&ex->weights);
+}
+
 strata_status strata_model_save_onnx(strata_model *model, const char *path, strata_error *err) {
-    strata_onnx_export ex = {.model = model};
+    STRATA_FINISHED_BY(finish) strata_onnx_export ex = {.model = model};
     strata_onnx__graph__init(&ex.out);
-    strata_status status = strata_weights_read(model, "save_onnx", &ex.weights, err);
-    if (!status) status = strata_model_describe(model, &ex.structure, err);
-    if (!status && strata_model_note(model, "preprocessing"))
-        status = strata_model_preprocessing(model, &ex.preprocessing, err);
-    if (!status) {
-        ex.names = strata_onnx_take(&ex, (size_t)ex.structure.n_calls * sizeof(*ex.names));
-        status = walk(&ex, path, err);
-    }
-    strata_preprocessing_destroy(ex.preprocessing);
-    strata_text_finish(&ex.unsupported);
-    strata_onnx_free_all(&ex);
-    free(ex.structure.calls);
-    strata_weights_finish(&ex.weights);
-    return status;
+    STRATA_TRY(strata_weights_read(model, "save_onnx", &ex.weights, err));
+    STRATA_TRY(strata_model_describe(model, &ex.structure, err));
+    if (strata_model_note(model, "preprocessing")) STRATA_TRY(strata_model_preprocessing(model, &ex.preprocessing, err));
+    return walk(&ex, path, err);
 }

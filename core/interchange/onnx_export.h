@@ -6,7 +6,6 @@
 #define STRATA_CORE_INTERCHANGE_ONNX_EXPORT_H
 
 #include "core/interchange/onnx.h"
-#include "strata/preprocessing.h"
 
 enum { STRATA_ONNX_NAME_BYTES = 160 };
 /* ONNX's numbers for kinds of attributes. */

@@ -3,7 +3,6 @@
  * Translates layers to nodes of ONNX. onnx.def has a row for each kind of layer. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "core/interchange/onnx_export.h"
 

@@ -4,8 +4,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/interchange/onnx.h"
 #include "strata/formats.h"
@@ -52,13 +50,12 @@ static strata_status evaluate(strata_onnx_import *im, const strata_graph *graph,
 /* Imports a node whose inputs are all constant. It is built in a separate graph, whose values become the node's outputs. */
 static strata_status fold(strata_onnx_import *im, const strata_onnx_row *row, const int *in) {
     const int first = im->n_values, n_weights = im->n_weights;
-    strata_array *values = NULL;
+    STRATA_FREED strata_array *values = NULL;
     STRATA_TRY(strata_graph_create(&im->folding, im->err));
     strata_onnx_output(im, 0, row->import(im, in));
     strata_status status = im->status;
     const int n_nodes = strata_graph_n_nodes(im->folding);
-    if (!status) values = calloc((size_t)n_nodes + 1, sizeof *values);
-    if (!status && !values) status = strata_onnx_no_memory(im);
+    if (!status && !(values = calloc((size_t)n_nodes + 1, sizeof *values))) status = strata_onnx_no_memory(im);
     if (!status) status = evaluate(im, im->folding, values);
     for (int i = 0; i < im->n_values; i++) {
         strata_onnx_value *v = &im->values[i];
@@ -71,7 +68,6 @@ static strata_status fold(strata_onnx_import *im, const strata_onnx_row *row, co
         v->folded = NULL;
     }
     for (int i = 0; values && i < n_nodes; i++) strata_array_finish(&values[i]);
-    free(values);
     strata_graph_destroy(im->folding);
     im->folding = NULL;
     im->n_folded_layers = 0;
@@ -113,13 +109,11 @@ static strata_status check_ops(strata_onnx_import *im) {
         const char *name = node->name && *node->name ? node->name : node->n_output ? node->output[0] : "";
         strata_text_add(&list, "%s%s%s%.40s (%.60s)", n++ ? ", " : "", own ? "" : domain, own ? "" : ".", op, name);
     }
-    char *text = NULL;
+    STRATA_FREED char *text = NULL;
     STRATA_TRY(strata_text_take(&list, &text, NULL, im->err));
-    strata_status status = STRATA_OK;
-    if (n && strlen(text) > 800) strcpy(text + 790, " ...");
-    if (n) status = strata_onnx_fail(im, STRATA_UNSUPPORTED, "%d node%s Strata has no op for: %s", n, n > 1 ? "s" : "", text);
-    free(text);
-    return status;
+    if (!n) return STRATA_OK;
+    if (strlen(text) > 800) strcpy(text + 790, " ...");
+    return strata_onnx_fail(im, STRATA_UNSUPPORTED, "%d node%s Strata has no op for: %s", n, n > 1 ? "s" : "", text);
 }
 
 bool strata_onnx_is_initializer(const StrataOnnx__Graph *graph, const char *name) {
@@ -387,9 +381,9 @@ static strata_status start(strata_onnx_import *im, const void *bytes, size_t n_b
 
 strata_status strata_onnx_open(const char *path, const void *bytes, size_t n_bytes, bool whole,
                                const strata_onnx_given_list *given, strata_onnx_import **out, strata_error *err) {
-    strata_onnx_import *im = calloc(1, sizeof *im);
+    strata_onnx_import *im = NULL;
     strata_error reason = {0};
-    if (!im) return strata_fail(err, STRATA_OUT_OF_MEMORY, "import: no host memory");
+    STRATA_TRY(STRATA_NEW(im, 1, err, "import: no host memory"));
     *im = (strata_onnx_import){.path = path, .err = &reason, .batched = !whole, .given = given};
     const strata_status status = start(im, bytes, n_bytes);
     if (status) {
@@ -559,11 +553,9 @@ strata_status strata_model_parse_onnx(const char *path, const void *bytes, size_
 }
 
 strata_status strata_model_load_onnx(const char *path, strata_onnx_options opts, strata_model **out_model, strata_error *err) {
-    unsigned char *bytes;
+    STRATA_FREED unsigned char *bytes = NULL;
     size_t n_bytes;
     STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(31), &bytes, &n_bytes, err));
-    strata_status status = strata_model_parse_onnx(path, bytes, n_bytes, opts, out_model, err);
-    status = strata_file_explain(path, bytes, n_bytes, STRATA_FILE_ONNX, status, err);
-    free(bytes);
-    return status;
+    const strata_status status = strata_model_parse_onnx(path, bytes, n_bytes, opts, out_model, err);
+    return strata_file_explain(path, bytes, n_bytes, STRATA_FILE_ONNX, status, err);
 }

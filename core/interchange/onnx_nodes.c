@@ -2,7 +2,6 @@
  *
  * Translates products and reductions. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "core/interchange/onnx.h"
 

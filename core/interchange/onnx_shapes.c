@@ -3,7 +3,6 @@
  * Translates ONNX's ops on shapes: those that move, slice or repeat elements, and those that return sizes and constants. */
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "core/interchange/onnx.h"
 

@@ -4,8 +4,6 @@
  * fields of the message, or in another file in the folder of the model. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/interchange/onnx.h"
 
@@ -104,14 +102,10 @@ static strata_status parse_size(const char *text, size_t otherwise, size_t *out)
 /* Whether the file is really, after following symbolic links, in the folder that is named by the first folder_bytes of
  * `full`. */
 static bool lies_inside(const char *full, size_t folder_bytes) {
-    char *folder = folder_bytes ? strndup(full, folder_bytes) : strdup(".");
-    char *real_folder = folder ? realpath(folder, NULL) : NULL, *real = realpath(full, NULL);
+    STRATA_FREED char *folder = folder_bytes ? strndup(full, folder_bytes) : strdup(".");
+    STRATA_FREED char *real_folder = folder ? realpath(folder, NULL) : NULL, *real = realpath(full, NULL);
     const size_t n = real_folder ? strlen(real_folder) : 0;
-    const bool inside = n && real && !strncmp(real, real_folder, n) && (real[n] == '/' || real_folder[n - 1] == '/');
-    free(folder);
-    free(real_folder);
-    free(real);
-    return inside;
+    return n && real && !strncmp(real, real_folder, n) && (real[n] == '/' || real_folder[n - 1] == '/');
 }
 
 static strata_status read_external(const StrataOnnx__Tensor *tensor, const char *path, const char *name, size_t wanted,
@@ -130,13 +124,9 @@ static strata_status read_external(const StrataOnnx__Tensor *tensor, const char 
         return strata_fail(err, STRATA_DATA, "%s: tensor \"%.60s\" has %zu bytes of data; its shape and type need %zu", path,
                            name, length, wanted);
     const size_t folder = slash ? (size_t)(slash - path) + 1 : 0, bytes = folder + strlen(location) + 1;
-    char *full = malloc(bytes);
-    unsigned char *data = malloc(wanted + 1);
-    if (!full || !data) {
-        free(full);
-        free(data);
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu bytes", path, wanted);
-    }
+    STRATA_FREED char *full = malloc(bytes);
+    STRATA_FREED unsigned char *data = malloc(wanted + 1);
+    if (!full || !data) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu bytes", path, wanted);
     memcpy(full, path, folder);
     memcpy(full + folder, location, bytes - folder);
     FILE *file = fopen(full, "rb");
@@ -152,11 +142,7 @@ static strata_status read_external(const StrataOnnx__Tensor *tensor, const char 
         status = strata_fail(err, STRATA_DATA, "%s: %.300s ends before the data of tensor \"%.60s\" (%zu bytes from %zu on)",
                              path, full, name, wanted, offset);
     if (file) fclose(file);
-    free(full);
-    if (status)
-        free(data);
-    else
-        *out = data;
+    if (!status) *out = strata_released(&data);
     return status;
 }
 
@@ -217,14 +203,13 @@ strata_status strata_onnx_read_tensor(const StrataOnnx__Tensor *tensor, const ch
     if (!external && !raw && fields != (size_t)elements)
         return strata_fail(err, STRATA_DATA, "tensor \"%.60s\" has %zu elements; its shape %s needs %lld", name, fields,
                            strata_shape_text(shape).text, (long long)elements);
-    unsigned char *data = NULL;
+    STRATA_FREED unsigned char *data = NULL;
     if (external) STRATA_TRY(read_external(tensor, path, name, bytes, &data, err));
-    const strata_status status = strata_array_create(dtype, shape, out, err);
+    STRATA_TRY(strata_array_create(dtype, shape, out, err));
     const unsigned char *from = external ? data : raw ? tensor->raw_data.data : NULL;
-    for (int64_t i = 0; i < elements && !status && from; i++) convert(type, from + (size_t)i * type->bytes, out, i);
-    if (!status && !from) copy_fields(tensor, type, out);
-    free(data);
-    return status;
+    for (int64_t i = 0; i < elements && from; i++) convert(type, from + (size_t)i * type->bytes, out, i);
+    if (!from) copy_fields(tensor, type, out);
+    return STRATA_OK;
 }
 
 strata_status strata_onnx_convert(const strata_array *array, strata_dtype dtype, strata_array *out, strata_error *err) {

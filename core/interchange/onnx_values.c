@@ -4,10 +4,7 @@
  * The files that translate nodes (onnx_nodes.c and others) use these functions. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/interchange/onnx.h"
 
@@ -34,30 +31,28 @@ void strata_onnx_name_batch(char *message) {
 }
 
 /* Stores the first failure, with a message that begins with the node. */
-static strata_status fail(strata_onnx_import *im, strata_status status, const char *text) {
+static strata_status fail(strata_onnx_import *im, strata_status status, const char *format, va_list arguments) {
     const StrataOnnx__Node *node = im->node;
-    im->status = status;
-    if (!node) return strata_fail(im->err, status, "%s", text);
+    if (im->status) return im->status;
+    im->status = strata_fail_v(im->err, status, format, arguments);
+    if (!node) return im->status;
     const char *name = node->name && *node->name ? node->name : node->n_output ? node->output[0] : "";
-    return strata_fail(im->err, status, "%s (node \"%.80s\"): %s", node->op_type, name, text);
+    return strata_fail_in(im->err, status, "%s (node \"%.80s\")", node->op_type, name);
 }
 
 strata_status strata_onnx_fail(strata_onnx_import *im, strata_status status, const char *format, ...) {
-    strata_error reason = {0};
     va_list arguments;
     va_start(arguments, format);
-    (void)!strata_fail_v(&reason, status, format, arguments);
+    const strata_status first = fail(im, status, format, arguments);
     va_end(arguments);
-    return im->status ? im->status : fail(im, status, reason.message);
+    return first;
 }
 
 int strata_onnx_reject(strata_onnx_import *im, strata_status status, const char *format, ...) {
-    strata_error reason = {0};
     va_list arguments;
     va_start(arguments, format);
-    (void)!strata_fail_v(&reason, status, format, arguments);
+    (void)!fail(im, status, format, arguments);
     va_end(arguments);
-    if (!im->status) (void)!fail(im, status, reason.message);
     return 0;
 }
 
@@ -79,14 +74,8 @@ static uint32_t hash_of(const char *name) {
 }
 
 int strata_onnx_add_value(strata_onnx_import *im, strata_onnx_value value) {
-    if (!im->status && im->n_values == im->values_capacity) {
-        const int capacity = im->values_capacity ? 2 * im->values_capacity : 64;
-        strata_onnx_value *values = realloc(im->values, (size_t)capacity * sizeof *values);
-        if (values) im->values = values;
-        if (values) im->values_capacity = capacity;
-        if (!values) (void)!strata_onnx_no_memory(im);
-    }
-    if (im->status) {
+    if (im->status || !strata_grow(&im->values, im->n_values, sizeof value)) {
+        (void)!strata_onnx_no_memory(im); /* unless something else has failed before */
         strata_array_finish(&value.array);
         return 0;
     }
@@ -358,17 +347,12 @@ void strata_onnx_layer_name(strata_onnx_import *im, const char *wanted, char *ou
 }
 
 int strata_onnx_add_call(strata_onnx_import *im, const char *kind, const char *name, const void *options, size_t bytes) {
-    if (im->n_calls == im->calls_capacity) {
-        const int capacity = im->calls_capacity ? 2 * im->calls_capacity : 32;
-        strata_onnx_call *calls = realloc(im->calls, (size_t)capacity * sizeof *calls);
-        if (calls) im->calls = calls;
-        if (calls) im->calls_capacity = capacity;
-    }
-    void *copy = im->n_calls < im->calls_capacity ? malloc(bytes + 1) : NULL;
+    strata_onnx_call *call = strata_grow(&im->calls, im->n_calls, sizeof *call);
+    void *copy = call ? malloc(bytes + 1) : NULL;
     if (!copy) return (void)!strata_onnx_no_memory(im), -1;
     if (bytes) memcpy(copy, options, bytes);
-    im->calls[im->n_calls] = (strata_onnx_call){.kind = kind, .options = copy};
-    snprintf(im->calls[im->n_calls].name, sizeof im->calls->name, "%s", name);
+    *call = (strata_onnx_call){.kind = kind, .options = copy};
+    snprintf(call->name, sizeof call->name, "%s", name);
     return im->n_calls++;
 }
 
@@ -409,23 +393,19 @@ static strata_status add_call(strata_onnx_import *im, const char *kind, const ch
     return strata_onnx_check_built(im);
 }
 
-/* Keeps the elements of the parameter "layer/name". Takes the array, also on failure. */
+/* Keeps the elements of the parameter "layer/name". Takes the array if there is memory. */
 static void keep_weight(strata_onnx_import *im, const char *layer, const char *name, strata_array *array) {
-    if (im->n_weights == im->weights_capacity) {
-        const int capacity = im->weights_capacity ? 2 * im->weights_capacity : 16;
-        strata_onnx_weight *weights = realloc(im->weights, (size_t)capacity * sizeof *weights);
-        if (weights) im->weights = weights;
-        if (weights) im->weights_capacity = capacity;
-    }
     const size_t bytes = strlen(layer) + strlen(name) + 2;
-    char *full = im->n_weights < im->weights_capacity ? malloc(bytes) : NULL;
+    strata_onnx_weight *weight = strata_grow(&im->weights, im->n_weights, sizeof *weight);
+    char *full = weight ? malloc(bytes) : NULL;
     if (!full) {
-        strata_array_finish(array);
         (void)!strata_onnx_no_memory(im);
         return;
     }
     snprintf(full, bytes, "%s/%s", layer, name);
-    im->weights[im->n_weights++] = (strata_onnx_weight){full, *array};
+    *weight = (strata_onnx_weight){full, *array};
+    *array = (strata_array){0};
+    im->n_weights++;
 }
 
 /* The input of the graph with this name, which is a parameter of a layer; NULL: there is none. */
@@ -446,19 +426,16 @@ void strata_onnx_weight_of(strata_onnx_import *im, const char *name, int value, 
     const char *layer = im->folding ? folded : im->calls[im->n_calls - 1].name;
     const strata_tensor *p = find_parameter(im->folding ? im->folding : im->built, layer, name);
     const strata_shape wanted = p ? strata_tensor_shape(p) : (strata_shape){0};
-    strata_array ordered = {0}, floats = {0};
+    STRATA_FINISHED_BY(strata_array_finish) strata_array ordered = {0}, floats = {0};
     strata_status status = strata_permuted(&im->values[value].array, axes, &ordered, &reason);
     if (!status) status = strata_onnx_convert(&ordered, STRATA_DTYPE_F32, &floats, &reason);
     if (!status && p && !strata_shape_equal(wanted, ordered.shape))
         status = strata_onnx_fail(im, STRATA_DATA, "its weights are %s as Strata has them; its input needs %s",
                                   strata_shape_text(ordered.shape).text, strata_shape_text(wanted).text);
-    strata_array_finish(&ordered);
-    if (!status) {
+    if (status)
+        strata_onnx_take_error(im, status, &reason);
+    else
         keep_weight(im, layer, name, &floats);
-        return;
-    }
-    strata_array_finish(&floats);
-    strata_onnx_take_error(im, status, &reason);
 }
 
 /* Makes a tensor of a constant: a layer `weights`, or, while folding, a constant of the graph. Integers become i32 in the

@@ -4,7 +4,6 @@
  * weights that are computed become operands of ops. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "core/interchange/onnx.h"
 

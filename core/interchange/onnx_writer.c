@@ -3,8 +3,6 @@
  * Makes the nodes, attributes and constants of the ONNX graph that is written, and the nodes that several layers need:
  * transposes and activations. All memory is freed at once when the file is written. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/interchange/onnx_export.h"
 

@@ -3,8 +3,6 @@
  * Reads and writes the weights of PyTorch models that are stored as safetensors. A map relates the names. PyTorch has a
  * layer's outputs first and the channels of images first, so most weights have their axes in another order. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/interchange/weights.h"
 #include "strata/formats.h"
@@ -154,8 +152,7 @@ static strata_status read_lines(transfer *t, char *text, strata_error *err) {
     const char *map = t->map;
     int most = 1, number = 0;
     for (const char *at = text; *at; at++) most += *at == '\n';
-    t->lines = calloc((size_t)most, sizeof *t->lines);
-    if (!t->lines) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", map);
+    STRATA_TRY(STRATA_NEW(t->lines, most, err, "%s: no host memory", map));
     for (char *at = text, *end; *at; at = end) {
         char *stop = strchr(at, '\n'),
              *words[] = {t->lines[t->n_lines].theirs, t->lines[t->n_lines].ours, t->lines[t->n_lines].order};
@@ -197,7 +194,7 @@ static strata_status take_line(transfer *t, int i, strata_error *err) {
     const strata_safetensor *tensor = strata_safetensors_find(t->file, l->theirs);
     const recurrent r = recurrent_of(&t->structure, &spec, l);
     strata_shape ours = spec.shape;
-    strata_array array;
+    STRATA_FINISHED_BY(strata_array_finish) strata_array array = {0}, ordered = {0};
     int order;
     if (!tensor) return strata_fail(err, STRATA_DATA, "%s:%d: %s has no \"%.100s\"", map, l->number, t->file->name, l->theirs);
     /* A tensor of one row is one of the two rows of the bias; a tensor of two is the whole bias. */
@@ -205,24 +202,21 @@ static strata_status take_line(transfer *t, int i, strata_error *err) {
     if (one_row) ours = STRATA_SHAPE(ours.dims[1]);
     STRATA_TRY(choose(l, map, tensor->shape, ours, &order, err));
     STRATA_TRY(strata_safetensors_load(t->file, l->theirs, &array, err));
-    strata_array ordered = {0};
     if (order == SAME) array.shape = ours;
-    const strata_status status = strata_permuted(&array, order == SAME ? NULL : orders[order].axes, &ordered, err);
-    const int64_t n = status ? 0 : strata_shape_elements(ours), width = ours.rank ? ours.dims[ours.rank - 1] : 1;
+    STRATA_TRY(strata_permuted(&array, order == SAME ? NULL : orders[order].axes, &ordered, err));
+    const int64_t n = strata_shape_elements(ours), width = ours.rank ? ours.dims[ours.rank - 1] : 1;
     float *to = (float *)t->weights.arrays[l->parameter].data + (one_row ? row_of(t, i) * n : 0);
     for (int64_t k = 0; k < n; k++) {
         const int64_t place = r.swaps ? swapped(k, width) : k;
         const float value = (float)strata_element_get(ordered.dtype, ordered.data, k);
         to[place] = r.bias ? to[place] + value : value;
     }
-    strata_array_finish(&ordered);
-    strata_array_finish(&array);
-    return status;
+    return STRATA_OK;
 }
 
 /* Fails with a list of the file's tensors that no line names. Counters of steps, which are no weights, are left out. */
 static strata_status check_unused(const transfer *t, strata_error *err) {
-    strata_text list = {0};
+    STRATA_FINISHED_BY(strata_text_finish) strata_text list = {0};
     int n = 0;
     for (size_t i = 0; i < t->file->n_tensors; i++) {
         const strata_safetensor *tensor = &t->file->tensors[i];
@@ -230,14 +224,12 @@ static strata_status check_unused(const transfer *t, strata_error *err) {
         for (int k = 0; k < t->n_lines && !used; k++) used = names(&t->lines[k], tensor->name);
         if (!used) strata_text_add(&list, "%s%.100s", n++ ? ", " : "", tensor->name);
     }
-    strata_status status = list.failed ? strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", t->map) : STRATA_OK;
-    if (n && !status)
-        status = strata_fail(err, STRATA_DATA,
-                             "%s: no line uses %d tensor%s of %s: %.800s%s. Add lines for them; \"NAME -\" leaves one out, "
-                             "\"BEGINNING* -\" several. Both biases of an LSTM or GRU go to its one \"bias\"",
-                             t->map, n, n > 1 ? "s" : "", t->file->name, list.bytes, list.n_bytes > 800 ? " ..." : "");
-    strata_text_finish(&list);
-    return status;
+    if (list.failed) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", t->map);
+    if (!n) return STRATA_OK;
+    return strata_fail(err, STRATA_DATA,
+                       "%s: no line uses %d tensor%s of %s: %.800s%s. Add lines for them; \"NAME -\" leaves one out, "
+                       "\"BEGINNING* -\" several. Both biases of an LSTM or GRU go to its one \"bias\"",
+                       t->map, n, n > 1 ? "s" : "", t->file->name, list.bytes, list.n_bytes > 800 ? " ..." : "");
 }
 
 /* ---- writing ---- */
@@ -276,31 +268,26 @@ static strata_status put_line(transfer *t, int k, strata_error *err) {
         axes[orders[order].axes[d]] = d;
     }
     if (*l->order) STRATA_TRY(choose(l, t->map, theirs, ours, &order, err));
-    strata_array own;
+    STRATA_FINISHED_BY(strata_array_finish) strata_array own = {0};
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, ours, &own, err));
     for (int64_t i = 0; i < strata_shape_elements(ours); i++) /* the second bias of a sum is 0 */
         ((float *)own.data)[i] = r.rows == 1 && before ? 0 : from[r.swaps ? swapped(i, ours.dims[ours.rank - 1]) : i];
     strata_array *array = &t->arrays[t->n_written];
-    const strata_status status = strata_permuted(&own, order == SAME ? NULL : axes, array, err);
-    strata_array_finish(&own);
-    STRATA_TRY(status);
+    STRATA_TRY(strata_permuted(&own, order == SAME ? NULL : axes, array, err));
     t->named[t->n_written++] = (strata_named_array){.name = l->theirs, .array = *array};
     return STRATA_OK;
 }
 
 /* ---- the whole ---- */
 
-/* Reads the map, for the weights that the caller has made. close_transfer frees all, also after a failure. */
+/* Reads the map, for the weights that the caller has made. */
 static strata_status open_transfer(transfer *t, strata_error *err) {
     size_t n_bytes;
-    unsigned char *text = NULL;
+    STRATA_FREED unsigned char *text = NULL;
     STRATA_TRY(strata_model_describe(t->model, &t->structure, err));
     STRATA_TRY(strata_file_read(t->map, MOST_MAP_BYTES, &text, &n_bytes, err));
-    strata_status status = STRATA_OK;
-    if (strlen((char *)text) != n_bytes) status = strata_fail(err, STRATA_DATA, "%s: it is no text", t->map);
-    if (!status) status = read_lines(t, (char *)text, err);
-    free(text);
-    return status;
+    if (strlen((char *)text) != n_bytes) return strata_fail(err, STRATA_DATA, "%s: it is no text", t->map);
+    return read_lines(t, (char *)text, err);
 }
 
 static void close_transfer(transfer *t) {
@@ -312,29 +299,31 @@ static void close_transfer(transfer *t) {
     free(t->lines);
 }
 
+/* Reads the file's tensors into new weights. */
+static strata_status take_file(transfer *t, const char *path, strata_safetensors *file, strata_error *err) {
+    STRATA_TRY(strata_weights_create(t->model, &t->weights, err));
+    STRATA_TRY(strata_safetensors_read(path, file, err));
+    for (int i = 0; i < t->n_lines; i++) STRATA_TRY(take_line(t, i, err));
+    return STRATA_OK;
+}
+
 strata_status strata_model_take_state_dict(strata_model *model, const char *path, const char *map_path, strata_error *err) {
-    strata_safetensors file = {0};
-    transfer t = {.model = model, .map = map_path, .file = &file};
-    strata_status status = open_transfer(&t, err);
-    if (!status) status = strata_weights_create(model, &t.weights, err);
-    if (!status) status = strata_safetensors_read(path, &file, err);
-    for (int i = 0; i < t.n_lines && !status; i++) status = take_line(&t, i, err);
-    if (!status) status = check_unused(&t, err);
-    for (int i = 0; i < t.weights.n && !status; i++) status = strata_model_set_parameter(model, i, &t.weights.arrays[i], err);
-    strata_safetensors_finish(&file);
-    close_transfer(&t);
-    return status;
+    STRATA_FINISHED_BY(strata_safetensors_finish) strata_safetensors file = {0};
+    STRATA_FINISHED_BY(close_transfer) transfer t = {.model = model, .map = map_path, .file = &file};
+    STRATA_TRY(open_transfer(&t, err));
+    STRATA_TRY(take_file(&t, path, &file, err));
+    STRATA_TRY(check_unused(&t, err));
+    for (int i = 0; i < t.weights.n; i++) STRATA_TRY(strata_model_set_parameter(model, i, &t.weights.arrays[i], err));
+    return STRATA_OK;
 }
 
 /* Reads the written tensors again, and compares them with the model's values. */
 static strata_status read_back(const char *path, void *context, strata_error *err) {
     const transfer *t = context;
-    strata_safetensors file = {0};
+    STRATA_FINISHED_BY(strata_safetensors_finish) strata_safetensors file = {0};
     transfer again = *t;
     again.file = &file;
-    strata_status status = strata_weights_create(t->model, &again.weights, err);
-    if (!status) status = strata_safetensors_read(path, &file, err);
-    for (int i = 0; i < again.n_lines && !status; i++) status = take_line(&again, i, err);
+    strata_status status = take_file(&again, path, &file, err);
     for (int i = 0; i < t->weights.n && !status; i++)
         for (int64_t k = 0; k < strata_shape_elements(t->weights.arrays[i].shape) && !status; k++) {
             const float a = ((float *)t->weights.arrays[i].data)[k], b = ((float *)again.weights.arrays[i].data)[k];
@@ -342,24 +331,16 @@ static strata_status read_back(const char *path, void *context, strata_error *er
                 status = strata_fail(err, STRATA_INTERNAL, "%s has other values", strata_model_parameter(t->model, i).name);
         }
     strata_weights_finish(&again.weights);
-    strata_safetensors_finish(&file);
     return status;
 }
 
 strata_status strata_model_save_state_dict(strata_model *model, const char *path, const char *map_path, strata_error *err) {
-    transfer t = {.model = model, .map = map_path};
-    strata_status status = open_transfer(&t, err);
-    if (!status) status = strata_weights_read(model, "save_state_dict", &t.weights, err);
-    const size_t n = (size_t)t.n_lines + 1;
-    if (!status) {
-        t.arrays = calloc(n, sizeof *t.arrays);
-        t.named = calloc(n, sizeof *t.named);
-        if (!t.arrays || !t.named) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
-    }
-    for (int i = 0; i < t.n_lines && !status; i++) status = put_line(&t, i, err);
-    if (!status)
-        status = strata_safetensors_write(path, t.named, t.n_written, NULL, 0,
-                                          &(strata_safetensors_writing){.check = &(strata_file_check){read_back, &t}}, err);
-    close_transfer(&t);
-    return status;
+    STRATA_FINISHED_BY(close_transfer) transfer t = {.model = model, .map = map_path};
+    STRATA_TRY(open_transfer(&t, err));
+    STRATA_TRY(strata_weights_read(model, "save_state_dict", &t.weights, err));
+    STRATA_TRY(STRATA_NEW(t.arrays, t.n_lines + 1, err, "%s: no host memory", path));
+    STRATA_TRY(STRATA_NEW(t.named, t.n_lines + 1, err, "%s: no host memory", path));
+    for (int i = 0; i < t.n_lines; i++) STRATA_TRY(put_line(&t, i, err));
+    return strata_safetensors_write(path, t.named, t.n_written, NULL, 0,
+                                    &(strata_safetensors_writing){.check = &(strata_file_check){read_back, &t}}, err);
 }

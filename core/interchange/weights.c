@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/interchange/weights.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 strata_status strata_weights_create(strata_model *model, strata_weights *out, strata_error *err) {
     *out = (strata_weights){.model = model};
     STRATA_TRY(strata_model_declare(model, err));
     const int n = strata_model_n_parameters(model);
-    out->arrays = calloc((size_t)n, sizeof *out->arrays);
-    if (!out->arrays) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its parameters");
+    STRATA_TRY(STRATA_NEW(out->arrays, n, err, "model: no host memory for its parameters"));
     for (; out->n < n; out->n++) {
         strata_array *array = &out->arrays[out->n];
         STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, strata_model_parameter(model, out->n).shape, array, err));
@@ -71,4 +67,13 @@ strata_status strata_permuted(const strata_array *array, const int *axes, strata
         for (int d = rank - 1; d >= 0 && ++place[d] == shape.dims[d]; d--) place[d] = 0;
     }
     return STRATA_OK;
+}
+
+bool strata_takes_numbers(const strata_preprocessing *p) {
+    const strata_preprocessing_kind kind = p ? strata_preprocessing_get_kind(p) : STRATA_PREPROCESSING_TEXTS;
+    return (kind == STRATA_PREPROCESSING_TABLE || kind == STRATA_PREPROCESSING_ARRAYS) && strata_preprocessing_n_columns(p);
+}
+
+bool strata_restores_label(const strata_preprocessing *p) {
+    return p && strata_preprocessing_n_labels(p) && strata_preprocessing_label_column(p, 0).kind != STRATA_COLUMN_WORDS;
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parameters and states of a model, in host memory, and arrays with their axes in another order. */
+ * What exports and imports have in common: the parameters and states of a model, in host memory, arrays with their axes in
+ * another order, and what a file does with the numbers of the user. */
 #ifndef STRATA_CORE_INTERCHANGE_WEIGHTS_H
 #define STRATA_CORE_INTERCHANGE_WEIGHTS_H
 
+#include "core/interchange/owned.h"
 #include "strata/describe.h"
+#include "strata/preprocessing.h"
 
 typedef struct strata_weights {
     strata_model *model;
@@ -27,5 +30,10 @@ int strata_parameter_find(const strata_model *model, const char *layer, const ch
 
 /* A copy of the array in which axis d is axis axes[d] of the array; NULL: the order does not change. The caller finishes it. */
 STRATA_MUST_USE strata_status strata_permuted(const strata_array *array, const int *axes, strata_array *out, strata_error *err);
+
+/* Whether an exported file takes the user's numbers, and computes the features from them; whether it converts its first output
+ * back to the label's own numbers. p: the model's preprocessing; NULL: it has none. */
+bool strata_takes_numbers(const strata_preprocessing *p);
+bool strata_restores_label(const strata_preprocessing *p);
 
 #endif

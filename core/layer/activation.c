@@ -2,9 +2,6 @@
  *
  * activation: an element-wise function, or softmax over the last axis. Every layer with an `activation` option finds its
  * function in this file's table. */
-#include <stddef.h>
-#include <string.h>
-
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"
 

@@ -3,8 +3,6 @@
  * batch_norm: y = activation(gamma (x - mean) / sqrt(variance + epsilon) + beta), for each channel (the last axis). In
  * training, mean and variance are those of the batch, without positions that are padding, and the layer updates moving
  * averages of them. Predictions use the moving averages. */
-#include <stddef.h>
-
 #include "core/layer/layer.h"
 
 static double momentum_of(const strata_batch_norm_options *opts) {

@@ -9,8 +9,6 @@
  *                      elements in the same order
  *   separable_conv2d   a depthwise convolution, followed by a 1x1 convolution over all channels (Chollet 2017) */
 #include <inttypes.h>
-#include <stddef.h>
-#include <string.h>
 
 #include "core/graph/graph.h"
 #include "core/layer/window.h"

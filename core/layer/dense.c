@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * dense: y = activation(x kernel + bias).   x (..., in), kernel (in, units), bias (units) -> y (..., units) */
-#include <stddef.h>
-
 #include "core/layer/layer.h"
 
 static strata_status dense_check(const void *options, strata_error *err) {

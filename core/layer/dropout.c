@@ -2,8 +2,6 @@
  *
  * dropout: in training, each element becomes 0 with probability `rate`; the others are multiplied by 1 / (1 - rate)
  * (Srivastava et al. 2014). */
-#include <stddef.h>
-
 #include "core/layer/layer.h"
 
 static strata_status dropout_check(const void *options, strata_error *err) {

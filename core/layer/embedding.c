@@ -2,8 +2,6 @@
  *
  * embedding: the rows of a table whose indices are the tokens.   x (N, ...) i32, embeddings (vocabulary, units) -> y (N,
  * ..., units) */
-#include <stddef.h>
-
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"
 

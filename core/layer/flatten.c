@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * flatten: (N, ...) -> (N, product of the rest). */
-#include <stddef.h>
-
 #include "core/layer/layer.h"
 
 static strata_tensor *flatten_build(const void *options, strata_layer_context *context, strata_tensor *x) {

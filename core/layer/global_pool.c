@@ -2,8 +2,6 @@
  *
  * global_average_pool, global_max_pool: (N, ..., C) -> (N, C), over all axes between the first and the last. Positions
  * that are padding are ignored. */
-#include <stddef.h>
-
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"
 

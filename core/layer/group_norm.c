@@ -4,7 +4,6 @@
  * channels, over all positions. rms_norm: y = gamma x / sqrt(mean of x^2 + epsilon), where the mean is that of each row
  * along the last axis. Both layers consist of several ops; the element-wise ones become one kernel. Sums are f32. */
 #include <inttypes.h>
-#include <stddef.h>
 
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"

@@ -7,7 +7,6 @@
 
 #include "core/base/option.h"
 #include "strata/layers.h"
-#include "strata/ops.h"
 #include "strata/registry.h"
 
 /* ---- initializer.c ----

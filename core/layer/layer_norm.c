@@ -2,8 +2,6 @@
  *
  * layer_norm: y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the mean and the variance of each row along
  * the last axis. */
-#include <stddef.h>
-
 #include "core/layer/layer.h"
 
 static strata_status layer_norm_check(const void *options, strata_error *err) {

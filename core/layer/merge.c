@@ -2,8 +2,6 @@
  *
  * add, multiply, concat: layers with several inputs. They keep the mask of padding; the model removes it if the inputs
  * have different masks. */
-#include <stddef.h>
-
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"
 

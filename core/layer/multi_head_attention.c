@@ -3,10 +3,7 @@
  * multi_head_attention of x (N, T, C) with itself (Vaswani et al. 2017). Queries, keys and values are products of x,
  * divided into heads. Positions of padding are not used as keys. A last product maps the outputs of all heads to C
  * channels. */
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"

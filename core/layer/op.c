@@ -3,8 +3,6 @@
  * op: a layer that is one op of strata/ops.h. The table says how many inputs and numbers each op has. Functions convert
  * the numbers to the op's arguments. */
 #include <math.h>
-#include <stddef.h>
-#include <string.h>
 
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"

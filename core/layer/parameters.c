@@ -2,9 +2,6 @@
  *
  * Computes the position of each parameter in one flat range, and divides this range into blocks, so that a device can
  * bind each block as a buffer. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/layer/context.h"
 
 int64_t strata_parameter_aligned(int64_t elements) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * max_pool2d, avg_pool2d (N,H,W,C) -> (N,OH,OW,C); max_pool1d, avg_pool1d (N,L,C) -> (N,OL,C). */
-#include <stddef.h>
 #include <string.h>
 
 #include "core/layer/window.h"

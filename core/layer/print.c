@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * print: y = x. The value of x is also shown to the program that opened the device, with the layer's name. */
-#include <stddef.h>
-
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"
 

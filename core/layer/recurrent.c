@@ -3,10 +3,6 @@
  * lstm and gru. The product of the inputs of all steps with the kernel is one matmul; core/op/recurrent.c computes the
  * steps.
  * x (N, T, C) -> (N, U), or (N, T, U). */
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"
 

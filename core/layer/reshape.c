@@ -2,8 +2,6 @@
  *
  * reshape: (N, ...) -> (N, shape...), with the elements in the same order. */
 #include <inttypes.h>
-#include <stddef.h>
-#include <string.h>
 
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"

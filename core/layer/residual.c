@@ -2,8 +2,6 @@
  *
  * residual: y = activation(main(x) + shortcut(x)), where main and shortcut are the layers in its two branches (He et al.
  * 2016). An empty shortcut is x itself. The mask of padding is kept if both branches keep it. */
-#include <stddef.h>
-
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"
 

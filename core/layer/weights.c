@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * weights: an input of other layers that is a parameter, or a constant that is stored in the model's file. */
-#include <stddef.h>
-
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"
 

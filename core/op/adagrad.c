@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One step of Adagrad over flat ranges, in place: formulas in strata/ops.h. */
-#include <math.h>
-
 #include "core/op/define.h"
 #include "core/op/update.h"
 

@@ -2,8 +2,6 @@
  *
  * One step of Adam or AdamW over flat ranges, in place: formulas in strata/ops.h. The bias corrections are included in the
  * step's learning rate, so nothing here depends on the number of the step. */
-#include <math.h>
-
 #include "core/op/define.h"
 #include "core/op/update.h"
 

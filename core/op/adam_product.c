@@ -6,9 +6,6 @@
  * and then Adam. */
 #include "core/op/adam_product.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/op/define.h"
 
 enum { PARAMETERS, M, V };

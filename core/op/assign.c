@@ -2,8 +2,6 @@
  *
  * assign: variable = value.   assign_add: variable += value (integers wrap).   Both write their first operand in place;
  * the node is the variable's new value. No gradient passes through a variable that changes. */
-#include <string.h>
-
 #include "core/op/define.h"
 #include "core/op/update.h"
 

@@ -6,8 +6,6 @@
  * The scores of the other positions are replaced by the lowest finite number instead of -infinity, and their weights are
  * set to 0 after the softmax. So a row that is masked completely gives zeros and passes no gradient, whereas a softmax of
  * -infinities would be NaN. */
-#include <math.h>
-
 #include "core/base/option.h"
 #include "core/op/define.h"
 

@@ -7,9 +7,6 @@
  * If mean and variance are computed from x itself ("own"), one op computes the complete gradient of x (batch_norm_grad):
  *   dx = scale r (dy - (s0 + n s1) / rows), dmean and dvariance none.
  * The two ops of the gradient are not differentiated again. */
-#include <math.h>
-#include <stdlib.h>
-
 #include "core/op/channels.h"
 #include "core/op/define.h"
 

@@ -5,8 +5,6 @@
  * value in memory has dtype T. Chains are built after the gradients, so the op has no gradient. */
 #include "core/op/chain.h"
 
-#include <string.h>
-
 #include "core/op/define.h"
 #include "core/op/ops.h"
 

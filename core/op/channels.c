@@ -3,9 +3,6 @@
  * Shape rules and kernel launches of the ops that treat each channel separately (channels.h). */
 #include "core/op/channels.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 #include "core/op/define.h"
 
 strata_channels strata_channels_of(strata_shape shape) {

@@ -3,8 +3,6 @@
  * clip: y = min(max(x, low), high); NaN stays NaN.   gradient: dy where low <= x <= high, that is where y is x.
  * The op takes floats and i32. For i64, the builder makes max and min nodes with constants instead, because kernels
  * receive the bounds as 32-bit words. */
-#include <math.h>
-
 #include "core/op/define.h"
 
 typedef struct clip_attrs {

@@ -4,8 +4,6 @@
  * executed between them, so they have no kernels. Their references are those of a group of one device: y = x. */
 #include "core/op/communication.h"
 
-#include <string.h>
-
 #include "core/op/define.h"
 
 extern const strata_op strata_op_all_reduce, strata_op_reduce_to, strata_op_broadcast, strata_op_all_gather,

@@ -18,7 +18,6 @@
 
 #include "core/op/compose.h"
 #include "core/op/epilogue.h"
-#include "core/op/window.h"
 
 typedef struct strata_conv2d_attrs {
     /* window.size is the size of the filter. */

@@ -4,8 +4,6 @@
  *
  * The result is small and the sum is long, so the sum is divided into parts. Their sums are written to scratch memory and added
  * by the reduce kernel. The division depends only on the shape, since it determines the bits. */
-#include <stdlib.h>
-
 #include "core/op/conv2d.h"
 #include "core/op/define.h"
 #include "core/op/reduce.h"

@@ -5,7 +5,6 @@
 #include "core/op/copy.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* Kernels count elements in 32 bits and loop up to 2^31 of them (FOR_EACH in shaders/dialect.h). */
 static const int64_t most_elements = INT64_C(1) << 31;

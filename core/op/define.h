@@ -6,15 +6,12 @@
 #define STRATA_CORE_OP_DEFINE_H
 
 #include <inttypes.h>
-#include <stddef.h>
 
-#include "core/graph/launch.h"
 #include "core/graph/placement.h"
 #include "core/op/axes.h"
 #include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/element.h"
 #include "core/op/rules.h"
-#include "strata/ops.h"
 
 #endif

@@ -4,8 +4,6 @@
  * the operands' dtype), comparisons (y is bool) and gradients of activations. The formulas are the rows of elementwise.def,
  * which the kernels read too; gradients are below, and are summed back over broadcast axes. clip, cast and where have files of
  * their own. */
-#include <math.h>
-
 #include "core/op/chain.h"
 #include "core/op/define.h"
 #include "core/op/ops.h"

@@ -4,9 +4,6 @@
  * into a product. */
 #include "core/op/epilogue.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "core/op/define.h"
 
 extern const strata_op strata_op_relu_grad, strata_op_tanh_grad, strata_op_sigmoid_grad;

@@ -13,7 +13,6 @@
 #ifndef STRATA_CORE_OP_EPILOGUE_H
 #define STRATA_CORE_OP_EPILOGUE_H
 
-#include "core/graph/graph.h"
 #include "core/graph/launch.h"
 
 /* The values are those of the kernels' constants ACTIVATION and AUX. */

@@ -3,8 +3,6 @@
  * first_index: the first position of each number.   x (...) integers -> y (n) i32: y[r] = 1 + the least j with x[j] = r,
  * in row-major order; 0 if no element of x is r. Elements outside 0 .. n - 1 are ignored. No gradient. It lets
  * strata_unique work without sorting. */
-#include <string.h>
-
 #include "core/op/define.h"
 
 typedef struct first_index_attrs {

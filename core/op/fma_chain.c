@@ -3,8 +3,6 @@
  * fma_chain: y[i] = x[i] after `steps` times y = fma(y, 0.999, 0.001).  x is f32 of any shape.
  * Its result is not needed: 2 * elements * steps operations with almost no memory traffic measure the rate of a device's
  * multiply-add units. `strata bench` compares the speed of products with this rate. It has no gradient. */
-#include <math.h>
-
 #include "core/op/attrs.h"
 #include "core/op/define.h"
 

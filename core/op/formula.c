@@ -2,7 +2,6 @@
  *
  * The nodes of a formula, from which element-wise ops are composed (strata_formula). Operators have the precedence of C. */
 #include <assert.h>
-#include <string.h>
 
 #include "core/base/locale.h"
 #include "core/op/compose.h"

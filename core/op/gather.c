@@ -8,9 +8,6 @@
  * is. The gradient of gather_grad is gather; in that form it is then summed along this axis. */
 #include "core/op/gather.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/op/define.h"
 
 extern const strata_op strata_op_gather, strata_op_gather_grad, strata_op_gather_mean, strata_op_broadcast_to,

@@ -2,8 +2,6 @@
  *
  * The first half of a step of LAMB over flat ranges: the direction of the step. Its length is computed afterwards from the
  * norms of each parameter. Formulas in strata/ops.h. */
-#include <math.h>
-
 #include "core/op/define.h"
 #include "core/op/update.h"
 

@@ -4,8 +4,6 @@
  *   n = (x - mean) r,  r = 1 / sqrt(variance + epsilon), both of the row, biased        y = scale n + shift, like x
  * gradient: dshift = sum of dy, dscale = sum of dy n over the rows; dx by layer_norm_grad, with g = dy scale:
  *   dx = r (g - mean of g - n mean of g n), which is not differentiated again. */
-#include <math.h>
-
 #include "core/op/channels.h"
 #include "core/op/define.h"
 

@@ -2,8 +2,6 @@
  *
  * The leaves: inputs, constants and reads of variables. They compute nothing; the planner assigns their memory, and the
  * executable fills it. Their builders set dtype and shape, since there are no operands from which these follow. */
-#include <string.h>
-
 #include "core/graph/variable.h"
 #include "core/op/define.h"
 

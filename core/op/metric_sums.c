@@ -5,8 +5,6 @@
  *   threshold) = (labels_bk > 1/2)]
  *   classification_sums: losses (B) f32, logits (B, C) f32, labels (B) i32 or i64 -> (2) f32: sum_b losses_b, count_b (argmax_c
  *   logits_bc = label_b) */
-#include <math.h>
-
 #include "core/op/define.h"
 
 enum { LOSSES, SCORES, LABELS };

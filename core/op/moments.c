@@ -3,9 +3,6 @@
  * moments: mean and (biased) variance of each channel.   x (..., C) floats -> y (2, C) f32: y[0] = mean, y[1] = mean of (x -
  * y[0])^2
  * gradient: dx = (dy[0] + 2 (x - y[0]) dy[1]) / rows. */
-#include <math.h>
-#include <stdlib.h>
-
 #include "core/op/channels.h"
 #include "core/op/define.h"
 

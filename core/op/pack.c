@@ -5,8 +5,6 @@
  * they need no copy; the launches copy the other operands. Nothing writes the gaps: they are zero because arenas are
  * zeroed at first.
  * gradient: the slices of dy. */
-#include <string.h>
-
 #include "core/op/attrs.h"
 #include "core/op/define.h"
 

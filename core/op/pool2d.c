@@ -9,8 +9,6 @@
  * avg_pool2d_grad(dy) distributes each dy evenly over its window; the gradient of avg_pool2d_grad is avg_pool2d. */
 #include "core/op/pool2d.h"
 
-#include <math.h>
-
 #include "core/op/define.h"
 
 extern const strata_op strata_op_max_pool2d, strata_op_max_pool2d_grad, strata_op_avg_pool2d, strata_op_avg_pool2d_grad,

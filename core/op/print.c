@@ -3,7 +3,6 @@
  * print: y = x, and the host prints x. The passes replace the node by x and make x an additional output of the program
  * (core/run/print.h). So no device runs the node, and other nodes are fused as without it. gradient: dy. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "core/op/attrs.h"
 #include "core/op/ops.h"

@@ -4,8 +4,6 @@
  * shaders/README.md defines which word of which counter an element uses; dropout.c draws from the same sequences. */
 #include "core/op/random.h"
 
-#include <math.h>
-
 #include "core/op/define.h"
 
 extern const strata_op strata_op_random_uniform, strata_op_random_normal;

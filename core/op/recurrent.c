@@ -8,9 +8,6 @@
  * that the gradient does not compute the products a second time. */
 #include "core/op/recurrent.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 #include "core/op/define.h"
 #include "core/op/epilogue.h"
 

@@ -3,8 +3,6 @@
  * Sum, mean, maximum and minimum over axes. The four ops share their rules and kernels; argmax is in argmax.c. */
 #include "core/op/reduce.h"
 
-#include <math.h>
-
 #include "core/op/define.h"
 
 extern const strata_op strata_op_reduce_sum, strata_op_reduce_mean, strata_op_reduce_max, strata_op_reduce_min;

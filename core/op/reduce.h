@@ -5,7 +5,6 @@
 #ifndef STRATA_CORE_OP_REDUCE_H
 #define STRATA_CORE_OP_REDUCE_H
 
-#include "core/graph/launch.h"
 #include "core/op/axes.h"
 
 typedef struct strata_reduce_attrs {

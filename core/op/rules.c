@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 const strata_attr_words strata_dtype_words[] = {
     {"dtype", (const char *const[]){"f32", "f16", "bf16", "i32", "i64", "u8", "bool", NULL}}, {NULL, NULL}};

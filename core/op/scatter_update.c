@@ -8,8 +8,6 @@
  * the gathered rows instead of the variables (strata_check_update allows this), and scatter_update writes each range
  * back. The result of the update is the new value of its first range. If `rows` is another range that the update has
  * changed, `update` is the node of the update. */
-#include <string.h>
-
 #include "core/op/define.h"
 #include "core/op/update.h"
 

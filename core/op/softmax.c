@@ -3,8 +3,6 @@
  * softmax and log_softmax over the last axis, their gradients as separate ops, and helpers for related ops (softmax.h). */
 #include "core/op/softmax.h"
 
-#include <math.h>
-
 #include "core/op/define.h"
 
 extern const strata_op strata_op_softmax, strata_op_log_softmax, strata_op_softmax_grad, strata_op_log_softmax_grad;

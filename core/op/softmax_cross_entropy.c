@@ -2,8 +2,6 @@
  *
  * Softmax cross-entropy with dense labels: loss = -sum_c labels log softmax(logits), which is sum_c labels (L - logits) with
  * L = log sum exp logits. Integer labels: sparse_softmax_cross_entropy.c. */
-#include <math.h>
-
 #include "core/op/define.h"
 #include "core/op/softmax.h"
 

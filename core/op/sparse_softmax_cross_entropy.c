@@ -2,8 +2,6 @@
  *
  * Softmax cross-entropy with an integer label for each row: loss = L - logits[label], L = log sum exp logits. A label out of
  * range makes the row's loss and gradient NaN, so that the error is noticed. Dense labels: softmax_cross_entropy.c. */
-#include <math.h>
-
 #include "core/op/define.h"
 #include "core/op/softmax.h"
 

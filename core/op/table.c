@@ -2,8 +2,6 @@
  *
  * The table of ops, in the order of core/op/ops.def, and what plugins see of each op, as text. What an op computes is in
  * strata/ops.h. */
-#include <string.h>
-
 #include "core/op/ops.h"
 #include "strata/ops.h"
 #include "strata/text.h"

@@ -3,8 +3,6 @@
  * Helpers of the optimizers' ops (update.h). */
 #include "core/op/update.h"
 
-#include <math.h>
-
 #include "core/op/define.h"
 
 extern const strata_op strata_op_read, strata_op_gather, strata_op_slice;

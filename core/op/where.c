@@ -2,8 +2,6 @@
  *
  * where: y = condition ? a : b, the three broadcast together.
  * gradient: a gets dy where the condition is true, and b where it is false, else 0; both are summed over broadcast axes. */
-#include <string.h>
-
 #include "core/op/chain.h"
 #include "core/op/define.h"
 

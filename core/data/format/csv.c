@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 
-#include "core/base/alloc.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/data/format/stream.h"

@@ -6,7 +6,6 @@
 #include "core/base/file.h"
 #include "core/data/dataset.h"
 #include "core/data/format/npy.h"
-#include "strata/formats.h"
 
 enum { MOST_MEMBERS = 4096 };
 

@@ -3,7 +3,6 @@
  * Which files of a folder are pictures, by their names, and the folders that are left out. */
 #include <stdio.h>
 
-#include "core/base/alloc.h"
 #include "core/base/ascii.h"
 #include "core/data/format/picture_formats.h"
 

@@ -3,8 +3,6 @@
  * TIFF, through libtiff: the first picture of a file. Grey, colours, palettes and inks (CMYK) of up to 16 bits are converted
  * here. Samples of 16 bits lose their lower byte, and transparency is ignored. libtiff itself converts the other kinds of
  * colours, such as YCbCr and CIE L*a*b*. */
-#include <stdarg.h>
-#include <stdio.h>
 #if STRATA_WITH_TIFF
 #include <tiffio.h>
 #endif

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 
 #include "core/base/bytes.h"
-#include "core/base/file.h"
 #include "strata/sha256.h"
 
 enum { LENGTH_BYTES = 8 };

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "core/base/alloc.h"
 #include "core/base/file.h"
 #include "core/data/format/stream.h"
 

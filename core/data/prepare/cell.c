@@ -4,7 +4,6 @@
 #include "core/data/prepare/cell.h"
 
 #include <math.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "core/base/ascii.h"

@@ -4,8 +4,6 @@
 #ifndef STRATA_CORE_DATA_CELL_H
 #define STRATA_CORE_DATA_CELL_H
 
-#include <stdbool.h>
-
 #include "strata/csv.h"
 
 /* Whether the cell is blank: it has no character, or only spaces. */

@@ -4,9 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "core/base/text.h"
 #include "core/data/format/csv.h"
-#include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
 #include "core/data/text/tokenizer.h"
 

@@ -8,7 +8,6 @@
 #include <float.h>
 
 #include "core/data/format/csv.h"
-#include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
 
 static const char *const kinds[] = {"table", "texts", "pictures", "arrays"};

@@ -5,7 +5,6 @@
 
 #include "core/base/locale.h"
 #include "core/base/text.h"
-#include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
 
 /* Labels that are whole numbers are classes, unless the user decides otherwise, if there are at most MOST_NUMERIC_CLASSES

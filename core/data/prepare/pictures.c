@@ -4,12 +4,9 @@
  * pictures that have one size already. */
 #include <stdio.h>
 
-#include "core/base/alloc.h"
-#include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/format/picture_formats.h"
 #include "core/data/format/stream.h"
-#include "core/data/format/tree.h"
 #include "core/data/prepare/preprocessing.h"
 
 static const size_t MOST_FILE_BYTES = (size_t)256 << 20;

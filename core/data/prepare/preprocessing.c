@@ -9,7 +9,6 @@
 #include "core/base/ascii.h"
 #include "core/base/text.h"
 #include "core/data/format/csv.h"
-#include "core/data/prepare/cell.h"
 #include "core/data/stage/stage.h"
 
 enum {

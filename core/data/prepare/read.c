@@ -6,9 +6,7 @@
 #include "core/data/format/csv.h"
 #include "core/data/format/parquet.h"
 #include "core/data/format/stream.h"
-#include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
-#include "strata/formats.h"
 
 static const size_t MOST_BYTES = STRATA_BYTES_LIMIT(36);
 

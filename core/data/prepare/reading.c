@@ -4,7 +4,6 @@
  * table, since one program wrote it. */
 #include <stdio.h>
 
-#include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
 
 /* What the cells of a column show. "1.5" is a number with a decimal point only, "1,5" with a decimal comma only; "1.234" and

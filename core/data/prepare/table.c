@@ -3,10 +3,8 @@
  * Converting the rows of tables and arrays to datasets, as a preprocessing describes. */
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
 
 #include "core/base/locale.h"
-#include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/prepare/preprocessing.h"
 #include "core/data/text/tokenizer.h"

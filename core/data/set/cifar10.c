@@ -10,7 +10,6 @@
 #include "core/data/dataset.h"
 #include "core/data/format/stream.h"
 #include "core/data/format/tree.h"
-#include "strata/formats.h"
 
 enum {
     SIDE = STRATA_CIFAR10_SIDE,

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/format/tree.h"
 #include "core/data/text/tokenizer.h"

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "core/base/alloc.h"
 #include "core/base/file.h"
 #include "core/data/set/image_set.h"
 #include "strata/formats.h"

@@ -5,7 +5,6 @@
  * the iterations before it. */
 #include <pthread.h>
 
-#include "core/base/alloc.h"
 #include "core/data/stage/stage.h"
 
 typedef struct store {

@@ -3,8 +3,6 @@
  * shuffle. If the parent's elements can be computed by index, a random order of all elements is made; that of the first shuffle
  * is the order in which fit shuffles arrays. Otherwise elements are read to a buffer. Each element that is returned is drawn
  * from it at random and replaced by the parent's next element. */
-
-#include "core/base/alloc.h"
 #include "core/data/stage/stage.h"
 #include "strata/philox.h"
 

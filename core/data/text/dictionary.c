@@ -2,7 +2,6 @@
  *
  * The table is doubled when three quarters of its cells are used. The hash is FNV-1a with a final mixing step. Results do not
  * depend on the hash. */
-#include "core/base/alloc.h"
 #include "core/data/text/tokenizer.h"
 
 static uint32_t hash_of(const void *key, size_t length) {

@@ -5,9 +5,6 @@
  * frequent pair again and again. The pairs are in a heap, sorted by the counts at the time when they were added, which may be
  * out of date. A merge can raise the counts only of pairs that contain its result, and these are then added to the heap again.
  * So a count in the heap is never too low. A pair whose count in the heap is too high is added again with its current count. */
-
-#include "core/base/alloc.h"
-#include "core/base/text.h"
 #include "core/data/text/tokenizer.h"
 
 /* ---- characters ---- */

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reading documents from the rows of a CSV file or the lines of a text file. imdb.c reads the files of IMDB. */
-#include "core/base/alloc.h"
 #include "core/base/file.h"
-#include "core/base/text.h"
 #include "core/data/format/csv.h"
 #include "core/data/format/stream.h"
 #include "core/data/text/tokenizer.h"

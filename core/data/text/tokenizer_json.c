@@ -3,9 +3,7 @@
  * Tokenizers as JSON: {"kind": "words", "tokens": ["the", ...]}, where the first token has the id 2; or {"kind": "subwords",
  * "characters": [" ", "e", ...], "merges": [3, 2, ...]}, where the first character has the id 2. Each two numbers of `merges`
  * are the ids of a pair. The string that the pair joins to gets the next id, unless it has one already. */
-
 #include "core/base/json.h"
-#include "core/base/text.h"
 #include "core/data/text/tokenizer.h"
 
 static const char *const kinds[] = {[STRATA_TOKENIZER_WORDS] = "words", [STRATA_TOKENIZER_SUBWORDS] = "subwords"};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Dividing texts into words: which characters belong to words, and which are their lower-case letters. */
-#include "core/base/text.h"
 #include "core/data/text/tokenizer.h"
 
 /* ---- characters ---- */
