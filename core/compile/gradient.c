@@ -29,27 +29,30 @@ void strata_graph_recompute(strata_graph *graph, int first) {
     graph->recomputed = range;
 }
 
-/* What a copy reads instead of x, a value from before the range. A copy that read the same values as the original would be
- * merged with it. Integers are not replaced, so that what depends on indices alone is computed once. */
-static strata_tensor *from_before(strata_tensor *x) {
+/* What a copy reads instead of x: the copy of x, or an alias of x if there is none. A copy that read the same values as the
+ * original would be merged with it. Integers have no aliases, so that what depends on indices alone is computed once. */
+static strata_tensor *read_again(strata_tensor *x, int first, strata_tensor *const *again) {
+    if (x->id >= first && again[x->id] != x) return again[x->id];
     return strata_dtype_is_float(x->dtype) && x->op != &strata_op_constant ? strata_alias(x) : x;
 }
 
-/* Sets again[id] to a copy of each node of the range. Leaves, exchanges with other replicas and updates are not repeated, and
- * values that the host prints are printed once. */
+/* Whether a node of the range stays the only one: leaves, exchanges with other replicas and updates are not repeated, and a
+ * view of a value that is kept needs no memory. */
+static bool is_kept(const strata_tensor *node, int first, strata_tensor *const *again) {
+    if (!node->n_inputs || (node->op->flags & (STRATA_OP_COMMUNICATION | STRATA_OP_UPDATE))) return true;
+    const strata_tensor *x = node->inputs[0];
+    return strata_is_view(node, NULL) && (x->id < first || again[x->id] == x);
+}
+
+/* Sets again[id] to a copy of each node of the range, or to the node itself. Values that the host prints are printed once. */
 static void compute_again(strata_graph *graph, const strata_recomputed *range, int y_id, strata_tensor **again) {
     for (int id = range->first; id < range->end && id <= y_id; id++) {
-        strata_tensor *node = graph->nodes[id];
+        strata_tensor *node = again[id] = graph->nodes[id];
+        if (is_kept(node, range->first, again)) continue;
         strata_tensor **inputs = strata_graph_alloc(graph, ((size_t)node->n_inputs + 1) * sizeof *inputs);
         if (!inputs) return;
-        for (int i = 0; i < node->n_inputs; i++) {
-            const int input = node->inputs[i]->id;
-            inputs[i] = input >= range->first ? again[input] : from_before(node->inputs[i]);
-        }
-        if (node->op->flags & (STRATA_OP_LEAF | STRATA_OP_COMMUNICATION | STRATA_OP_UPDATE))
-            again[id] = node;
-        else
-            again[id] = node->op == &strata_op_print ? inputs[0] : strata_copy_node(graph, node, inputs);
+        for (int i = 0; i < node->n_inputs; i++) inputs[i] = read_again(node->inputs[i], range->first, again);
+        again[id] = node->op == &strata_op_print ? inputs[0] : strata_copy_node(graph, node, inputs);
     }
 }
 

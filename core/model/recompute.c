@@ -83,8 +83,8 @@ static strata_layer_cost *inside_of(const strata_tensor *value, strata_layer_cos
 
 strata_status strata_recompute_weigh(const strata_step *step, strata_layer_cost *calls, int n, strata_error *err) {
     strata_graph *graph = step->graph;
-    bool *live = strata_graph_alloc(graph, 2 * (size_t)graph->n_nodes), *seen = live + graph->n_nodes;
-    if (!live) return strata_graph_check(graph, err);
+    bool *live = strata_graph_alloc(graph, (size_t)graph->n_nodes), *seen = strata_graph_alloc(graph, (size_t)graph->n_nodes);
+    if (!live || !seen) return strata_graph_check(graph, err);
     strata_mark_live(&(strata_draft){.graph = graph,
                                      .outputs = step->outputs,
                                      .n_outputs = step->n_outputs,

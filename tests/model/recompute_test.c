@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/model/model.h"
 #include "model_case.h"
 #include "strata/summary.h"
 #include "tests/support/check.h"
@@ -200,6 +201,20 @@ TEST_ON_HOST(recompute, a_checkpoint_does_not_depend_on_it) {
     strata_dataset_destroy(data);
     strata_array_finish(&x);
     strata_array_finish(&y);
+}
+
+/* A parameter server sends the rows that a batch uses, and the program gets indices of these. */
+TEST_ON_HOST(recompute, the_rows_of_a_table_may_still_be_renumbered) {
+    const char *const layers[] = {NULL, "table"};
+    for (int i = 0; i < 2; i++) {
+        strata_model *model = compile(device, &(trained){.json = sparse, .recompute = layers[i]});
+        strata_step step;
+        OK(strata_model_build_step(model, STRATA_PROGRAM_GRADIENTS, BATCH, 0, NULL, &step, &err));
+        cr_assert_eq(step.layout.n_sparse, 1);
+        cr_expect(step.layout.sparse[0].renumbers, "%s", i ? "computed again" : "kept");
+        strata_graph_destroy(step.graph);
+        strata_model_destroy(model);
+    }
 }
 
 /* ---- auto ---- */
