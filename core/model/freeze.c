@@ -41,7 +41,7 @@ static strata_status no_such_layer(const char *what, const char *name, const cha
 
 strata_status strata_model_find_any_layer(strata_model *model, const char *what, const char *name, strata_layer **out_layer,
                                           strata_error *err) {
-    const char *names[MOST_NAMES];
+    const char *names[MOST_NAMES] = {NULL};
     size_t n_names = 0;
     *out_layer = find_layer(&model->list, name, names, &n_names);
     return *out_layer ? STRATA_OK : no_such_layer(what, name, names, n_names, err);
