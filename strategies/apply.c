@@ -137,8 +137,13 @@ static void apply_in_any_graph(strata_model *model, strata_tensor *const *inputs
 }
 
 /* Why the model cannot be applied there. */
-static strata_status check_apply(const strata_model *model, const strata_replica_context *replica, strata_error *err) {
+static strata_status check_apply(const strata_model *model, const strata_replica_context *replica, bool training,
+                                 strata_error *err) {
     STRATA_TRY(strata_model_check_built(model, "strata_model_apply", err));
+    if (training && model->recompute.most_bytes)
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "strata_model_apply: recompute \"%s\" chooses layers for the programs of fit; name the layers",
+                           model->recompute.text);
     if (!replica || model->strategy == replica->strategy) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "strata_model_apply: the model is on the devices of another strategy (%s)",
                        model->strategy->name);
@@ -156,7 +161,7 @@ void strata_model_apply_all(strata_model *model, strata_replica_context *replica
         if (strata_tensor_is_poison(inputs[i])) return;
     }
     strata_graph *graph = strata_tensor_graph(inputs[0]);
-    const strata_status status = check_apply(model, replica, &err);
+    const strata_status status = check_apply(model, replica, training, &err);
     if (status) {
         out_outputs[0] = strata_graph_poison(graph, NULL, status, "%s", err.message);
         return;

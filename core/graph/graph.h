@@ -28,9 +28,18 @@ struct strata_tensor {
     const char *name;
 };
 
+/* Nodes [first, end) of a graph: a call of a layer. */
+typedef struct strata_recomputed {
+    int first, end;
+    /* Nodes before them. */
+    struct strata_recomputed *next;
+} strata_recomputed;
+
 struct strata_graph {
     strata_tensor **nodes;
     int n_nodes;
+    /* The nodes that gradients compute again (strata_graph_recompute), the last ones first. */
+    strata_recomputed *recomputed;
     /* Memory of nodes, attributes, names, constants. */
     strata_memory memory;
     /* The tensor that is returned after a building error. */
@@ -65,6 +74,10 @@ STRATA_MUST_USE strata_status strata_infer(strata_tensor *node, strata_error *er
 strata_tensor *strata_graph_poison(strata_graph *graph, const strata_op *op, strata_status status, const char *format, ...)
     STRATA_PRINTF(4, 5);
 bool strata_tensor_is_poison(const strata_tensor *tensor);
+
+/* Gradients that are built later (strata_gradients) compute the nodes from id `first` on again, from the values that these read
+ * from earlier nodes, instead of keeping what they need of them since the forward pass. The bits are the same. */
+void strata_graph_recompute(strata_graph *graph, int first);
 
 static inline int64_t strata_tensor_bytes(const strata_tensor *tensor) {
     return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);

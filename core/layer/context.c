@@ -309,12 +309,14 @@ static strata_tensor *build_layer(strata_layer_context *context, const strata_la
                                   strata_tensor *const *inputs, int n) {
     strata_graph *graph = strata_tensor_graph(inputs[0]);
     const strata_layer *around = context->layer;
+    const int first = graph->n_nodes;
     context->layer = layer;
     strata_tensor *mask = context->mask;
     strata_graph_set_scope(graph, name);
     strata_tensor *y = call_kind(context, layer, inputs, n);
     if (!layer->kind->keeps_mask && context->mask == mask) context->mask = NULL;
     if (!context->declaring) strata_tensor_set_name(y, name);
+    if (layer->recomputed && context->training) strata_graph_recompute(graph, first);
     strata_graph_set_scope(graph, around ? around->name : NULL);
     context->layer = around;
     return y;
@@ -327,7 +329,12 @@ strata_tensor *strata_layer_build(strata_layer_context *context, const strata_la
     context->call = call;
     context->mask = mask;
     strata_tensor *y = build_layer(context, layer, name, inputs, n);
-    if (context->costs) *context->costs++ = (strata_layer_cost){strata_tensor_shape(y), strata_graph_flops(graph, first)};
+    if (context->costs)
+        *context->costs++ = (strata_layer_cost){.output = strata_tensor_shape(y),
+                                                .flops = strata_graph_flops(graph, first),
+                                                .first = first,
+                                                .end = graph->n_nodes,
+                                                .y = y};
     return y;
 }
 

@@ -99,6 +99,8 @@ typedef struct strata_layer {
     /* The layer is not trained. Its parameters become states that nothing updates, and it always computes as in
      * predictions. */
     bool frozen;
+    /* In training, gradients compute the values of its calls again from the inputs of the call (strata_graph_recompute). */
+    bool recomputed;
 } strata_layer;
 
 /* The cost of a layer in a program's graph. */
@@ -107,6 +109,11 @@ typedef struct strata_layer_cost {
     strata_shape output;
     /* Floating-point operations of the forward pass as the layer builds it, before fusion. */
     double flops;
+    /* The nodes of the call are nodes [first, end) of the graph, and y is its result. */
+    int first, end;
+    const strata_tensor *y;
+    /* The bytes of its values, besides the result, that the backward pass reads; 0 in programs without one. */
+    double kept_bytes;
 } strata_layer_cost;
 
 /* ---- one build ---- */

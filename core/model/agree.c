@@ -95,6 +95,7 @@ static strata_status add_terms(strata_text *t, const strata_model *model, const 
     strata_text_add_term(t, "number of accumulated batches", "%" PRId64, accumulates ? accumulates : 1);
     if (in_step) strata_text_add_term(t, "number of steps before", "%" PRId64, model->optimizer_steps);
     strata_text_add_term(t, "precision", "%s", strata_dtype_name(model->precision));
+    strata_text_add_term(t, "list of recomputed layers", "%s", model->recompute.text ? model->recompute.text : "none");
     const bool shards = model->strategy->shard_optimizer == STRATA_SHARD_OPTIMIZER_YES;
     strata_text_add_term(t, "sharding of the optimizer", "%s", shards ? "on" : "off");
     strata_text_add_term(t, "restored epoch", "%s", opts->restore_best ? "the best one" : "none");

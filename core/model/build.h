@@ -38,6 +38,10 @@ int strata_model_find_value(const strata_model *model, const char *name);
 const strata_value *strata_model_add_call(strata_model *model, int layer, const char *name, const int *inputs, int n);
 /* The index of the layer with this name, not counting layers inside of others; -1: there is none. */
 int strata_model_find_layer(const strata_model *model, const char *name);
+/* freeze.c: the layer with this name, also one inside of another layer. Fails: INVALID, with similar names and `what` before
+ * them. */
+STRATA_MUST_USE strata_status strata_model_find_any_layer(strata_model *model, const char *what, const char *name,
+                                                          strata_layer **out_layer, strata_error *err);
 /* How many of the values are calls of layers. */
 int strata_model_n_calls(const strata_model *model);
 /* The layer whose branch is open; NULL: there is none. */

@@ -3,8 +3,8 @@
  * Compiling a model: chooses optimizer and loss, and creates the variables on every device of the strategy. */
 #include <stdio.h>
 
-#include "core/model/build.h"
 #include "core/model/metrics.h"
+#include "core/model/recompute.h"
 #include "core/model/shards.h"
 
 #define PRECISION_NOTE "precision"
@@ -433,6 +433,7 @@ strata_status strata_model_compile(strata_model *model, strata_device *device, c
     STRATA_TRY(strata_model_declare(model, err));
     STRATA_TRY(choose_settings(model, opts, err));
     STRATA_TRY(check_sparse(model, err));
+    STRATA_TRY(strata_recompute_set(model, opts ? opts->recompute : NULL, opts ? opts->strategy : NULL, err));
     STRATA_TRY(unplace(model, err));
     model->trains = true;
     const strata_status status = place(model, device, opts, err);
@@ -444,5 +445,6 @@ strata_status strata_model_build(strata_model *model, strata_device *device, con
                                  strata_error *err) {
     STRATA_TRY(check_target(model, device, opts ? opts->strategy : NULL, false, err));
     STRATA_TRY(strata_model_declare(model, err));
+    STRATA_TRY(strata_recompute_set(model, opts ? opts->recompute : NULL, opts ? opts->strategy : NULL, err));
     return place(model, device, opts, err);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Freezing layers: their parameters are moved from the trained range to the range of the states. */
+ * Finding layers by their names, also those inside of others; and freezing layers: their parameters are moved from the trained
+ * range to the range of the states. */
 #include "core/base/text.h"
 #include "core/model/build.h"
 
@@ -26,16 +27,24 @@ static strata_layer *find_layer(const strata_layer_list *list, const char *name,
     return NULL;
 }
 
-static strata_status no_such_layer(const char *name, const char *const *names, size_t n, strata_error *err) {
+static strata_status no_such_layer(const char *what, const char *name, const char *const *names, size_t n, strata_error *err) {
     const char *nearest = strata_nearest_name(name, names, n);
     STRATA_FINISHED(strata_text) list = {0};
     for (size_t i = 0; i < n && list.n_bytes < 300; i++) strata_text_add(&list, "%s%s", i ? ", " : "", names[i]);
-    return strata_fail(err, STRATA_INVALID, "freeze: there is no layer \"%.60s\"; %s%s%s%s", name,
+    return strata_fail(err, STRATA_INVALID, "%s: there is no layer \"%.60s\"; %s%s%s%s", what, name,
                        nearest ? "did you mean \"" : "there are: ",
                        nearest      ? nearest
                        : list.bytes ? list.bytes
                                     : "none",
                        nearest ? "\"" : "", nearest ? "?" : "");
+}
+
+strata_status strata_model_find_any_layer(strata_model *model, const char *what, const char *name, strata_layer **out_layer,
+                                          strata_error *err) {
+    const char *names[MOST_NAMES] = {NULL};
+    size_t n_names = 0;
+    *out_layer = find_layer(&model->list, name, names, &n_names);
+    return *out_layer ? STRATA_OK : no_such_layer(what, name, names, n_names, err);
 }
 
 /* Moves the values that were loaded from a file to the new places of the parameters, whose order is the same. */
@@ -53,14 +62,12 @@ static strata_status move_values(strata_model *model, const strata_parameter_set
 }
 
 strata_status strata_model_freeze(strata_model *model, const char *name, strata_error *err) {
-    const char *names[MOST_NAMES];
-    size_t n_names = 0;
+    strata_layer *layer;
     __attribute__((cleanup(strata_parameters_finish))) strata_parameter_set before = {0};
     if (model->strategy)
         return strata_fail(err, STRATA_INVALID, "freeze: the model is compiled; layers are frozen before that");
     STRATA_TRY(strata_model_declare(model, err));
-    strata_layer *layer = find_layer(&model->list, name, names, &n_names);
-    if (!layer) return no_such_layer(name, names, n_names, err);
+    STRATA_TRY(strata_model_find_any_layer(model, "freeze", name, &layer, err));
     freeze_all(layer);
     before = model->parameters;
     model->parameters = (strata_parameter_set){0};

@@ -86,6 +86,7 @@ void strata_model_destroy(strata_model *model) {
     strata_validation_forget(model);
     free(model->loaded);
     free(model->label);
+    free(model->recompute.text);
     strata_model_free_values(model);
     for (int i = 0; i < model->n_outputs; i++) {
         free(model->outputs[i].name);

@@ -372,6 +372,12 @@ struct strata_model {
     uint64_t seed;
     /* The type of activations and gradients: f32, f16 or bf16. */
     strata_dtype precision;
+    /* Which layers gradients compute again: as in the options of compile (NULL: none); and for "auto" how many bytes a device's
+     * part of a program may need (0: layers are named). */
+    struct {
+        char *text;
+        int64_t most_bytes;
+    } recompute;
 
     strata_parameter_set parameters;
     /* [parameters.n_blocks] The positions of the parameters in each block; created when the model is compiled. */

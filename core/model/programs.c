@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "core/graph/graph.h"
-#include "core/model/build.h"
+#include "core/model/recompute.h"
 #include "core/op/ops.h"
 #include "core/run/executable.h"
 
@@ -15,8 +15,15 @@ static int n_parts(const strata_model *model, strata_program_kind kind) {
     return updates ? model->strategy->n_devices : model->strategy->n_replicas;
 }
 
+void strata_program_clear_steps(strata_model_program *program) {
+    for (int r = 0; program->steps && r < program->n_parts; r++) {
+        strata_graph_destroy(program->steps[r].graph);
+        program->steps[r] = (strata_step){0};
+    }
+}
+
 static void destroy_steps(strata_model_program *program) {
-    for (int r = 0; program->steps && r < program->n_parts; r++) strata_graph_destroy(program->steps[r].graph);
+    strata_program_clear_steps(program);
     free(program->steps);
     program->steps = NULL;
 }
@@ -52,7 +59,9 @@ static strata_status create(strata_model *model, strata_program_kind kind, int64
         strata_strategy_local_share(model->strategy, batch, r, &part->first, &part->n);
         program->contributes[r] = part->n > 0 || kind == STRATA_PROGRAM_AVERAGE;
     }
-    return strata_model_divide(model, program, layers, err);
+    return model->recompute.most_bytes && strata_program_has_gradients(kind)
+               ? strata_recompute_choose(model, program, layers, err)
+               : strata_model_divide(model, program, layers, err);
 }
 
 strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int64_t batch, int replica,
@@ -73,23 +82,35 @@ static int64_t free_bytes(const strata_device *device) {
     return all > used ? (int64_t)(all - used) : 0;
 }
 
-/* Checks that every device has enough free memory for its part. *out_device: the first device that does not have enough,
- * else the last one that was checked. */
+strata_status strata_program_measure(const strata_model *model, const strata_model_program *program, int64_t most_bytes,
+                                     strata_program_lack *out_lack, strata_error *err) {
+    *out_lack = (strata_program_lack){.bytes = INT64_MIN};
+    for (int r = 0; r < program->n_parts; r++) {
+        const strata_step *s = &program->steps[r];
+        strata_device *device = model->replicas[r].device;
+        const int64_t all = free_bytes(device);
+        strata_program_cost cost = {0};
+        const strata_status status =
+            strata_executable_measure(device, s->outputs, s->n_outputs, s->updates, s->n_updates, &cost, err);
+        const int64_t lacks = cost.device_bytes - (all < most_bytes ? all : most_bytes);
+        if (status || lacks > out_lack->bytes) *out_lack = (strata_program_lack){lacks, cost.device_bytes, device};
+        STRATA_TRY(status);
+    }
+    return STRATA_OK;
+}
+
+/* Checks that every device has enough free memory for its part. *out_device: the device with the least memory left, or the one
+ * whose part fails. */
 static strata_status check_parts(strata_model *model, strata_program_kind kind, int64_t batch, const strata_device **out_device,
                                  strata_error *err) {
     STRATA_OWNED(strata_model_program) *program = NULL;
+    strata_program_lack lack;
     *out_device = model->replicas[0].device;
     STRATA_TRY(create(model, kind, batch, (strata_batch_form){0}, NULL, &program, err));
-    for (int r = 0; r < program->n_parts; r++) {
-        const strata_step *s = &program->steps[r];
-        strata_program_cost cost = {0};
-        *out_device = model->replicas[r].device;
-        STRATA_TRY(strata_executable_measure(model->replicas[r].device, s->outputs, s->n_outputs, s->updates, s->n_updates,
-                                             &cost, err));
-        if (cost.device_bytes > free_bytes(*out_device))
-            return strata_fail(err, STRATA_OUT_OF_MEMORY, "the program needs %.1f MiB", (double)cost.device_bytes / 1048576);
-    }
-    return STRATA_OK;
+    const strata_status status = strata_program_measure(model, program, INT64_MAX, &lack, err);
+    *out_device = lack.device;
+    if (status || lack.bytes <= 0) return status;
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "the program needs %.1f MiB", (double)lack.needed / 1048576);
 }
 
 /* Halves the batch, at least once, until its program fits in the free memory. Returns the batch; 0: no batch fits. */
@@ -100,7 +121,17 @@ static int64_t batch_that_fits(strata_model *model, strata_program_kind kind, in
     return 0;
 }
 
-/* Adds the batch size that would fit to an out-of-memory error of the device. */
+/* Whether the program would fit if layers were computed again, of a model that has no such layers. */
+static bool fits_recomputed(strata_model *model, strata_program_kind kind, int64_t batch) {
+    const strata_device *device;
+    if (!strata_program_has_gradients(kind) || model->recompute.text ||
+        strata_recompute_set(model, "auto", model->strategy, NULL))
+        return false;
+    const bool fits = !check_parts(model, kind, batch, &device, NULL);
+    return !strata_recompute_set(model, NULL, NULL, NULL) && fits;
+}
+
+/* Adds what would fit to an out-of-memory error of the device: a smaller batch, layers that are computed again. */
 static strata_status explain_memory(strata_model *model, strata_program_kind kind, int64_t batch, const strata_device *device,
                                     strata_status status, strata_error *err) {
     const strata_device *too_small;
@@ -108,14 +139,19 @@ static strata_status explain_memory(strata_model *model, strata_program_kind kin
      * example, a kernel that the driver does not compile. */
     bool memory = status == STRATA_OUT_OF_MEMORY || ((status == STRATA_UNSUPPORTED || status == STRATA_INVALID) &&
                                                      check_parts(model, kind, batch, &too_small, NULL));
-    int64_t fits = memory && batch > 1 ? batch_that_fits(model, kind, batch) : 0;
-    if (!fits) return status;
+    const int64_t fits = memory && batch > 1 ? batch_that_fits(model, kind, batch) : 0;
+    const bool recomputed = memory && fits_recomputed(model, kind, batch);
+    if (!fits && !recomputed) return status;
+    char smaller[48] = "";
     strata_error reason = {0};
     if (err) reason = *err;
+    if (fits) snprintf(smaller, sizeof smaller, "a batch of %lld does", (long long)fits);
     return strata_fail(
-        err, STRATA_OUT_OF_MEMORY, "batch %lld%s does not fit on %s, where %.1f MiB are free (%s); a batch of %lld does",
-        (long long)batch, strata_strategy_has_workers(model->strategy) ? ", this worker's part," : "",
-        strata_device_get_info(device)->id, (double)free_bytes(device) / 1048576, reason.message, (long long)fits);
+        err, STRATA_OUT_OF_MEMORY, "batch %lld%s does not fit on %s, where %.1f MiB are free (%s); %s%s%s", (long long)batch,
+        strata_strategy_has_workers(model->strategy) ? ", this worker's part," : "", strata_device_get_info(device)->id,
+        (double)free_bytes(device) / 1048576, reason.message, smaller, fits && recomputed ? ", and " : "",
+        recomputed ? "it does with recompute \"auto\", which computes values again in the backward pass (--recompute auto)"
+                   : "");
 }
 
 strata_status strata_model_check_batch(strata_model *model, strata_program_kind kind, int64_t batch, strata_error *err) {

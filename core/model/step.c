@@ -40,12 +40,13 @@
  *
  * Replicas with parameters of their own exchange nothing in these programs except in the average. A replica without examples
  * changes nothing that it has: the partitioner makes no update for it, and where only the host knows, its gate is closed. */
+#include "core/compile/walk.h"
 #include "core/graph/graph.h"
 #include "core/graph/variable.h"
 #include "core/metric/metric.h"
-#include "core/model/build.h"
 #include "core/model/loop.h"
 #include "core/model/metrics.h"
+#include "core/model/recompute.h"
 #include "core/op/communication.h"
 #include "core/op/ops.h"
 
@@ -747,19 +748,25 @@ static strata_tensor *state_changes(builder *b, const computed *c) {
     return strata_concat(both, 2, 0);
 }
 
-/* Whether x is used as row indices of the part's table and for nothing else. */
+static bool views(const strata_tensor *x, const strata_tensor *of) {
+    while (x != of && strata_is_view(x, NULL)) x = x->inputs[0];
+    return x == of;
+}
+
+/* Whether x is used as row indices of the part's table and for nothing else. Gathers of a layer that is computed again read an
+ * alias of the table. */
 static bool names_rows_only(const builder *b, const strata_tensor *x, const strata_tensor *table) {
     int n_gathers = 0;
     for (int i = 0; i < b->graph->n_nodes; i++) {
         const strata_tensor *node = b->graph->nodes[i];
         for (int k = 0; k < node->n_inputs; k++) {
             if (node->inputs[k] != x) continue;
-            const bool gathers = node->op == &strata_op_gather && node->inputs[0] == table;
+            const bool gathers = node->op == &strata_op_gather && views(node->inputs[0], table);
             if (k != 1 || (!gathers && node->op != &strata_op_gather_grad)) return false;
             n_gathers += gathers;
         }
     }
-    return n_gathers == 1;
+    return n_gathers > 0;
 }
 
 static void list_sparse(builder *b) {
@@ -876,6 +883,8 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
         builders[kind](&b);
         list_outputs(&b);
         status = strata_graph_check(b.graph, err);
+        if (!status && opts->layers && strata_program_has_gradients(kind))
+            status = strata_recompute_weigh(step, opts->layers, strata_model_n_calls(model), err);
         if (!status && b.context.exchanges_inside && strata_strategy_has_own(model->strategy))
             status =
                 strata_fail(err, STRATA_UNSUPPORTED,

@@ -6,6 +6,11 @@
 
 #include "core/graph/graph.h"
 
+/* ---- reshape ---- */
+
+/* A view of x with the same shape. No pass merges the nodes that read it with those that read x. */
+strata_tensor *strata_alias(strata_tensor *x);
+
 /* ---- slice ---- */
 
 typedef struct strata_slice_attrs {

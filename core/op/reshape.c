@@ -4,6 +4,7 @@
  * gradient: dy in x's shape. */
 #include <string.h>
 
+#include "core/op/attrs.h"
 #include "core/op/define.h"
 
 typedef struct reshape_attrs {
@@ -94,6 +95,10 @@ const strata_op strata_op_reshape = {.name = "reshape",
 strata_tensor *strata_reshape(strata_tensor *x, strata_shape shape) {
     if (!strata_tensor_is_poison(x) && strata_shape_equal(x->shape, shape)) return x;
     return strata_node(NULL, &strata_op_reshape, 1, &x, &(reshape_attrs){.shape = shape});
+}
+
+strata_tensor *strata_alias(strata_tensor *x) {
+    return strata_node(NULL, &strata_op_reshape, 1, &x, &(reshape_attrs){.shape = strata_tensor_shape(x)});
 }
 
 strata_tensor *strata_flatten(strata_tensor *x) {

@@ -174,6 +174,16 @@ typedef struct strata_compile_options {
     strata_dtype precision;
     /* Compute the norm of each step's gradients, for strata_progress.gradient_norm. This reads all gradients once more. */
     bool gradient_norm;
+    /* Names of layers, separated by commas: "residual,residual_1". The values that such a layer computes on the way to its
+     * output, and that the backward pass needs, are not kept in memory after the forward pass: the backward pass computes them
+     * again from the layer's inputs, which takes the time of the layer's forward pass once more. The bits of all results are
+     * the same. A name of a layer inside of another one is "residual/conv2d". "auto": if a program of training needs more
+     * memory than a device has free, the layers that save most bytes for each operation are computed again, as many as are
+     * needed; else none. "auto:BYTES" (with K, M or G for powers of 1024): a program may have so many bytes, even if more are
+     * free. NULL: none. It is no part of the model and its files. INVALID for a name that no layer has (with the nearest);
+     * UNSUPPORTED for "auto" with several workers that run steps together, and in strata_model_apply, since the memory of the
+     * program is not known there. */
+    const char *recompute;
     /* The strategy whose devices train; the argument `device` of the call must then be NULL. Destroying the strategy also
      * destroys the models that use it. NULL: the model is trained on `device` alone. */
     strata_strategy *strategy;

@@ -10,7 +10,7 @@
 
 typedef struct summary_options {
     device_flags device;
-    const char *precision, *mesh;
+    const char *precision, *mesh, *recompute;
     int64_t batch;
     bool json, times, placement, memory;
 } summary_options;
@@ -27,8 +27,16 @@ static const option_row rows[] = {
     DEVICE_OPTION_ROWS(summary_options, device),
     {"precision", "TYPE", "the type in which activations are stored: f32, f16 or bf16", OPTION_TEXT,
      offsetof(summary_options, precision), 0, 0},
+    {"recompute", "A,B|auto", "the step is one in which the backward pass computes these layers again, as in train (none)",
+     OPTION_TEXT, offsetof(summary_options, recompute), 0, 0},
     {"json", NULL, "print one line of JSON", OPTION_FLAG, offsetof(summary_options, json), 0, 0},
     {0}};
+
+static strata_status compile_model(const summary_options *options, strata_model *model, strata_device *device,
+                                   strata_error *err) {
+    const strata_compile_options opts = {.loss = loss_for_description(model), .recompute = options->recompute};
+    return strata_model_compile(model, device, &opts, err);
+}
 
 /* ---- tables ---- */
 
@@ -210,8 +218,7 @@ static int summarize(const summary_options *options, const char *name, strata_mo
     strata_error err = {0};
     strata_model_summary summary = {0};
     strata_step_times times = {0};
-    strata_status status =
-        strata_model_compile(model, device, &(strata_compile_options){.loss = loss_for_description(model)}, &err);
+    strata_status status = compile_model(options, model, device, &err);
     if (!status) status = strata_model_summarize(model, options->batch, &summary, &err);
     if (!status && options->times) status = strata_model_time_step(model, options->batch, &times, &err);
     if (!status && options->json) {
@@ -321,8 +328,7 @@ static int place(const summary_options *options, const char *name, strata_model 
     strata_error err = {0};
     strata_model_places places = {0};
     other_devices others = {0};
-    strata_status status =
-        strata_model_compile(model, device, &(strata_compile_options){.loss = loss_for_description(model)}, &err);
+    strata_status status = compile_model(options, model, device, &err);
     if (!status) status = strata_model_list_places(model, STRATA_PART_TRAINING, options->batch, 0, NULL, 0, &places, &err);
     if (!status && places.n_host + places.n_nowhere) {
         open_others(info, &others);
@@ -389,8 +395,7 @@ static int list_memory(const summary_options *options, const char *name, strata_
     const strata_device_info *info = strata_device_get_info(device);
     strata_error err = {0};
     strata_model_memory memory = {0};
-    strata_status status =
-        strata_model_compile(model, device, &(strata_compile_options){.loss = loss_for_description(model)}, &err);
+    strata_status status = compile_model(options, model, device, &err);
     if (!status) status = strata_model_list_memory(model, STRATA_PART_TRAINING, options->batch, &memory, &err);
     if (!status && options->json) {
         print_json_memory(&memory, name, info->id, options->batch);
@@ -460,8 +465,7 @@ static void print_json_mesh(const strata_model_mesh *mesh, const char *name, int
 static int list_mesh(const summary_options *options, const char *name, strata_model *model, strata_device *device) {
     strata_error err = {0};
     strata_model_mesh mesh = {0};
-    strata_status status =
-        strata_model_compile(model, device, &(strata_compile_options){.loss = loss_for_description(model)}, &err);
+    strata_status status = compile_model(options, model, device, &err);
     if (!status) status = strata_model_list_mesh(model, options->batch, options->mesh, &mesh, &err);
     if (!status && options->json) {
         print_json_mesh(&mesh, name, options->batch);

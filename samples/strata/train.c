@@ -43,6 +43,10 @@ const option_row train_rows[] = {
      offsetof(train_options, model.freeze), 0, 0},
     {"precision", "TYPE", "the type in which activations are stored: f32, f16 or bf16 (the model's, else f32)", OPTION_TEXT,
      offsetof(train_options, model.precision), 0, 0},
+    {"recompute", "A,B|auto",
+     "do not keep the values inside of these layers for the backward pass but compute them again, which takes time and saves "
+     "memory; auto, or auto:BYTES such as auto:512M: choose the layers if the memory is too small (none)",
+     OPTION_TEXT, offsetof(train_options, model.recompute), 0, 0},
     OPTION_GROUP("training"),
     {"epochs", "N", "how often all data are used (chosen for the sample or the data, else 5)", OPTION_INT,
      offsetof(train_options, fit.epochs), 1, 1e6},
@@ -377,6 +381,7 @@ static int fit(training *t) {
                                       .loss = choose_loss(t->model, t->options.fit.loss, t->train.dataset),
                                       .metrics = t->options.fit.metrics,
                                       .strategy = t->strategy,
+                                      .recompute = t->options.model.recompute,
                                       .gradient_norm = t->options.reports.log || t->options.reports.debug_nan,
                                       .optimizer = choose_optimizer(t)};
     strata_status status = strata_model_compile(t->model, NULL, &compile, &err);

@@ -14,7 +14,7 @@
 
 /* The model that is trained. */
 typedef struct train_model_options {
-    const char *kind, *write, *from, *freeze, *precision;
+    const char *kind, *write, *from, *freeze, *precision, *recompute;
     text_list set;
 } train_model_options;
 

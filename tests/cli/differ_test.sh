@@ -44,6 +44,7 @@ differ 'columns[0].name is "b" on worker' "--columns a,b" "--columns b,a"
 differ 'weight is "w" on worker' "--columns a,b" "--columns a,b --weight-column w"
 differ "the validation data is none on worker" "--validation-split 0.2" ""
 differ "precision is bf16 on worker" "" "--precision bf16"
+differ "the list of recomputed layers is dense on worker" "" "--recompute dense"
 differ "the weight of class 0 is 2 on worker" "--class-weights 1,2,3" "--class-weights 2,2,3"
 
 # The evaluator compares how it prepares data with what the checkpoint says.

@@ -120,6 +120,13 @@ json 'abs(sum(n["count"] * (n["us"] or 0) for n in r["nodes"]) / r["nodes_us"] -
 # a rate has three digits after the point, so that of a slow machine may differ by half a thousandth
 json 'next((n["gbytes"] + 0.0005) * n["us"] for n in r["nodes"] if n["op"].startswith("adam")) > 7 * 4 * 101.77'
 expect 4 'there is no "opencl:77"' summary mnist --times --device opencl:77
+peak() {
+    grep -o '"peak_bytes":[0-9]*' "$work/out" | cut -d: -f2
+}
+expect 0 "" summary cifar10_resnet --batch 32 --memory --json
+kept=$(peak)
+expect 0 "" summary cifar10_resnet --batch 32 --memory --recompute auto:1M --json
+check "the peak falls by recomputing" test "$(peak)" -lt "$kept"
 expect 2 "--precision f13" summary mnist --precision f13
 printf 'PK\003\004' >"$work/m.keras"
 expect 3 "m.keras: is a file of Keras; make a model of it first: strata convert" inspect "$work/m.keras"

@@ -55,6 +55,13 @@ for precision in f32 f16 bf16; do
     expect 0 "" train mnist --device host --data "$work/data" --epochs 1 --seed 1 --precision $precision --json
     json "r['precision'] == '$precision' and r['steps_skipped'] == 0 and r['loss'] < 2.2"
 done
+# Layers that are computed again in the backward pass change nothing.
+expect 0 "" train mnist --device host --data "$work/data" --epochs 1 --seed 1 --json
+sha=$(grep -o '"weights_sha256":"[0-9a-f]*"' "$work/out")
+for layers in dense,dense_1 auto auto:1K; do
+    expect 0 "$sha" train mnist --device host --data "$work/data" --epochs 1 --seed 1 --recompute $layers --json
+done
+expect 2 'there is no layer "dens"; did you mean "dense"?' train mnist --device host --data "$work/data" --recompute dens
 # A model is evaluated in the precision in which it was trained, unless another one is requested.
 expect 0 "" train mnist --device host --data "$work/data" --epochs 1 --seed 1 --precision bf16 --save "$work/half.strata" --json
 half=""

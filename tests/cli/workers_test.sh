@@ -35,6 +35,9 @@ assert len(one) == len(many) and all(abs(a - b) <= 1e-4 * abs(a) for a, b in zip
 END
 expect 0 "" launch -n 2 -- "$strata" $train --precision f16 --strategy multi_worker_mirrored
 json 'r["precision"] == "f16" and r["replica_weights_equal"] is True and r["loss"] < 2'
+expect 4 "name the layers" launch -n 2 -- "$strata" $train --recompute auto --strategy multi_worker_mirrored
+expect 0 "" launch -n 2 -- "$strata" $train --recompute dense --strategy multi_worker_mirrored
+json 'r["replica_weights_equal"] is True and r["loss"] < 2'
 
 # --stop-after ends all workers behind the same epoch, and the same command continues there.
 short="train mnist --data $work/data --epochs 3 --steps-per-epoch 2 --seed 1 --global-batch 60 --devices host --json"

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "core/graph/graph.h"
 #include "strata/ops.h"
 #include "tests/support/check.h"
 #include "tests/support/eval.h"
@@ -72,6 +73,34 @@ Test(gradient, of_y_by_itself_is_one) {
     strata_tensor *dx;
     strata_gradients(s.x, NULL, &s.x, 1, &dx);
     expect_value(&s, dx, 1, 1);
+    strata_graph_destroy(s.graph);
+}
+
+/* How many nodes of the graph have this op. */
+static int count(const strata_graph *graph, const char *op) {
+    int n = 0;
+    for (int i = 0; i < graph->n_nodes; i++) n += !strcmp(graph->nodes[i]->op->name, op);
+    return n;
+}
+
+/* z = x exp(y), w = z^2 + z: what the gradients read of the first is computed again, but printed once. */
+Test(gradient, computes_values_again_from_those_before) {
+    scene s = begin();
+    strata_tensor *d[2], *kept[2];
+    const int first = s.graph->n_nodes;
+    strata_tensor *z = strata_print(strata_mul(s.x, strata_exp(s.y)), NULL);
+    strata_tensor *w = strata_add(strata_square(z), z);
+    strata_gradients(w, NULL, (strata_tensor *[]){s.x, s.y}, 2, kept);
+    cr_assert_eq(count(s.graph, "exp"), 1);
+    strata_graph_recompute(s.graph, first + 1);
+    strata_graph_recompute(s.graph, first); /* the nodes of the call around */
+    strata_gradients(w, NULL, (strata_tensor *[]){s.x, s.y}, 2, d);
+    cr_assert_eq(count(s.graph, "exp"), 2);
+    cr_assert_eq(count(s.graph, "print"), 1);
+    for (int i = 0; i < 2; i++) {
+        strata_tensor *same = strata_sub(d[i], kept[i]);
+        expect_value(&s, same, 0, 0);
+    }
     strata_graph_destroy(s.graph);
 }
 

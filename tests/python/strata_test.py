@@ -1449,6 +1449,18 @@ class Errors(unittest.TestCase):
         self.assertEqual(strata.InvalidError.status, "INVALID")
 
 
+class Recompute(unittest.TestCase):
+    def test_layers_by_name_or_chosen_have_the_same_bits(self):
+        def trained(recompute):
+            model = small(seed=1, recompute=recompute)
+            model.fit(X, Y, batch_size=50, epochs=1, verbose=0)
+            return model.sha256
+
+        self.assertEqual(len({trained(r) for r in (None, "dense", ["dense", "dense_1"], "auto:1K")}), 1)
+        with self.assertRaisesRegex(strata.InvalidError, 'no layer "dens"; did you mean "dense"'):
+            trained("dens")
+
+
 class Zero(unittest.TestCase):
     """A setting of 0 that a program gives is 0 and not the default."""
 

@@ -113,7 +113,7 @@ enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
 /* How a model is trained. */
 typedef struct plan {
-    const char *json;
+    const char *json, *recompute;
     /* NULL: each replica makes the updates. */
     const layout *how;
     /* examples 0: 22. */
@@ -154,8 +154,12 @@ static outcome train(const plan *p) {
     strata_history history = {0};
     strata_metrics metrics;
     outcome o = {.losses = {0}};
-    strata_compile_options opts = {
-        .strategy = strategy, .seed = 3, .precision = p->precision, .optimizer = p->optimizer, .gradient_norm = p->norm};
+    strata_compile_options opts = {.strategy = strategy,
+                                   .seed = 3,
+                                   .precision = p->precision,
+                                   .optimizer = p->optimizer,
+                                   .gradient_norm = p->norm,
+                                   .recompute = p->recompute};
     if (!opts.optimizer.name && !strstr(p->json, "\"optimizer\"")) opts.optimizer.name = "adam";
     opts.optimizer.gradient_accumulation_steps = p->accumulate;
     strategy->shard_optimizer = p->shards;
@@ -289,6 +293,30 @@ Test(divide, keeps_the_bits_where_one_device_makes_the_update) {
             q.two = two;
             expect_same_bits(p, q);
         }
+    }
+}
+
+/* The copies of layers that are computed again are divided as the layers are. Their exchanges are not repeated. */
+Test(divide, keeps_the_bits_of_layers_that_are_computed_again) {
+    static const plan plans[] = {
+        {.json = dense, .batch = 10, .recompute = "dense,batch_norm,dropout,dense_1"},
+        {.json = dense, .batch = 2, .recompute = "batch_norm", .precision = STRATA_DTYPE_F16},
+        {.json = dense, .batch = 5, .accumulate = 3, .recompute = "auto:1"},
+        {.json = images, .batch = 10, .recompute = "conv2d,max_pool2d", .shards = STRATA_SHARD_OPTIMIZER_YES},
+        {.json = series, .batch = 10, .recompute = "lstm,layer_norm", .how = &layouts[2]},
+        {.json = synchronized, .batch = 10, .recompute = "dense,batch_norm,dropout,batch_norm_1"},
+        {.json = centered, .batch = 10, .recompute = "center,dropout"},
+        {.json = masked, .batch = 10, .recompute = "padded,batch_norm"},
+        {.json = compared, .batch = 10, .recompute = "compare"}};
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        plan kept = plans[i];
+        kept.recompute = NULL;
+        expect_same_bits(plans[i], kept);
+        if (plans[i].json != synchronized) continue;
+        outcome again = train(&plans[i]), once = train(&kept);
+        cr_expect_eq(again.bytes, once.bytes, "%g bytes of exchanges, not %g", again.bytes, once.bytes);
+        strata_array_finish(&again.predicted);
+        strata_array_finish(&once.predicted);
     }
 }
 

@@ -23,8 +23,9 @@ typedef struct plan {
     strata_optimizer optimizer;                   /* name NULL: adam */
     strata_dtype precision;
     bool dropout, penalty, batch_norm, sharded;
-    int64_t batch;    /* 0: BATCH */
-    const char *json; /* the JSON file of a model for pictures of ten classes; NULL: a model of dense layers */
+    int64_t batch;         /* 0: BATCH */
+    const char *recompute; /* of the loop; fit keeps all values */
+    const char *json;      /* the JSON file of a model for pictures of ten classes; NULL: a model of dense layers */
 } plan;
 
 typedef struct loop {
@@ -148,9 +149,10 @@ static void run_loop(const plan *p, const strata_dataset *dataset, char sha[65],
     strata_strategy *strategy = make_strategy(p);
     strata_function *function = NULL;
     loop l = {.model = make_model(p), .penalty = p->penalty || p->json};
-    const strata_compile_options opts = options_of(p, strategy);
+    strata_compile_options opts = options_of(p, strategy);
     const strata_optimizer optimizer = p->json ? strata_model_optimizer(l.model) : p->optimizer;
     bool equal = false;
+    opts.recompute = p->recompute;
     OK(strata_model_build(l.model, NULL, &opts, &err));
     OK(strata_strategy_enter(strategy, &err));
     OK(strata_distributed_optimizer_create(&optimizer, &l.optimizer, &err));
@@ -189,6 +191,42 @@ static void expect_like_fit(plan p, const char *what) {
     cr_assert_str_eq(looped, fitted, "%s, %s on %s: losses %.9g and %.9g", what, p.strategy, p.devices[0], loop_loss, fit_loss);
     cr_assert_float_eq(loop_loss, fit_loss, 1e-6, "%s: %.9g is not %.9g", what, loop_loss, fit_loss);
     test_classes_free(&classes);
+}
+
+Test(loop, has_the_bits_of_fit_where_layers_are_computed_again) {
+    const plan plans[] = {{.strategy = "one_device", .devices = {"host"}},
+                          {.strategy = "mirrored", .devices = {"host", "host"}}};
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        plan p = plans[i];
+        p.dropout = p.penalty = p.batch_norm = true;
+        p.recompute = "dense,batch_norm,dropout";
+        expect_like_fit(p, "recompute");
+    }
+}
+
+/* Applies the model to zeros. */
+static strata_status apply_to_zeros(strata_replica_context *replica, strata_tensor *const *inputs, void *user,
+                                    strata_error *e) {
+    strata_tensor *zero = strata_scalar(strata_replica_graph(replica), STRATA_DTYPE_F32, 0);
+    strata_replica_return(replica,
+                          strata_model_apply(user, replica, strata_broadcast_to(zero, STRATA_SHAPE(2, FEATURES)), true));
+    (void)inputs, (void)e;
+    return STRATA_OK;
+}
+
+Test(loop, cannot_choose_the_layers_that_are_computed_again) {
+    const plan p = {.strategy = "one_device", .devices = {"host"}};
+    strata_strategy *strategy = make_strategy(&p);
+    strata_function *function = NULL;
+    strata_per_replica outputs = {0};
+    strata_model *model = make_model(&p);
+    OK(strata_model_build(model, NULL, &(strata_compile_options){.strategy = strategy, .recompute = "auto"}, &err));
+    OK(strata_function_create(strategy, apply_to_zeros, model, &function, &err));
+    cr_assert_eq(strata_strategy_run(function, NULL, 0, &outputs, 1, &err), STRATA_UNSUPPORTED, "%s", err.message);
+    cr_assert_not_null(strstr(err.message, "name the layers"), "%s", err.message);
+    strata_function_destroy(function);
+    strata_model_destroy(model);
+    strata_strategy_destroy(strategy);
 }
 
 /* With central_storage the parameter device is the host. If the replicas' devices are of another kind, fit makes the

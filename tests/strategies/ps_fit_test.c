@@ -288,6 +288,18 @@ Test(ps_fit, at_its_own_pace_each_workers_gradients_are_clipped) {
     cr_assert_gt(r->norms[0], 0.05);
 }
 
+/* ---- layers that are computed again ---- */
+
+Test(ps_fit, layers_may_be_computed_again) {
+    ps_job j = {.make_model = ps_make_functional,
+                .compile = {.optimizer = {.name = "sgd", .learning_rate = 0.3}, .recompute = "embedding,dense,shared"},
+                .fit = {.epochs = 2, .batch = 16},
+                .servers = ps_together};
+    ps_assert_as_alone(&j);
+    j.compile.recompute = "auto:1K";
+    ps_assert_as_alone(&j);
+}
+
 /* ---- learning rates ---- */
 
 static strata_status halve_at_epochs(const strata_progress *p, strata_error *err) {

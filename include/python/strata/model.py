@@ -139,12 +139,15 @@ class Model(Handle):
     # ---- compile ----
     @locked
     def compile(self, optimizer=None, loss: "str | dict | None" = None, metrics=None, *, device=None, strategy=None,
-                loss_weights=None, precision: str = "f32", seed: int = 0, gradient_norm: bool = False) -> "Model":
+                loss_weights=None, precision: str = "f32", seed: int = 0, gradient_norm: bool = False,
+                recompute: "str | list | None" = None) -> "Model":
         """Sets how the model is trained. If optimizer, loss or metrics are None, those of the model's JSON are used, or
         else adam, and binary_crossentropy if the model ends in sigmoid, or else sparse_categorical_crossentropy. loss: a
         name, or {"name": "huber", "delta": 2}. device: its id, or a Device. strategy: the model is trained on its devices;
         None: the strategy in whose scope (Strategy.scope) the model is compiled or was created, if there is one. A model with
-        several outputs takes loss and loss_weights as dicts with the outputs' names, or one loss for all."""
+        several outputs takes loss and loss_weights as dicts with the outputs' names, or one loss for all. recompute: names of
+        layers whose values the backward pass computes again instead of keeping them in memory, or "auto", which chooses as many
+        as the device's memory needs, or "auto:512M"."""
         device, strategy = self._place("compile", device, strategy)
         if self._outputs is not None and self._as_parameter_ is None:
             losses = loss if isinstance(loss, dict) and "name" not in loss else {self._outputs[0]: loss}
@@ -163,11 +166,13 @@ class Model(Handle):
         if strategy is not None:  # its models share its devices
             self._lock = strategy._lock
         names = None if metrics is None else ",".join(m for m in metrics if m != "accuracy")
+        recompute = recompute if recompute is None or isinstance(recompute, str) else ",".join(recompute)
         where = None if strategy is not None else _device(device)
         self._settings = (where,
                           struct("compile_options", optimizer=None if optimizer is None else optimizers.optimizer(optimizer),
                                  loss=loss, loss_options=loss_options, metrics=names or None, seed=seed, precision=precision,
-                                 gradient_norm=gradient_norm, strategy=None if strategy is None else strategy))
+                                 gradient_norm=gradient_norm, recompute=recompute,
+                                 strategy=None if strategy is None else strategy))
         if self._as_parameter_ is not None:
             self._build()
         self._where = where, strategy
