@@ -2,6 +2,7 @@
  *
  * Creates strategies by name: chooses, opens and closes their devices. Also divides batches among the replicas. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "core/base/text.h"
@@ -102,17 +103,53 @@ static strata_status open_parameter_device(strata_strategy *strategy, const char
     return STRATA_OK;
 }
 
-/* Devices of one kind round in the same way: each of them updates its own copy of the variables, and the copies keep the same
- * bits. Devices of different kinds may round differently (a square root, or a multiply-add that only one of them rounds once),
- * so one of them makes the updates for all. */
-static strata_placement place_update(const strata_strategy *strategy) {
+static bool has_several_kinds(const strata_strategy *strategy) {
     const strata_device_info *first = strata_device_get_info(strategy->devices[0]);
     for (int i = 1; i < strategy->n_replicas; i++) {
         const strata_device_info *other = strata_device_get_info(strategy->devices[i]);
         if (strcmp(first->backend, other->backend) || strcmp(first->name, other->name) || strcmp(first->driver, other->driver))
-            return strata_placement_at((strata_placement){0}, 0, 0);
+            return true;
     }
-    return (strata_placement){0};
+    return false;
+}
+
+/* Devices of one kind round in the same way: each of them updates its own copy of the variables, and the copies keep the same
+ * bits. Devices of different kinds may round differently (a square root, or a multiply-add that only one of them rounds once),
+ * so one of them makes the updates for all. */
+static strata_placement place_update(const strata_strategy *strategy) {
+    return has_several_kinds(strategy) ? strata_placement_at((strata_placement){0}, 0, 0) : (strata_placement){0};
+}
+
+/* Under a mesh every device updates its parts. If the devices are of several kinds, the copies of a part become those of the
+ * first of them. */
+static strata_placement update_of_mesh(const strata_strategy *strategy) {
+    strata_placement update = {0};
+    for (int a = 0; a < strategy->mesh.n_axes && has_several_kinds(strategy); a++)
+        if (strategy->mesh.axes[a].size > 1) update.own |= 1u << a;
+    return update;
+}
+
+/* Reads the sizes of the axes; an axis that is not named has the size 1. */
+static strata_status set_mesh(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
+    static const char *const names[STRATA_N_MESH_AXES] = {"data", "stage", "tensor"};
+    const int n = strategy->n_devices;
+    strategy->mesh.n_axes = STRATA_N_MESH_AXES;
+    for (int a = 0; a < STRATA_N_MESH_AXES; a++) {
+        snprintf(strategy->mesh.axes[a].name, sizeof strategy->mesh.axes[a].name, "%s", names[a]);
+        strategy->mesh.axes[a].size = 1;
+    }
+    for (const char *at = opts->mesh ? opts->mesh : ""; *at; at += *at == ',') {
+        for (int a = 0; a < STRATA_N_MESH_AXES; a++) {
+            const size_t length = strlen(names[a]);
+            if (!strncmp(at, names[a], length) && at[length] == '=') strategy->mesh.axes[a].size = atoi(at + length + 1);
+        }
+        at += strcspn(at, ",");
+    }
+    if (strata_mesh_n_devices(&strategy->mesh) != n)
+        return strata_fail(err, STRATA_INVALID, "mesh: %s has %d devices, there are %d", opts->mesh ? opts->mesh : "(none)",
+                           strata_mesh_n_devices(&strategy->mesh), n);
+    strategy->microbatches = opts->microbatches ? opts->microbatches : 1;
+    return STRATA_OK;
 }
 
 static strata_status set_split(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
@@ -316,17 +353,18 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
         STRATA_TRY(open_all(strategy, opts->devices, n, opts->device_options, err));
     else if (!given)
         STRATA_TRY(choose(strategy, kind, opts, reason, err));
+    if (kind->has_mesh) STRATA_TRY(set_mesh(strategy, opts, err));
     if (kind->mesh == STRATA_MESH_OF_SYSTEM) STRATA_TRY(strata_tpu_arrange(strategy, opts, n || given, reason, err));
     if (kind->update.at)
         STRATA_TRY(open_parameter_device(strategy, opts->parameter_device, opts->device_options, err));
     else
-        strategy->update = kind->update.own ? kind->update : place_update(strategy);
+        strategy->update = kind->update.own ? kind->update : kind->has_mesh ? update_of_mesh(strategy) : place_update(strategy);
     strategy->average = kind->average;
     strategy->every = opts->every ? opts->every : STRATA_DEFAULT_EVERY;
     STRATA_TRY(set_split(strategy, opts, err));
     if (spans_processes(kind) && opts->communicator) STRATA_TRY(strata_strategy_join(strategy, opts->communicator, err));
     if (kind->average) strategy->workers.mixed = false; /* no worker's updates have to be those of another */
-    STRATA_TRY(strata_strategy_find_cores(strategy, err));
+    if (!kind->has_mesh) STRATA_TRY(strata_strategy_find_cores(strategy, err));
     strategy->workers.wire = opts->compress;
     STRATA_TRY(set_bucket_bytes(strategy, opts, err));
     describe(strategy, reason);

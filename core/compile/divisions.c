@@ -148,11 +148,28 @@ static bool is_joint(const division *v, int i) {
     return v->factors.linearity == STRATA_LINEAR_JOINTLY && (i > 63 || v->factors.linear_operands >> i & 1);
 }
 
+/* The axes of which operands are at different coordinates, in which the result is linear together: each device adds up what it
+ * has. */
+static unsigned apart_axes(const partitioner *p, const division *v) {
+    strata_placement first = {0};
+    unsigned apart = 0, elsewhere = 0;
+    for (int i = 0; i < v->node->n_inputs; i++) {
+        const strata_placement *placement = &v->operands[i]->placement;
+        if (!is_joint(v, i)) elsewhere |= placement->at;
+        for (int a = 0; a < p->mesh->n_axes && is_joint(v, i); a++) {
+            if (!(placement->at >> a & 1)) continue;
+            if (!(first.at >> a & 1)) first = strata_placement_at(first, a, placement->coordinates[a]);
+            if (first.coordinates[a] != placement->coordinates[a]) apart |= 1u << a;
+        }
+    }
+    return apart & ~elsewhere;
+}
+
 /* The result of an op that is linear in several operands together: partial ones stay so; complete ones are counted once unless
  * they are divided along the same axis. */
 static void defer_jointly(const partitioner *p, division *v) {
     const strata_tensor *node = v->node;
-    unsigned any = 0;
+    unsigned any = apart_axes(p, v);
     for (int i = 0; i < node->n_inputs; i++) any |= is_joint(v, i) ? v->operands[i]->placement.partial : 0;
     for (int i = 0; i < node->n_inputs; i++) {
         if (!is_joint(v, i)) any &= ~v->operands[i]->placement.partial;
@@ -187,7 +204,7 @@ static void find_where(const partitioner *p, division *v) {
     for (int i = 0; i < v->node->n_inputs; i++) taken |= split_axes(v, i);
     for (int i = 0; i < v->node->n_inputs; i++) {
         const strata_placement *placement = &v->operands[i]->placement;
-        const unsigned more = placement->at & ~taken & ~v->where.at;
+        const unsigned more = placement->at & ~taken & ~v->where.at & ~(v->stays_partial[i] ? v->deferred : 0);
         for (int a = 0; a < p->mesh->n_axes; a++)
             if (more >> a & 1) v->where = strata_placement_at(v->where, a, placement->coordinates[a]);
     }
@@ -386,7 +403,7 @@ static strata_status wanted_of_operand(partitioner *p, const strata_tensor *node
 
 /* Asks the operands of a node, whose own readers were asked. */
 static strata_status ask_operands(partitioner *p, const strata_tensor *node, strata_error *err) {
-    const bool updates = node->op->flags & STRATA_OP_UPDATE, completes = node->op->flags & STRATA_OP_COMMUNICATION;
+    const bool updates = node->op->flags & STRATA_OP_UPDATE, completes = node->op == &strata_op_all_reduce;
     const strata_placement *result = completes ? NULL : updates ? place_update(p, node) : p->wanted[node->id];
     /* What is added up to something smaller may be divided or not: its sums are exchanged more cheaply. */
     const bool may_differ = !p->opts->whole_sums && !result && !updates && !completes;

@@ -49,6 +49,22 @@ strata_team strata_partition_team(const partitioner *p, unsigned axes, int d) {
     return team;
 }
 
+/* The two devices that differ from device d only in their coordinates on the axis, which are these. */
+static strata_team pair_of(const partitioner *p, int axis, const int coordinates[2], int d) {
+    strata_team team = {.n_members = 2};
+    int64_t *members = strata_graph_alloc(p->result->parts[d].graph, 2 * sizeof *members);
+    int each = 1; /* how far two devices are apart that are neighbours along the axis */
+    if (!members) return (strata_team){0};
+    for (int a = axis + 1; a < p->mesh->n_axes; a++) each *= p->mesh->axes[a].size;
+    for (int k = 0; k < 2; k++)
+        members[k] = p->first + d + (coordinates[k] - strata_mesh_coordinate(p->mesh, p->first + d, axis)) * each;
+    if (members[0] > members[1]) members[0] += members[1], members[1] = members[0] - members[1], members[0] -= members[1];
+    team.members = members;
+    /* Ids of other teams are below this. */
+    team.id = ((int64_t)p->n_all << STRATA_MESH_MOST_AXES) + members[0] * p->n_all + members[1] + 1;
+    return team;
+}
+
 strata_status strata_partition_note(partitioner *p, const strata_tensor *value, const char *op, unsigned axes,
                                     const strata_placement *received, strata_error *err) {
     strata_partition *result = p->result;
@@ -125,6 +141,26 @@ static strata_status send_along(partitioner *p, const strata_tensor *value, form
     }
     f->placement = to;
     return strata_partition_note(p, value, "broadcast", 1u << axis, &f->placement, err);
+}
+
+/* Sends a value from one coordinate of an axis to another. Each message is an exchange of its two devices, which other devices
+ * do not wait for. */
+static strata_status pass_on(partitioner *p, const strata_tensor *value, form *f, int axis, int coordinate, strata_error *err) {
+    const strata_placement from = f->placement, to = strata_placement_at(from, axis, coordinate);
+    const int coordinates[] = {from.coordinates[axis], coordinate};
+    for (int d = 0; d < p->n_devices; d++) {
+        const bool gives = strata_partition_has(p, &from, d), takes = strata_partition_has(p, &to, d);
+        if (!gives && !takes) continue;
+        strata_tensor *x = gives ? strata_partition_tensor(p, value, f, d) : NULL;
+        const strata_communication_attrs attrs = {.team = pair_of(p, axis, coordinates, d),
+                                                  .dtype = value->dtype,
+                                                  .shape = strata_partition_shape(p, value, &to, d, NULL),
+                                                  .takes = takes};
+        strata_tensor *sent = strata_broadcast(strata_partition_graph(p, d), x, attrs);
+        f->tensors[d] = takes ? sent : NULL;
+    }
+    f->placement = to;
+    return strata_partition_note(p, value, "send", 1u << axis, &f->placement, err);
 }
 
 /* Devices at other coordinates than `to` drop their copies. */
@@ -259,6 +295,13 @@ static void count_once(partitioner *p, const strata_tensor *value, form *f, unsi
     f->placement.partial |= axes;
 }
 
+/* Makes a value that is at one coordinate of an axis partial over it: the devices elsewhere have zeros. */
+static void count_at(form *f, int axis) {
+    f->placement.at &= ~(1u << axis);
+    f->placement.coordinates[axis] = 0;
+    f->placement.partial |= 1u << axis;
+}
+
 /* Makes a value partial over these axes, along which it may be divided. */
 static strata_status make_partial(partitioner *p, const strata_tensor *value, form *f, unsigned axes, strata_error *err) {
     for (int dim = 0; dim < value->shape.rank; dim++)
@@ -282,9 +325,18 @@ strata_status strata_partition_move(partitioner *p, const strata_tensor *value, 
                            "partition: %s reads %s, of which each device has its own value: %s; an exchange must come first",
                            p->reader ? p->reader->op->name : "an output", value->op->name,
                            strata_placement_text(p->mesh, &f->placement, value->shape).text);
-    const unsigned leaves = strata_partition_axes_at(p, &f->placement, to), more = to->partial & ~f->placement.partial;
-    for (int a = 0; a < p->mesh->n_axes; a++)
-        if (leaves >> a & 1) STRATA_TRY(send_along(p, value, f, a, err));
+    const unsigned leaves = strata_partition_axes_at(p, &f->placement, to);
+    unsigned more = to->partial & ~f->placement.partial;
+    for (int a = 0; a < p->mesh->n_axes; a++) {
+        if (!(leaves >> a & 1)) continue;
+        if (to->partial >> a & 1)
+            count_at(f, a);
+        else if (to->at >> a & 1)
+            STRATA_TRY(pass_on(p, value, f, a, to->coordinates[a], err));
+        else
+            STRATA_TRY(send_along(p, value, f, a, err));
+    }
+    more &= ~f->placement.partial;
     if (more) STRATA_TRY(make_partial(p, value, f, more, err));
     unsigned owed = f->placement.partial & ~to->partial;
     bool pieces;
@@ -321,6 +373,21 @@ strata_status strata_partition_form(partitioner *p, const strata_tensor *value, 
     (*out_form)->next = first->next;
     first->next = *out_form;
     return STRATA_OK;
+}
+
+strata_status strata_partition_follow(partitioner *p, const strata_tensor *node, strata_error *err) {
+    const strata_move_attrs *attrs = node->attrs;
+    const strata_tensor *x = node->inputs[0];
+    const int axis = (int)attrs->axis;
+    strata_placement to = p->forms[x->id]->placement;
+    form *f;
+    to.partial &= ~(1u << axis);
+    to.at &= ~(1u << axis);
+    to.coordinates[axis] = 0;
+    if (attrs->to >= 0) to = strata_placement_at(to, axis, (int)attrs->to);
+    p->reader = node;
+    STRATA_TRY(strata_partition_form(p, x, &to, &f, err));
+    return strata_partition_new_form(p, node, &to, f->tensors, &f, err);
 }
 
 strata_status strata_partition_complete(partitioner *p, const strata_tensor *node, strata_error *err) {

@@ -83,7 +83,7 @@ static bool is_first_of(const partitioner *p, const form *f, unsigned axes, int 
 /* Several devices made the update, with values that may differ: all take that of the first one. */
 static strata_status take_first(partitioner *p, const strata_tensor *update, const strata_tensor *read, strata_error *err) {
     form *f = p->forms[update->id], *own = p->forms[read->id];
-    const unsigned axes = p->opts->update->own;
+    const unsigned axes = f->placement.own & ~own->placement.own;
     for (int d = 0; d < p->n_devices; d++) {
         if (!strata_partition_has(p, &own->placement, d)) continue;
         const strata_communication_attrs attrs = {.team = strata_partition_team(p, axes, d),
@@ -262,6 +262,7 @@ static strata_status add_concat(partitioner *p, const strata_tensor *node, bool 
 static strata_status add_node(partitioner *p, const strata_tensor *node, strata_error *err) {
     if (node->op->flags & STRATA_OP_LEAF) return add_leaf(p, node, err);
     if (node->op == &strata_op_all_reduce && node->n_inputs) return strata_partition_complete(p, node, err);
+    if (node->op == &strata_op_move) return strata_partition_follow(p, node, err);
     if (node->op->flags & STRATA_OP_COMMUNICATION)
         return strata_fail(err, STRATA_UNSUPPORTED, "partition: the graph has an exchange already (%s)", node->op->name);
     bool done;

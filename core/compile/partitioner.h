@@ -87,6 +87,8 @@ STRATA_MUST_USE strata_status strata_partition_form(strata_partitioner *p, const
                                                     const strata_placement *placement, strata_form **out_form,
                                                     strata_error *err);
 
+/* A move: the value at the coordinate that the node names. */
+STRATA_MUST_USE strata_status strata_partition_follow(strata_partitioner *p, const strata_tensor *node, strata_error *err);
 /* An all_reduce of the graph: here a value must be complete, where updates are made. If all its readers want pieces, each
  * device gets its own. */
 STRATA_MUST_USE strata_status strata_partition_complete(strata_partitioner *p, const strata_tensor *node, strata_error *err);

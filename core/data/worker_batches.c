@@ -64,7 +64,7 @@ static int64_t n_computing(const strata_strategy *strategy, int w, int64_t n) {
     }
     for (int r = 0; r < strategy->n_replicas; r++) {
         strata_strategy_local_share(strategy, n, r, &first, &own);
-        count += own > 0;
+        count += own > 0 && strata_strategy_is_first_of_share(strategy, r);
     }
     return count;
 }

@@ -154,13 +154,14 @@ static strata_status compile_part(strata_model *model, strata_model_program *pro
     /* The set of replicas that have accumulated gradients differs from update to update, so the host performs the
      * exchanges of APPLY. */
     const bool inside = place.cores && program->kind != STRATA_PROGRAM_APPLY;
+    const strata_strategy *strategy = model->strategy;
     const bool of_group =
-        !strata_program_computes_only(program->kind) &&
-        (model->strategy->n_devices > 1 || strata_strategy_has_workers(model->strategy) || step->layout.n_buckets);
+        (!strata_program_computes_only(program->kind) || strata_strategy_has_mesh(strategy)) &&
+        (strategy->n_devices > 1 || strata_strategy_has_workers(strategy) || step->layout.n_buckets);
     strata_executable **exe = &part->executable;
     strata_tensor *const *outputs = step->outputs;
     const int n = step->n_outputs;
-    part->scores = step->scores ? n - 1 : -1;
+    part->scores = step->scores && strata_strategy_is_first_of_share(strategy, replica) ? n - 1 : -1;
     STRATA_TRY(of_group ? strata_executable_create_replica(device, outputs, n, step->updates, step->n_updates, &opts,
                                                            inside ? &place : NULL, exe, err)
                         : strata_executable_create(device, outputs, n, step->updates, step->n_updates, &opts, exe, err));
