@@ -134,7 +134,7 @@ strata_status strata_optimizer_make_slot(const strata_optimizer_kind *kind, cons
 
 int64_t strata_model_accumulates(const strata_model *model) {
     const int64_t n = model->optimizer.gradient_accumulation_steps;
-    return n > 1 && model->trains ? n : 1;
+    return (n > 1 && model->trains ? n : 1) * (model->trains ? strata_model_n_microbatches(model) : 1);
 }
 
 static strata_shape gradient_shape(const strata_model *model, int block) {

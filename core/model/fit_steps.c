@@ -359,15 +359,17 @@ strata_status strata_fit_submit_accumulated(fit *f, strata_error *err) {
     }
     f->epoch.n_examples += f->step.open.examples;
     f->step.open = (run){.step = f->step.open.step + 1};
+    f->step.n_submitted = 0;
     return submit_update(f, err);
 }
 
-strata_status strata_fit_submit(fit *f, const strata_worker_step *rows, strata_error *err) {
+/* Submits the run of a batch or micro-batch. */
+static strata_status submit_rows(fit *f, const strata_worker_step *rows, strata_error *err) {
     const strata_batches *batch = strata_worker_batches_batch(f->epoch.batches);
-    const bool whole = f->step.n_batches == 1, has_own = strata_strategy_has_own(f->model->strategy);
+    const bool whole = f->step.kind == STRATA_PROGRAM_TRAIN, has_own = strata_strategy_has_own(f->model->strategy);
     const int64_t row = f->step.open.examples + rows->first;
     run what = f->step.open;
-    if (!what.n) f->step.expected_examples = rows->n * f->step.n_batches, what.first = rows->batch;
+    if (!what.n) what.first = rows->batch;
     what.last = rows->batch;
     what.n++;
     what.examples += rows->n;
@@ -394,6 +396,17 @@ strata_status strata_fit_submit(fit *f, const strata_worker_step *rows, strata_e
         return submit_update(f, err);
     }
     STRATA_TRY(submit(f, err));
-    STRATA_TRY(measure_newest(f, err));
-    return what.n < f->step.n_batches ? STRATA_OK : strata_fit_submit_accumulated(f, err);
+    return measure_newest(f, err);
+}
+
+strata_status strata_fit_submit(fit *f, const strata_worker_step *rows, strata_error *err) {
+    const int m = strata_model_n_microbatches(f->model);
+    if (!f->step.open.n) f->step.expected_examples = rows->n * f->step.n_batches;
+    f->step.n_submitted++;
+    for (int k = 0; k < m; k++) {
+        const strata_worker_step part = strata_worker_step_part(f->model->strategy, rows, k, m);
+        if (part.n) STRATA_TRY(submit_rows(f, &part, err));
+    }
+    const bool complete = f->step.kind == STRATA_PROGRAM_TRAIN || f->step.n_submitted == f->step.n_batches;
+    return complete && f->step.open.n ? strata_fit_submit_accumulated(f, err) : STRATA_OK;
 }

@@ -533,7 +533,11 @@ STRATA_MUST_USE strata_status strata_optimizer_make_slot(const strata_optimizer_
 /* The number of slots of the model's optimizer; 0: the model was only built. */
 int strata_model_n_slots(const strata_model *model);
 int strata_model_root(const strata_model *model);
-/* The number of batches whose gradients are accumulated for an update. */
+/* In how many micro-batches a step computes each batch. */
+static inline int strata_model_n_microbatches(const strata_model *model) {
+    return model->strategy->microbatches > 1 ? model->strategy->microbatches : 1;
+}
+/* The number of batches or micro-batches whose gradients are accumulated for an update. */
 int64_t strata_model_accumulates(const strata_model *model);
 void strata_model_free_variables(strata_model *model);
 
