@@ -205,6 +205,19 @@ Test(schedule, wrong_text_is_refused_by_line_and_word) {
     }
 }
 
+Test(schedule, tables_without_stages_or_with_too_many_are_refused) {
+    const strata_pipeline_schedule empty = {0};
+    STRATA_FINISHED(strata_text) text = {0};
+    strata_error err = {0};
+    cr_assert_eq(strata_pipeline_schedule_check(&empty, &err), STRATA_DATA);
+    cr_assert(strstr(err.message, "0 stages"), "%s", err.message);
+    for (int s = 0; s < 4096; s++) strata_text_add(&text, "stage %d: F0 B0\n", s);
+    cr_assert(reads(text.bytes, &err), "%s", err.message);
+    strata_text_add(&text, "stage 4096: F0 B0\n");
+    cr_assert_not(reads(text.bytes, &err));
+    cr_assert(strstr(err.message, "4097 stages; it must have 1 to 4096"), "%s", err.message);
+}
+
 Test(schedule, stages_that_wait_for_each_other_for_ever_are_named) {
     strata_error err;
     cr_assert_not(reads("stage 0: B0 F0", &err));
@@ -254,6 +267,17 @@ Test(schedule, a_stage_may_have_more_chunks_than_another) {
     cr_assert_eq(p.seconds, 1 + 10 + 1 + 100 + 1 + 1 + 100 + 1 + 10 + 1 + 1, "%g", p.seconds);
     cr_assert_eq(p.stages[0].n_in_flight, 2);
     cr_assert_eq(p.stages[1].n_in_flight, 1);
+    free(p.stages);
+}
+
+Test(schedule, chunks_of_one_stage_send_nothing) {
+    static const double one[] = {1, 1}, seconds[] = {100};
+    const strata_pipeline_costs sent = {one, one, one, seconds};
+    STRATA_OWNED(strata_pipeline_schedule) *schedule = create("interleaved:2", 1, 1);
+    strata_pipeline_prediction p;
+    cr_assert_eq(strata_pipeline_schedule_simulate(schedule, &sent, &p, NULL), STRATA_OK);
+    cr_assert_eq(p.seconds, 6, "%g", p.seconds);
+    cr_assert_eq(p.stages[0].bubble, 0);
     free(p.stages);
 }
 
