@@ -373,12 +373,32 @@ static int most_in_flight(const strata_pipeline_schedule *t, int stage) {
     return most;
 }
 
+/* Micro-batches begin and end in ascending order. */
+static strata_status count_slots(const strata_pipeline_schedule *t, const run *runs, int n_runs, int *out, strata_error *err) {
+    STRATA_FREED double *begins = NULL, *ends = NULL;
+    STRATA_TRY(STRATA_NEW(begins, t->n_microbatches, err, "there is no memory for the micro-batches of a schedule"));
+    STRATA_TRY(STRATA_NEW(ends, t->n_microbatches, err, "there is no memory for the micro-batches of a schedule"));
+    for (int i = 0; i < n_runs; i++) {
+        const strata_action a = runs[i].action;
+        const double end = runs[i].start + runs[i].seconds;
+        if (a.kind == STRATA_ACTION_FORWARD && !a.chunk) begins[a.microbatch] = runs[i].start;
+        if (end > ends[a.microbatch]) ends[a.microbatch] = end;
+    }
+    *out = 1;
+    for (int m = 0, ended = 0; m < t->n_microbatches; m++) {
+        while (ended < m && ends[ended] <= begins[m]) ended++;
+        if (m - ended + 1 > *out) *out = m - ended + 1;
+    }
+    return STRATA_OK;
+}
+
 strata_status strata_pipeline_schedule_simulate(const strata_pipeline_schedule *schedule, const strata_pipeline_costs *costs,
                                                 strata_pipeline_prediction *out, strata_error *err) {
     STRATA_FREED run *runs = NULL;
     int n_runs;
     STRATA_TRY(run_all(schedule, costs, &runs, &n_runs, err));
     strata_pipeline_prediction p = {0};
+    STRATA_TRY(count_slots(schedule, runs, n_runs, &p.n_slots, err));
     STRATA_TRY(STRATA_NEW(p.stages, schedule->n_stages, err, "there is no memory for the prediction of a schedule"));
     for (int i = 0; i < n_runs; i++) {
         const double end = runs[i].start + runs[i].seconds;

@@ -80,6 +80,9 @@ typedef struct strata_pipeline_costs {
 typedef struct strata_pipeline_prediction {
     /* From the start of the first action to the end of the last. */
     double seconds;
+    /* The most micro-batches that have begun and not yet ended at every stage. With so many slots for inputs and outputs, which
+     * micro-batches take in turns, none waits for a slot. */
+    int n_slots;
     struct strata_pipeline_stage {
         double busy_seconds;
         /* The part of `seconds` in which the stage is idle. */

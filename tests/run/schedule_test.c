@@ -122,6 +122,24 @@ Test(schedule, stages_keep_as_many_micro_batches_as_the_formulas_say) {
     }
 }
 
+static void check_slots(const char *name, int p, int m, int want) {
+    strata_pipeline_prediction prediction = simulate(name, p, m);
+    cr_assert_eq(prediction.n_slots, want, "%s, %d stages, %d micro-batches: %d slots", name, p, m, prediction.n_slots);
+    free(prediction.stages);
+}
+
+/* Stage 0 ends a micro-batch of 1f1b last. The others end the weights of zero_bubble later. */
+Test(schedule, slots_are_for_micro_batches_that_have_not_ended_everywhere) {
+    for (int p = 1; p <= MOST_STAGES; p++)
+        for (int m = 1; m <= MOST_MICROBATCHES; m++) {
+            check_slots("gpipe", p, m, m);
+            check_slots("1f1b", p, m, least(m, p));
+        }
+    check_slots("zero_bubble", 4, 3, 3);
+    check_slots("zero_bubble", 4, 64, 5);
+    check_slots("interleaved:2", 4, 64, 8);
+}
+
 Test(schedule, is_read_back_as_it_was_written) {
     strata_error err = {0};
     FOR_EACH_SCHEDULE(name, p, m) {
