@@ -13,7 +13,9 @@
 #include "core/data/format/idx.h"
 #include "core/data/format/npy.h"
 #include "core/data/format/safetensors.h"
+#include "core/run/cut.h"
 #include "core/run/device.h"
+#include "core/run/schedule.h"
 #include "strata/strata.h"
 #include "tests/alloc/scenario.h"
 #include "tests/alloc/shim.h"
@@ -565,4 +567,31 @@ static strata_status list_scenario(strata_error *err) {
 
 Test(alloc, lists_of_devices) {
     fail_each_allocation("devices", list_scenario, 1, 1, 100);
+}
+
+/* ---- schedules of pipelines ---- */
+
+static strata_status schedule_scenario(strata_error *err) {
+    static const double seconds[] = {1, 2, 3};
+    static const int64_t bytes[] = {1, 2, 3};
+    const strata_chain_calls chain = {3, 2, seconds, bytes, bytes, .limits = NULL};
+    STRATA_OWNED(strata_pipeline_schedule) *schedule = NULL, *again = NULL;
+    STRATA_FINISHED(strata_text) text = {0};
+    STRATA_FREED char *string = NULL;
+    STRATA_FREED strata_action *actions = NULL;
+    strata_pipeline_prediction prediction;
+    int first[2], n;
+    STRATA_TRY(strata_chain_cut(&chain, first, err));
+    STRATA_TRY(strata_pipeline_schedule_create("1f1b", 2, 3, &schedule, err));
+    strata_pipeline_schedule_write(schedule, &text);
+    STRATA_TRY(strata_text_take(&text, &string, NULL, err));
+    STRATA_TRY(strata_pipeline_schedule_read(string, &again, err));
+    STRATA_TRY(strata_pipeline_schedule_order(again, NULL, &actions, &n, err));
+    STRATA_TRY(strata_pipeline_schedule_simulate(again, NULL, &prediction, err));
+    free(prediction.stages);
+    return STRATA_OK;
+}
+
+Test(alloc, schedules_of_pipelines) {
+    fail_each_allocation("schedule", schedule_scenario, 1, 1, 1000);
 }
