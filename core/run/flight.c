@@ -91,14 +91,17 @@ static bool arrives(const flights *f, int replica, int exchange) {
     return c && (c->after >= 0 || !given || f->group->exchanges[exchange].workers.n);
 }
 
-/* The position of an arrival. Exchanges of one team keep their order. */
+/* The position of an arrival. Exchanges of one team keep their order. What the replica neither gives nor reads takes place after
+ * those before it if other workers' devices wait for the replica, else at the end. */
 static int find_position(const flights *f, const walker *w, int exchange) {
     const strata_communication *c = part(f, w->replica, exchange);
     const strata_communication_attrs *attrs = c->node->attrs;
-    int position = c->after >= 0 ? 2 * c->after + 1 : c->before >= 0 ? 2 * c->before : 0;
+    const bool by_all = f->group->exchanges[exchange].workers.n, unread = c->after < 0 && c->before < 0;
+    int position = c->after >= 0 ? 2 * c->after + 1 : 2 * c->before;
+    if (unread) position = by_all ? 0 : 2 * n_segments(f, w->replica) - 1;
     for (int i = 0; i < w->n_arrivals; i++) {
         const strata_communication_attrs *other = part(f, w->replica, w->arrivals[i].exchange)->node->attrs;
-        if (w->arrivals[i].position > position && strata_team_equal(other->team, attrs->team))
+        if (w->arrivals[i].position > position && (unread || strata_team_equal(other->team, attrs->team)))
             position = w->arrivals[i].position;
     }
     return position;

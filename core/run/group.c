@@ -170,6 +170,7 @@ strata_group_counters strata_group_get_counters(const strata_group *group) {
         add_counters(&sum, &group->lanes[k].counters);
         sum.bytes_read += group->lanes[k].job.read;
         sum.bytes_written += group->lanes[k].job.written;
+        sum.bytes_sent += group->lanes[k].job.sent;
     }
     return sum;
 }
@@ -518,7 +519,7 @@ strata_status strata_group_exchange(strata_group *group, lane *l, const one_run 
     const strata_status status = strata_exchange_run(&l->job, err);
     if (status) __atomic_store_n(&group->failed, status, __ATOMIC_RELAXED);
     if (status) return status;
-    if (workers) l->counters.bytes_sent += workers->bytes_sent(workers) - sent;
+    if (group->exchanges[index].workers.n) l->counters.bytes_sent += workers->bytes_sent(workers) - sent;
     const double ended = strata_trace_now();
     if (group->trace) strata_trace_add(group->trace, l->track, exchange_label(group, index), run->step, began, ended);
     l->counters.fold_seconds += l->folded = ended - began;

@@ -31,7 +31,7 @@ TestSuite(flight, .init = open_devices, .fini = close_devices);
 
 static test_stages create(int n_stages, int width, bool skips, int n_slots, int n_carried) {
     test_stages t = {0};
-    const test_stages_options opts = {n_stages, width, skips, devices, n_slots, n_carried};
+    const test_stages_options opts = {n_stages, width, skips, devices, n_slots, n_carried, NULL};
     OK(test_stages_create(&opts, &t, &err));
     return t;
 }
@@ -88,7 +88,7 @@ Test(flight, devices_of_other_kinds_take_part) {
         for (int k = 0; k < 3; k++) n += !strata_device_open(ids[(k + i) % 3], NULL, &own[n], NULL);
         if (n > 1) {
             test_stages t = {0};
-            const test_stages_options opts = {n, 1, false, own, 4, 4};
+            const test_stages_options opts = {n, 1, false, own, 4, 4, NULL};
             OK(test_stages_create(&opts, &t, &err));
             compare(&t, (int[]){1, 4, M}, 3);
             test_stages_destroy(&t);

@@ -39,11 +39,14 @@ static strata_tensor *pass(builder *b, strata_tensor *x, int id, int from, int t
     return passed;
 }
 
+/* A message, which within a worker is a send and a receive. */
 static strata_tensor *send(builder *b, strata_tensor *x, int from, int to) {
+    if (b->t->opts.workers) return pass(b, x, THERE, from, to);
     return b->updates[b->n_updates++] = strata_send(x, THERE + 8 * member(b, from), member(b, from), member(b, to));
 }
 
-static strata_tensor *receive(const builder *b, int from, int to) {
+static strata_tensor *receive(builder *b, int from, int to) {
+    if (b->t->opts.workers) return pass(b, NULL, THERE, from, to);
     return strata_recv(b->graph, f32, STRATA_SHAPE(ROWS, SIDE), THERE + 8 * member(b, from), member(b, from), member(b, to));
 }
 
@@ -57,7 +60,7 @@ static strata_tensor *sum_of_stage(const builder *b, strata_tensor *x) {
 
 /* Returns the program's output. */
 static strata_tensor *build(builder *b) {
-    const int last = b->t->opts.n_stages - 1, s = b->stage, own = member(b, s);
+    const int last = b->t->opts.n_stages - 1, s = b->stage, own = member(b, s) - b->t->first;
     const bool skips = b->t->opts.skips && last > 1;
     strata_tensor *w = strata_variable_read(b->graph, b->t->weights[own]);
     strata_tensor *x = s ? receive(b, s - 1, s) : strata_input(b->graph, "x", f32, STRATA_SHAPE(ROWS, SIDE));
@@ -79,10 +82,11 @@ static strata_tensor *build(builder *b) {
 }
 
 static strata_status compile(test_stages *t, int r, strata_executable **out_executable, strata_error *err) {
-    builder b = {.t = t, .stage = r / t->opts.width, .part = r % t->opts.width};
+    const int number = t->first + r;
+    builder b = {.t = t, .stage = number / t->opts.width, .part = number % t->opts.width};
     float values[SIDE * SIDE];
     const strata_array weights = strata_array_view(f32, STRATA_SHAPE(SIDE, SIDE), values);
-    for (int i = 0; i < SIDE * SIDE; i++) values[i] = (float)((i * 7 + r * 3) % 13) / 12 - 0.5f;
+    for (int i = 0; i < SIDE * SIDE; i++) values[i] = (float)((i * 7 + number * 3) % 13) / 12 - 0.5f;
     strata_status status = strata_variable_create(t->opts.devices[r], "w", f32, weights.shape, &t->weights[r], err);
     if (!status) status = strata_variable_create(t->opts.devices[r], "sum", f32, weights.shape, &t->sums[r], err);
     if (!status) status = strata_variable_set(t->weights[r], &weights, err);
@@ -100,10 +104,12 @@ strata_status test_stages_create(const test_stages_options *opts, test_stages *t
     strata_executable *replicas[TEST_STAGES_MOST] = {0};
     strata_status status = STRATA_OK;
     t->opts = *opts;
-    t->n = opts->n_stages * opts->width;
+    const strata_workers *workers = opts->workers;
+    t->n = workers ? workers->first_replicas[workers->rank + 1] - workers->first_replica : opts->n_stages * opts->width;
+    t->first = workers ? workers->first_replica : 0;
     for (int r = 0; r < t->n && !status; r++) status = compile(t, r, &replicas[r], err);
-    for (int r = 0; r < t->n; r++) t->stages[r] = r / opts->width;
-    if (!status) return strata_group_create(replicas, t->n, NULL, NULL, &t->group, err);
+    for (int r = 0; r < opts->n_stages * opts->width; r++) t->stages[r] = r / opts->width;
+    if (!status) return strata_group_create(replicas, t->n, workers, NULL, &t->group, err);
     for (int r = 0; r < t->n; r++) strata_executable_destroy(replicas[r]);
     return status;
 }
@@ -122,7 +128,7 @@ int test_stages_actions(const test_stages *t, bool gpipe, int m, strata_group_ac
     int n = 0;
     for (int r = 0; r < t->n; r++) {
         const strata_group_phases p = strata_group_find_phases(t->group, r, t->stages);
-        const int rest = t->opts.n_stages - 1 - t->stages[r], ahead = gpipe || rest > m ? m : rest;
+        const int rest = t->opts.n_stages - 1 - t->stages[t->first + r], ahead = gpipe || rest > m ? m : rest;
         for (int i = 0; i < m + ahead; i++) {
             if (i < m) actions[n++] = (strata_group_action){r, i, 0, p.backward};
             if (i >= ahead) actions[n++] = (strata_group_action){r, i - ahead, p.backward, p.n_segments};
@@ -156,7 +162,7 @@ typedef struct context {
 static strata_status begin(void *user, int microbatch, int slot, strata_error *err) {
     const context *c = user;
     (void)err;
-    for (int r = 0; r < c->t->opts.width; r++) {
+    for (int r = 0; r < c->t->n && c->t->first + r < c->t->opts.width; r++) {
         float *x = strata_executable_input(strata_group_replica(c->t->group, r), slot, 0);
         for (int i = 0; i < ROWS * SIDE; i++) x[i] = (float)((microbatch * 5 + i * 3) % 17) / 16 - 0.5f;
     }

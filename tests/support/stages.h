@@ -14,21 +14,24 @@ typedef struct test_stages_options {
     int n_stages, width;
     /* The first stage also sends its result to the last one. */
     bool skips;
-    /* [n_stages * width] */
+    /* [n_stages * width], or those of this worker. */
     strata_device *const *devices;
     int n_slots, n_carried;
+    /* The workers that have a part of the replicas each; NULL: this one has all. */
+    const strata_workers *workers;
 } test_stages_options;
 
 /* Zeroed before test_stages_create; destroyed also after a failure. */
 typedef struct test_stages {
     test_stages_options opts;
-    int n;
+    /* The replicas of this worker: the first one's number, and how many. */
+    int first, n;
     int stages[TEST_STAGES_MOST];
     strata_variable *weights[TEST_STAGES_MOST], *sums[TEST_STAGES_MOST];
     strata_group *group;
 } test_stages;
 
-/* What m micro-batches computed: the output of each replica, and the sums of gradients. */
+/* What m micro-batches computed: the output of each replica of this worker, and the sums of gradients. */
 typedef struct test_stages_result {
     float outputs[TEST_STAGES_MICROBATCHES][TEST_STAGES_MOST];
     float sums[TEST_STAGES_MOST][TEST_STAGES_SIDE * TEST_STAGES_SIDE];
