@@ -94,7 +94,7 @@ static strata_status fold(job *j, strata_error *err) {
 
 /* ---- messages between workers ---- */
 
-/* Sends the value of the job's only member to a worker, or receives it. What nobody reads is received too, since it was sent. */
+/* Sends the value of the job's only member to a worker, or receives it, also if nobody reads it, since it was sent. */
 static strata_status send_message(job *j, int worker, strata_error *err) {
     const strata_exchange_member *m = &j->members[0];
     const size_t bytes = whole_bytes(j);

@@ -91,8 +91,8 @@ static bool arrives(const flights *f, int replica, int exchange) {
     return c && (c->after >= 0 || !given || f->group->exchanges[exchange].workers.n);
 }
 
-/* The position of an arrival. Exchanges of one team keep their order. What the replica neither gives nor reads takes place after
- * those before it if other workers' devices wait for the replica, else at the end. */
+/* The position of an arrival. Exchanges of one team keep their order. What the replica neither gives nor reads takes place
+ * after those before it if other workers' devices wait for the replica, else at the end. */
 static int find_position(const flights *f, const walker *w, int exchange) {
     const strata_communication *c = part(f, w->replica, exchange);
     const strata_communication_attrs *attrs = c->node->attrs;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Micro-batches of a pipeline in flight, under ThreadSanitizer: a thread for each of its devices, which exchange values, and the
- * caller, which writes inputs and reads outputs meanwhile. They have the bits of the micro-batches one after the other. */
+ * Micro-batches of a pipeline in flight, under ThreadSanitizer: a thread for each of its devices, which exchange values, and
+ * the caller, which writes inputs and reads outputs meanwhile. They have the bits of the micro-batches one after the other. */
 #include <stdio.h>
 #include <string.h>
 
