@@ -216,12 +216,18 @@ static strata_status check_first(strata_executable *exe, strata_error *err) {
 /* Allocates an executable and runs passes and plan. is_referee: see the struct. */
 static strata_status create_planned(strata_device *device, const request *wanted, bool is_referee,
                                     strata_executable **out_executable, strata_error *err) {
+    const int n_slots = wanted->opts.n_slots ? wanted->opts.n_slots : DEFAULT_SLOTS;
     strata_executable *exe;
+    if (n_slots < 0 || n_slots > STRATA_MAX_SLOTS)
+        return strata_fail(err, STRATA_INVALID, "executable: n_slots is %d; it must be 1..%d", n_slots, STRATA_MAX_SLOTS);
+    if (wanted->n_carried < 0 || wanted->n_carried > n_slots)
+        return strata_fail(err, STRATA_INVALID, "executable: n_carried is %d; it must be 1..%d, the number of slots",
+                           wanted->n_carried, n_slots);
     STRATA_TRY(STRATA_NEW(exe, 1, err, "executable: no host memory"));
     exe->device = device;
     exe->is_referee = is_referee;
     exe->n_outputs = wanted->n_outputs;
-    exe->n_slots = wanted->opts.n_slots ? wanted->opts.n_slots : DEFAULT_SLOTS;
+    exe->n_slots = n_slots;
     exe->n_carried = 1;
     const strata_status status = plan(exe, wanted, err);
     if (status)
@@ -232,22 +238,25 @@ static strata_status create_planned(strata_device *device, const request *wanted
 }
 
 /* create_planned with the device's lock, which passes and plan need to query what the device supports. */
+static strata_status create_unbuilt(strata_device *device, const request *wanted, strata_executable **out_executable,
+                                    strata_error *err) {
+    STRATA_TRY(strata_device_enter(device, err));
+    const strata_status status = create_planned(device, wanted, false, out_executable, err);
+    strata_device_leave(device);
+    return status;
+}
+
 static strata_status create_alone(strata_device *device, strata_tensor *const *outputs, int n_outputs,
                                   strata_tensor *const *updates, int n_updates, strata_executable **out_executable,
                                   strata_error *err) {
     const request wanted = {
         .outputs = outputs, .updates = updates, .n_outputs = n_outputs, .n_updates = n_updates, .alone = true};
-    STRATA_TRY(strata_device_enter(device, err));
-    const strata_status status = create_planned(device, &wanted, false, out_executable, err);
-    strata_device_leave(device);
-    return status;
+    return create_unbuilt(device, &wanted, out_executable, err);
 }
 
-strata_status strata_executable_measure(strata_device *device, strata_tensor *const *outputs, int n_outputs,
-                                        strata_tensor *const *updates, int n_updates, strata_program_cost *out_cost,
-                                        strata_error *err) {
+static strata_status measure(strata_device *device, const request *wanted, strata_program_cost *out_cost, strata_error *err) {
     strata_executable *exe = NULL;
-    STRATA_TRY(create_alone(device, outputs, n_outputs, updates, n_updates, &exe, err));
+    STRATA_TRY(create_unbuilt(device, wanted, &exe, err));
     const strata_status status = check_supported(exe, err);
     *out_cost = (strata_program_cost){.device_bytes = device_bytes(exe)};
     for (int i = 0; i < exe->plan.n_schedule; i++) {
@@ -256,6 +265,23 @@ strata_status strata_executable_measure(strata_device *device, strata_tensor *co
     }
     strata_executable_destroy(exe);
     return status;
+}
+
+strata_status strata_executable_measure(strata_device *device, strata_tensor *const *outputs, int n_outputs,
+                                        strata_tensor *const *updates, int n_updates, strata_program_cost *out_cost,
+                                        strata_error *err) {
+    const request wanted = {
+        .outputs = outputs, .updates = updates, .n_outputs = n_outputs, .n_updates = n_updates, .alone = true};
+    return measure(device, &wanted, out_cost, err);
+}
+
+strata_status strata_executable_measure_in_flight(strata_device *device, strata_tensor *const *outputs, int n_outputs,
+                                                  strata_tensor *const *updates, int n_updates,
+                                                  const strata_executable_options *opts, int n_carried,
+                                                  strata_program_cost *out_cost, strata_error *err) {
+    const strata_executable_options none = {0};
+    return measure(device, &(request){outputs, updates, n_outputs, n_updates, opts ? *opts : none, false, NULL, n_carried},
+                   out_cost, err);
 }
 
 strata_status strata_executable_place(strata_device *device, strata_tensor *const *outputs, int n_outputs,
@@ -370,12 +396,6 @@ static strata_status create_locked(strata_device *device, const request *wanted,
 
 static strata_status create(strata_device *device, const request *wanted, strata_executable **out_executable,
                             strata_error *err) {
-    const int n_slots = wanted->opts.n_slots;
-    if (n_slots < 0 || n_slots > STRATA_MAX_SLOTS)
-        return strata_fail(err, STRATA_INVALID, "executable: n_slots is %d; it must be 1..%d", n_slots, STRATA_MAX_SLOTS);
-    if (wanted->n_carried < 0 || wanted->n_carried > (n_slots ? n_slots : DEFAULT_SLOTS))
-        return strata_fail(err, STRATA_INVALID, "executable: n_carried is %d; it must be 1..%d, the number of slots",
-                           wanted->n_carried, n_slots ? n_slots : DEFAULT_SLOTS);
     STRATA_TRY(strata_device_enter(device, err));
     const strata_status status = create_locked(device, wanted, out_executable, err);
     strata_device_leave(device);

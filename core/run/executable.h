@@ -119,6 +119,11 @@ STRATA_MUST_USE strata_status strata_executable_create_in_flight(strata_device *
                                                                  int n_outputs, strata_tensor *const *updates, int n_updates,
                                                                  const strata_executable_options *opts, int n_carried,
                                                                  strata_executable **out_executable, strata_error *err);
+/* strata_executable_measure of such a replica. */
+STRATA_MUST_USE strata_status strata_executable_measure_in_flight(strata_device *device, strata_tensor *const *outputs,
+                                                                  int n_outputs, strata_tensor *const *updates, int n_updates,
+                                                                  const strata_executable_options *opts, int n_carried,
+                                                                  strata_program_cost *out_cost, strata_error *err);
 /* Submits a segment for n acquired slots, first, first + 1, ... (modulo the slots), in one call of the device. n is 1, or at
  * most strata_executable_most_runs, which is more than 1 only where there is one segment. */
 STRATA_MUST_USE strata_status strata_executable_submit_segment(strata_executable *executable, int first, int n, int segment,

@@ -3,10 +3,12 @@
  * Micro-batches of a pipeline in flight: the same bits as one after the other, in every order that can run; and what a schedule
  * may not say. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/trace.h"
 #include "core/run/device.h"
 #include "strata/ops.h"
@@ -27,6 +29,10 @@ static void close_devices(void) {
     test_folder_remove();
     for (int r = 0; r < MOST; r++) strata_device_close(devices[r]);
 }
+/* The functions of a device, and others in their place. */
+static const strata_device_api *whole;
+static strata_device_api broken;
+
 TestSuite(flight, .init = open_devices, .fini = close_devices);
 
 static test_stages create(int n_stages, int width, bool skips, int n_slots, int n_carried) {
@@ -122,6 +128,22 @@ Test(flight, each_slot_has_its_own_values_between_segments_if_asked) {
     test_stages_destroy(&one);
 }
 
+Test(flight, memory_is_measured_with_all_copies) {
+    strata_graph *graph = NULL;
+    strata_program_cost one, three;
+    OK(strata_graph_create(&graph, &err));
+    strata_tensor *x = strata_tanh(strata_input(graph, "x", STRATA_DTYPE_F32, STRATA_SHAPE(1000)));
+    strata_tensor *y = strata_add(strata_exp(x), strata_all_reduce(x, STRATA_REDUCE_SUM));
+    OK(strata_executable_measure_in_flight(devices[0], &y, 1, NULL, 0, NULL, 1, &one, &err));
+    OK(strata_executable_measure_in_flight(devices[0], &y, 1, NULL, 0, NULL, 3, &three, &err));
+    cr_expect_eq(three.device_bytes - one.device_bytes, 2 * 4096, "%lld and %lld", (long long)one.device_bytes,
+                 (long long)three.device_bytes);
+    cr_expect_eq(three.flops, one.flops);
+    cr_expect_eq(strata_executable_measure_in_flight(devices[0], &y, 1, NULL, 0, NULL, 4, &three, &err), STRATA_INVALID);
+    cr_expect_not_null(strstr(err.message, "n_carried is 4; it must be 1..3"), "%s", err.message);
+    strata_graph_destroy(graph);
+}
+
 static void expect_refused(test_stages *t, const strata_group_action *actions, int n, int m, int n_slots, const char *words) {
     test_stages_result got;
     cr_assert_eq(test_stages_run(t, actions, n, m, n_slots, &got, &err), STRATA_INVALID);
@@ -158,10 +180,52 @@ Test(flight, schedules_that_cannot_run_are_refused) {
     test_stages_destroy(&t);
 }
 
+/* ---- at the same time ---- */
+
+static strata_device_api watched;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed;
+static int n_first, n_second;
+static bool alone;
+
+/* The first device's second run does not end before the second device has begun one. */
+static strata_status run_beside(strata_program *program, int slot, uint64_t *out_ticket, strata_error *error) {
+    const struct timespec end = strata_clock_after(60);
+    pthread_mutex_lock(&lock);
+    n_first++;
+    while (n_first == 2 && !n_second && !alone) alone = pthread_cond_timedwait(&changed, &lock, &end);
+    pthread_mutex_unlock(&lock);
+    return whole->run(program, slot, out_ticket, error);
+}
+
+static strata_status run_second(strata_program *program, int slot, uint64_t *out_ticket, strata_error *error) {
+    pthread_mutex_lock(&lock);
+    n_second++;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return whole->run(program, slot, out_ticket, error);
+}
+
+Test(flight, stages_compute_different_micro_batches_at_the_same_time) {
+    strata_group_action actions[ACTIONS];
+    test_stages_result got;
+    test_stages t = create(2, 1, false, 4, 4);
+    const int n = test_stages_actions(&t, true, 4, actions);
+    strata_clock_cond_init(&changed);
+    whole = devices[0]->api;
+    watched = broken = *whole;
+    watched.run = run_beside;
+    broken.run = run_second;
+    devices[0]->api = &watched;
+    devices[1]->api = &broken;
+    OK(test_stages_run(&t, actions, n, 4, 4, &got, &err));
+    cr_expect_not(alone, "the second stage waited for all of the first one's forward passes");
+    devices[0]->api = devices[1]->api = whole;
+    test_stages_destroy(&t);
+}
+
 /* ---- failures ---- */
 
-static strata_device_api broken;
-static const strata_device_api *whole;
 static int runs_left;
 
 static strata_status run_or_fail(strata_program *program, int slot, uint64_t *out_ticket, strata_error *error) {
