@@ -86,12 +86,26 @@ Test(flight, stages_of_several_devices_exchange_values_within_a_phase) {
     }
 }
 
+Test(flight, replicas_without_examples_are_ignored_in_their_micro_batches) {
+    test_stages t = create(2, 2, false, M, M);
+    static test_stages_result all, some;
+    bool contributes[M * 4];
+    for (int i = 0; i < M * 4; i++) contributes[i] = i % 4 != 1 || i / 4 % 3; /* part 1 of the first stage */
+    OK(test_stages_run_alone(&t, M, &all, &err));
+    t.contributes = contributes;
+    OK(test_stages_run_alone(&t, M, &some, &err));
+    for (int m = 0; m < M; m++) cr_expect_eq(all.outputs[m][2] == some.outputs[m][2], m % 3 != 0, "micro-batch %d", m);
+    compare(&t, (int[]){2, M}, 2);
+    test_stages_destroy(&t);
+}
+
 Test(flight, devices_of_other_kinds_take_part) {
-    static const char *const ids[] = {"opencl:0", "vulkan:0", "host"};
-    for (int i = 0; i < 2; i++) { /* 2 and 3 stages; on a machine with one kind, the host is beside it */
+    static const char *const ids[3][3] = {
+        {"opencl:0", "vulkan:0", "host"}, {"vulkan:0", "host", "opencl:0"}, {"opencl:0.0", "opencl:0.1"}};
+    for (int i = 0; i < 3; i++) {
         strata_device *own[3] = {0};
         int n = 0;
-        for (int k = 0; k < 3; k++) n += !strata_device_open(ids[(k + i) % 3], NULL, &own[n], NULL);
+        for (int k = 0; k < 3 && ids[i][k]; k++) n += !strata_device_open(ids[i][k], NULL, &own[n], NULL);
         if (n > 1) {
             test_stages t = {0};
             const test_stages_options opts = {n, 1, false, own, 4, 4, NULL};
@@ -100,7 +114,7 @@ Test(flight, devices_of_other_kinds_take_part) {
             test_stages_destroy(&t);
         }
         for (int k = 0; k < n; k++) strata_device_close(own[k]);
-        if (n < 2) cr_skip_test("there is only the host");
+        if (n < 2 && i < 2) cr_skip_test("there is only the host");
     }
 }
 

@@ -186,7 +186,7 @@ strata_status test_stages_run_alone(test_stages *t, int m, test_stages_result *r
         STRATA_TRY(strata_group_acquire(t->group, &slot, err));
         STRATA_TRY(begin(&c, i, slot, err));
         STRATA_TRY(strata_group_start(t->group, slot, i, err));
-        STRATA_TRY(strata_group_finish(t->group, slot, NULL, err));
+        STRATA_TRY(strata_group_finish(t->group, slot, t->contributes ? t->contributes + i * t->n : NULL, err));
         STRATA_TRY(strata_group_wait(t->group, slot, err));
         STRATA_TRY(end(&c, i, slot, err));
     }
@@ -204,6 +204,7 @@ strata_status test_stages_run(test_stages *t, const strata_group_action *actions
                                             .n_microbatches = m,
                                             .slots = slots,
                                             .n_slots = n_slots,
+                                            .contributes = t->contributes,
                                             .begin = begin,
                                             .end = end,
                                             .user = &c};

@@ -29,6 +29,8 @@ typedef struct test_stages {
     int stages[TEST_STAGES_MOST];
     strata_variable *weights[TEST_STAGES_MOST], *sums[TEST_STAGES_MOST];
     strata_group *group;
+    /* [m * n] Whether replica r has examples in micro-batch m, at index m * n + r; NULL: all. */
+    const bool *contributes;
 } test_stages;
 
 /* What m micro-batches computed: the output of each replica of this worker, and the sums of gradients. */
