@@ -47,6 +47,7 @@ typedef struct walker {
     /* The flight of the segment that was submitted last; NULL: it was waited for, if anything needs it. */
     flight *newest;
     int segment;
+    double ended; /* when it had run all its actions, in seconds */
     /* While the schedule is tried: the action and the segment that are next, and, for each copy of the carried values, the
      * micro-batch whose they are. */
     int action, next, *copies;
@@ -411,6 +412,21 @@ static strata_status wait_until_ready(const walker *w, const flight *fl, int mic
     return failed;
 }
 
+/* Waits until the segment can be submitted, while the device has nothing to run. */
+static strata_status await(const walker *w, flight *fl, int microbatch, int segment, strata_error *err) {
+    strata_group *group = w->f->group;
+    const double began = strata_trace_now();
+    bool ready;
+    STRATA_TRY(wait_until_ready(w, fl, microbatch, -1, true, &ready));
+    STRATA_TRY(arrive(w, fl, 2 * segment, err));
+    STRATA_TRY(wait_until_ready(w, fl, microbatch, segment, true, &ready));
+    const double ended = strata_trace_now();
+    group->members[w->replica].idle_seconds += ended - began;
+    if (group->trace)
+        strata_trace_add_named(group->trace, lane_of(w)->track, "wait for other devices", fl->run.step, began, ended);
+    return STRATA_OK;
+}
+
 static strata_status run_segment(walker *w, int microbatch, int segment, strata_error *err) {
     flights *f = w->f;
     flight *fl = flight_of(f, microbatch), *newest = w->newest;
@@ -420,9 +436,7 @@ static strata_status run_segment(walker *w, int microbatch, int segment, strata_
         w->newest = NULL;
         STRATA_TRY(pass_on(w, newest, w->segment, err));
         newest = NULL;
-        STRATA_TRY(wait_until_ready(w, fl, microbatch, -1, true, &ready));
-        STRATA_TRY(arrive(w, fl, 2 * segment, err));
-        STRATA_TRY(wait_until_ready(w, fl, microbatch, segment, true, &ready));
+        STRATA_TRY(await(w, fl, microbatch, segment, err));
     }
     const strata_status status = strata_group_submit(f->group, lane_of(w), &fl->run, 1, w->replica, segment, err);
     if (status) return strata_fail_in(err, status, "micro-batch %d", microbatch);
@@ -444,6 +458,7 @@ static void *walk(void *user) {
     }
     if (!status) status = pass_on(w, w->newest, w->segment, &err);
     if (status) note(w->f, status, &err);
+    w->ended = strata_trace_now();
     return NULL;
 }
 
@@ -527,12 +542,16 @@ static void abandon(const flights *f) {
 static strata_status run(flights *f, strata_error *err) {
     strata_error own = {0};
     int n_threads, rank = 0;
+    const double began = strata_trace_now();
     f->failed = STRATA_OK;
     for (int s = 0; s < strata_group_n_slots(f->group); s++) f->flights[s].microbatch = -1;
     strata_status status = start(f, &n_threads, &own);
     if (!status && (status = attend(f, &rank, &own))) strata_fail_in(&own, status, "micro-batch %d", f->order[rank]);
     if (status) note(f, status, &own);
     for (int r = 0; r < n_threads; r++) pthread_join(f->walkers[r].thread, NULL);
+    const double ended = strata_trace_now();
+    f->group->scheduled_seconds += ended - began;
+    for (int r = 0; r < n_threads; r++) f->group->members[r].idle_seconds += ended - f->walkers[r].ended;
     if (!f->failed) {
         f->group->steps += (uint64_t)f->schedule->n_microbatches;
         return STRATA_OK;
@@ -559,6 +578,11 @@ strata_status strata_group_run_schedule(strata_group *group, const strata_group_
     STRATA_TRY(check(f, err));
     for (int k = 0; k < group->n_lanes; k++) group->lanes[k].folded = 0;
     return run(f, err);
+}
+
+double strata_group_idle_seconds(const strata_group *group, int replica, double *out_all) {
+    *out_all = group->scheduled_seconds;
+    return group->members[replica].idle_seconds;
 }
 
 /* ---- phases ---- */

@@ -113,6 +113,10 @@ typedef struct strata_group_schedule {
 STRATA_MUST_USE strata_status strata_group_run_schedule(strata_group *group, const strata_group_schedule *schedule,
                                                         strata_error *err);
 
+/* How long the replica's device had nothing to run while schedules ran, in seconds, as the host observed it: the bubble.
+ * *out_all: how long they ran. */
+double strata_group_idle_seconds(const strata_group *group, int replica, double *out_all);
+
 /* The parts of a replica's program in a pipeline: the forward pass is segments [0, backward), the backward pass [backward,
  * weights), and [weights, n_segments) what follows the last value that an earlier stage needs. */
 typedef struct strata_group_phases {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/base/clock.h"
 #include "core/base/trace.h"
@@ -338,6 +339,30 @@ Test(flight, counters_and_trace_show_each_micro_batch) {
     free(text);
     strata_group_set_trace(t.group, NULL, NULL);
     strata_trace_destroy(trace);
+    test_stages_destroy(&t);
+}
+
+static strata_status run_slowly(strata_program *program, int slot, uint64_t *out_ticket, strata_error *error) {
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    return whole->run(program, slot, out_ticket, error);
+}
+
+Test(flight, a_stage_is_idle_when_it_computes_nothing) {
+    strata_group_action actions[ACTIONS];
+    test_stages_result got;
+    test_stages t = create(2, 1, false, 4, 4);
+    double all, idle;
+    const int n = test_stages_actions(&t, true, 3, actions);
+    whole = devices[0]->api;
+    broken = *whole;
+    broken.run = run_slowly;
+    devices[0]->api = &broken;
+    OK(test_stages_run(&t, actions, n, 3, 3, &got, &err));
+    devices[0]->api = whole;
+    idle = strata_group_idle_seconds(t.group, 1, &all);
+    cr_expect(idle > 0 && idle <= all, "idle for %g of %g", idle, all);
+    idle = strata_group_idle_seconds(t.group, 0, &all);
+    cr_expect_geq(all - idle, 0.12, "it runs 6 segments of 20 ms: idle for %g of %g", idle, all);
     test_stages_destroy(&t);
 }
 
