@@ -80,7 +80,7 @@ strata_tensor *strata_reduce_to(strata_graph *graph, strata_tensor *x, strata_al
 /* ---- broadcast ---- */
 
 /* One device sends x (NULL on the others), and the others receive it. In a team of several workers the sender is a device of
- * the first of them. */
+ * the first of them, unless the team has two devices: then it is a message, like that of strata_send_to_worker. */
 strata_tensor *strata_broadcast(strata_graph *graph, strata_tensor *x, strata_communication_attrs attrs);
 
 /* ---- all_gather and reduce_scatter ---- */

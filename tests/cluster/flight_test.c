@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pipelines over several workers: the messages between stages and the exchanges within them, with several micro-batches in
+ * flight, have the bits of the same pipeline on one worker. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "strategies/kinds.h"
+#include "tests/cluster/ranks.h"
+#include "tests/support/stages.h"
+
+enum { MOST = TEST_STAGES_MOST, M = TEST_STAGES_MICROBATCHES };
+
+typedef struct layout {
+    int n_workers, n_stages, width;
+    bool skips;
+    /* [n_workers] The devices of each. */
+    int devices[TEST_MOST_RANKS];
+} layout;
+
+static strata_status open_devices(int n, strata_device **devices, strata_error *err) {
+    for (int d = 0; d < n; d++) STRATA_TRY(strata_device_open("host", NULL, &devices[d], err));
+    return STRATA_OK;
+}
+
+static test_stages_options options(const layout *l, strata_device *const *devices, const strata_workers *workers) {
+    return (test_stages_options){.n_stages = l->n_stages,
+                                 .width = l->width,
+                                 .skips = l->skips,
+                                 .devices = devices,
+                                 .n_slots = M,
+                                 .n_carried = M,
+                                 .workers = workers};
+}
+
+/* What one worker with all devices computes. */
+static strata_status compute_alone(const layout *l, test_stages_result *result, strata_error *err) {
+    strata_device *devices[MOST] = {0};
+    test_stages t = {0};
+    STRATA_TRY(open_devices(l->n_stages * l->width, devices, err));
+    const test_stages_options opts = options(l, devices, NULL);
+    STRATA_TRY(test_stages_create(&opts, &t, err));
+    STRATA_TRY(test_stages_run_alone(&t, M, result, err));
+    test_stages_destroy(&t);
+    for (int d = 0; d < l->n_stages * l->width; d++) strata_device_close(devices[d]);
+    return STRATA_OK;
+}
+
+static strata_test_result compare(const test_stages *t, const test_stages_result *got, const test_stages_result *want,
+                                  const char *what) {
+    for (int r = 0; r < t->n; r++) {
+        for (int m = 0; m < M; m++)
+            if (got->outputs[m][r] != want->outputs[m][t->first + r])
+                return strata_test_bad("%s: micro-batch %d of replica %d is %g, not %g", what, m, t->first + r,
+                                       got->outputs[m][r], want->outputs[m][t->first + r]);
+        if (memcmp(got->sums[r], want->sums[t->first + r], sizeof got->sums[r]))
+            return strata_test_bad("%s: the gradients of replica %d", what, t->first + r);
+    }
+    return strata_test_ok();
+}
+
+static strata_test_result run(strata_communicator *comm, const void *user) {
+    const layout *l = user;
+    strata_device *devices[MOST];
+    strata_strategy *strategy = NULL;
+    test_stages t = {0};
+    test_stages_result alone = {0}, got = {0};
+    strata_group_action actions[2 * M * MOST];
+    strata_error err = {0};
+    TEST_TRY(compute_alone(l, &alone, &err));
+    TEST_TRY(open_devices(l->devices[strata_communicator_rank(comm)], devices, &err));
+    TEST_TRY(strata_strategy_from_devices(devices, l->devices[strata_communicator_rank(comm)], &strategy, &err));
+    TEST_TRY(strata_strategy_join(strategy, comm, &err));
+    const test_stages_options opts = options(l, devices, &strategy->workers);
+    TEST_TRY(test_stages_create(&opts, &t, &err));
+    TEST_TRY(test_stages_run_alone(&t, M, &got, &err));
+    strata_test_result result = compare(&t, &got, &alone, "one after the other");
+    const uint64_t sent = strata_group_get_counters(t.group).bytes_sent;
+    for (int gpipe = 0; gpipe < 2 && result.ok; gpipe++) {
+        const int n = test_stages_actions(&t, gpipe, M, actions);
+        memset(&got, 0, sizeof got);
+        TEST_TRY(test_stages_run(&t, actions, n, M, gpipe ? M : l->n_stages, &got, &err));
+        result = compare(&t, &got, &alone, gpipe ? "gpipe" : "1f1b");
+    }
+    if (result.ok && (!sent || strata_group_get_counters(t.group).bytes_sent != 3 * sent))
+        result = strata_test_bad("%llu bytes sent one after the other, %llu with those in flight", (unsigned long long)sent,
+                                 (unsigned long long)strata_group_get_counters(t.group).bytes_sent);
+    if (result.ok && strata_communicator_barrier(comm, &err)) result = strata_test_bad("%s", err.message);
+    test_stages_destroy(&t);
+    strata_strategy_destroy(strategy);
+    return result;
+}
+
+Test(flight, a_pipeline_over_workers_has_the_bits_of_one_worker, .timeout = 300) {
+    static const char *const transports[] = {"inproc", "shm", "tcp"};
+    const layout layouts[] = {{2, 2, 1, false, {1, 1}},   {2, 3, 1, true, {2, 1}}, {4, 2, 2, false, {1, 1, 1, 1}},
+                              {3, 4, 1, true, {1, 2, 1}}, {2, 3, 2, true, {1, 5}}, {2, 3, 2, false, {2, 4}}};
+    const strata_communicator_options opts = {.stall_seconds = 60};
+    for (int t = 0; t < 3; t++)
+        for (int i = 0; i < 6; i++) {
+            const strata_test_result r = test_ranks(transports[t], layouts[i].n_workers, &opts, run, &layouts[i]);
+            cr_assert(r.ok, "%s, layout %d: %s", transports[t], i, r.text);
+        }
+}
