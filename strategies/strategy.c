@@ -2,11 +2,12 @@
  *
  * Creates strategies by name: chooses, opens and closes their devices. Also divides batches among the replicas. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "core/base/text.h"
+#include "core/model/mesh_spec.h"
 #include "core/run/device.h"
+#include "core/run/schedule.h"
 #include "strategies/kinds.h"
 
 static const strata_strategy_kind *const kinds[] = {
@@ -129,27 +130,29 @@ static strata_placement update_of_mesh(const strata_strategy *strategy) {
     return update;
 }
 
-/* Reads the sizes of the axes; an axis that is not named has the size 1. */
+/* Sets the mesh, whose axes are always in the same order. */
 static strata_status set_mesh(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
     static const char *const names[STRATA_N_MESH_AXES] = {"data", "stage", "tensor"};
-    const int n = strategy->n_devices;
+    strata_mesh read;
+    char alone[32];
+    snprintf(alone, sizeof alone, "stage=%d", strategy->n_devices);
+    STRATA_TRY(strata_mesh_read(opts->mesh ? opts->mesh : alone, strategy->n_devices, &read, err));
     strategy->mesh.n_axes = STRATA_N_MESH_AXES;
     for (int a = 0; a < STRATA_N_MESH_AXES; a++) {
         snprintf(strategy->mesh.axes[a].name, sizeof strategy->mesh.axes[a].name, "%s", names[a]);
-        strategy->mesh.axes[a].size = 1;
+        strategy->mesh.axes[a].size = strata_mesh_size(&read, names[a]);
     }
-    for (const char *at = opts->mesh ? opts->mesh : ""; *at; at += *at == ',') {
-        for (int a = 0; a < STRATA_N_MESH_AXES; a++) {
-            const size_t length = strlen(names[a]);
-            if (!strncmp(at, names[a], length) && at[length] == '=') strategy->mesh.axes[a].size = atoi(at + length + 1);
-        }
-        at += strcspn(at, ",");
-    }
-    if (strata_mesh_n_devices(&strategy->mesh) != n)
-        return strata_fail(err, STRATA_INVALID, "mesh: %s has %d devices, there are %d", opts->mesh ? opts->mesh : "(none)",
-                           strata_mesh_n_devices(&strategy->mesh), n);
     strategy->microbatches = opts->microbatches ? opts->microbatches : 1;
-    return STRATA_OK;
+    if (opts->microbatches < 0 || opts->microbatches > STRATA_PIPELINE_MOST_MICROBATCHES)
+        return strata_fail(err, STRATA_INVALID, "strategy %s: microbatches is %d; it must be 1 to %d", strategy->name,
+                           opts->microbatches, STRATA_PIPELINE_MOST_MICROBATCHES);
+    if (opts->layout && !(strategy->layout = strdup(opts->layout)))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for a layout");
+    if (!(strategy->schedule = strdup(opts->schedule ? opts->schedule : "1f1b")))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for a schedule");
+    STRATA_OWNED(strata_pipeline_schedule) *schedule = NULL; /* whether there is one of this name */
+    return strata_pipeline_schedule_create(strategy->schedule, strategy->mesh.axes[STRATA_STAGE_AXIS].size,
+                                           strategy->microbatches, &schedule, err);
 }
 
 static strata_status set_split(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
@@ -436,6 +439,8 @@ void strata_strategy_destroy(strata_strategy *strategy) {
     free(strategy->devices);
     free(strategy->weights);
     free(strategy->cores.numbers);
+    free(strategy->layout);
+    free(strategy->schedule);
     free(strategy->workers.first_replicas);
     strata_communicator_destroy(strategy->joined);
     free(strategy);

@@ -293,7 +293,8 @@ static void make_whole_block(strata_model *model, int block) {
     strata_model_block *whole = &model->whole.blocks[block];
     const strata_shape shape = strata_parameter_block_shape(&model->parameters, block);
     whole->flat = stand_in(model, "parameters", shape);
-    if (strata_model_accumulates(model) > 1) whole->accumulated = stand_in(model, "held gradients", gradient_shape(model, block));
+    if (strata_model_accumulates(model) > 1)
+        whole->accumulated = stand_in(model, "held gradients", gradient_shape(model, block));
     for (int i = 0; i < strata_model_n_slots(model); i++) whole->slots[i] = stand_in(model, "optimizer slot", shape);
 }
 

@@ -322,8 +322,8 @@ static bool mixes_examples(const strata_step *step, const strata_partition *part
     }
     for (int i = 0; i < partition->n_exchanges && of_examples; i++) {
         const strata_partition_exchange *x = &partition->exchanges[i];
-        mixes |= of_examples[x->value->id] && x->reader && x->reader->op != &strata_op_all_reduce &&
-                 x->axes >> STRATA_DATA_AXIS & 1;
+        mixes |=
+            of_examples[x->value->id] && x->reader && x->reader->op != &strata_op_all_reduce && x->axes >> STRATA_DATA_AXIS & 1;
     }
     return mixes;
 }

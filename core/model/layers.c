@@ -131,6 +131,13 @@ strata_status strata_model_graph(strata_model *model, strata_graph **out_graph, 
     return status;
 }
 
+strata_status strata_model_cost_calls(strata_model *model, strata_layer_cost *out_costs, strata_error *err) {
+    STRATA_OWNED(strata_graph) *graph = NULL;
+    strata_layer_context context = {.declaring = true, .costs = out_costs};
+    strata_tensor *inputs[STRATA_MAX_INPUTS], *outputs[STRATA_MAX_OUTPUTS];
+    return build_for_one(model, &context, &graph, inputs, outputs, err);
+}
+
 strata_status strata_model_check_endings(strata_model *model, const strata_output_spec *specs, strata_error *err) {
     STRATA_OWNED(strata_graph) *graph = NULL;
     strata_layer_context context = {.declaring = true, .training = true};

@@ -2,11 +2,11 @@
  *
  * A model's metrics: choosing them, adding a batch to their sums, and computing their values from the sums. The first two sums
  * are always those of loss and accuracy. */
-#include "core/graph/variable.h"
 #include "core/model/metrics.h"
 
 #include <stdio.h>
 
+#include "core/graph/variable.h"
 #include "core/model/build.h"
 
 enum { N_FIXED = 2, MAX_NAMES = 512 };
@@ -196,8 +196,7 @@ strata_status strata_model_reset_sums(strata_model *model, strata_error *err) {
     for (int r = 0; r < model->strategy->n_devices; r++) {
         strata_model_replica *own = &model->replicas[r];
         STRATA_TRY(clear(own->metrics, err));
-        for (int k = 0; k < model->parameters.n_blocks; k++)
-            STRATA_TRY(clear(own->blocks[k].accumulated, err));
+        for (int k = 0; k < model->parameters.n_blocks; k++) STRATA_TRY(clear(own->blocks[k].accumulated, err));
         STRATA_TRY(clear(own->accumulated_sums, err));
         STRATA_TRY(clear(own->accumulated_states, err));
         own->n_accumulated = own->accumulated_examples = 0;

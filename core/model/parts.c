@@ -5,16 +5,21 @@
 
 #include "core/graph/variable.h"
 #include "core/model/build.h"
+#include "core/model/layout_choose.h"
+#include "core/run/cut.h"
+
+/* For how many examples of a device the layout is chosen: their number is not known when the model is compiled. */
+enum { LAYOUT_EXAMPLES = 32 };
 
 bool strata_model_has_stages(const strata_model *model) {
     return strata_strategy_has_mesh(model->strategy) && model->strategy->mesh.axes[STRATA_STAGE_AXIS].size > 1;
 }
 
-/* ---- stages ---- */
-
-static int n_stages(const strata_model *model) {
-    return model->strategy->mesh.axes[STRATA_STAGE_AXIS].size;
+static int size_of(const strata_model *model, int axis) {
+    return model->strategy->mesh.axes[axis].size;
 }
+
+/* ---- stages ---- */
 
 /* A parameter is at the stage of the first call that uses it. Its name begins with that of the call's layer. */
 static void place_at_stages(strata_model *model) {
@@ -32,50 +37,137 @@ static void place_at_stages(strata_model *model) {
     }
 }
 
-/* Cuts the calls into stages of about the same number of operations. */
-static strata_status cut_stages(strata_model *model, strata_error *err) {
-    const int n = n_stages(model), n_calls = strata_model_n_calls(model);
-    if (n > n_calls)
-        return strata_fail(err, STRATA_INVALID, "mesh: stage=%d, but the model has %d calls of layers; a stage needs one", n,
-                           n_calls);
-    int call = 0;
-    for (int v = 0; v < model->n_values; v++)
-        if (model->values[v]->layer >= 0) model->values[v]->stage = (int)((int64_t)call++ * n / n_calls);
-    place_at_stages(model);
+/* What one example costs in each call, in the order of the calls. */
+typedef struct call_costs {
+    strata_layer_cost *layers;
+    double *seconds;
+    int64_t *sent, *held;
+} call_costs;
+
+/* The bytes of one example's values that are sent if a stage begins at call `first`: those of earlier calls that later ones
+ * read. */
+static int64_t bytes_cut(const strata_model *model, const call_costs *costs, int first) {
+    int64_t bytes = 0;
+    for (int v = 0, call = 0; v < model->n_values && call < first; v++) {
+        if (model->values[v]->layer < 0) continue;
+        bool read = false;
+        for (int w = v + 1, reader = call + 1; w < model->n_values; w++) {
+            const strata_value *value = model->values[w];
+            for (int i = 0; i < value->n_inputs; i++) read |= reader >= first && value->inputs[i] == v;
+            reader += value->layer >= 0;
+        }
+        if (read) bytes += strata_shape_elements(costs->layers[call].output) * (int64_t)sizeof(float);
+        call++;
+    }
+    return bytes;
+}
+
+/* The bytes of the parameters that the layer of a call declares, with their slots. */
+static int64_t bytes_held(const strata_model *model, const strata_value *value) {
+    const char *name = model->list.layers[value->layer].name;
+    const size_t n = strlen(name);
+    int64_t elements = 0;
+    for (int i = 0; i < model->parameters.n && value->number == 1; i++) {
+        const strata_parameter_spec *p = &model->parameters.items[i];
+        if (!strncmp(p->name, name, n) && p->name[n] == '/') elements += strata_shape_elements(p->shape);
+    }
+    return elements * (int64_t)sizeof(float) * (2 + strata_model_n_slots(model));
+}
+
+static strata_status measure_calls(strata_model *model, strata_memory *memory, call_costs *costs, strata_error *err) {
+    const int n = strata_model_n_calls(model);
+    STRATA_TRY(STRATA_TAKE(memory, costs->layers, n, err, "mesh: no host memory for %d calls", n));
+    STRATA_TRY(STRATA_TAKE(memory, costs->seconds, n, err, "mesh: no host memory for %d calls", n));
+    STRATA_TRY(STRATA_TAKE(memory, costs->sent, n, err, "mesh: no host memory for %d calls", n));
+    STRATA_TRY(STRATA_TAKE(memory, costs->held, n, err, "mesh: no host memory for %d calls", n));
+    STRATA_TRY(strata_model_cost_calls(model, costs->layers, err));
+    for (int v = 0, call = 0; v < model->n_values; v++) {
+        const strata_value *value = model->values[v];
+        if (value->layer < 0) continue;
+        const double bytes = 4.0 * (double)strata_shape_elements(costs->layers[call].output);
+        /* Operations, and bytes as the operations that take as long; only the ratios count. */
+        costs->seconds[call] = costs->layers[call].flops + 10 * bytes;
+        costs->sent[call] = bytes_cut(model, costs, call);
+        costs->held[call] = bytes_held(model, value);
+        call++;
+    }
+    return STRATA_OK;
+}
+
+/* Cuts the calls into stages so that the slowest one takes the least time. */
+static strata_status cut_stages(strata_model *model, strata_memory *memory, strata_error *err) {
+    const int n = size_of(model, STRATA_STAGE_AXIS);
+    call_costs costs;
+    int *first;
+    STRATA_TRY(measure_calls(model, memory, &costs, err));
+    STRATA_TRY(STRATA_TAKE(memory, first, n, err, "mesh: no host memory for %d stages", n));
+    const strata_chain_calls chain = {.n_calls = strata_model_n_calls(model),
+                                      .n_stages = n,
+                                      .seconds = costs.seconds,
+                                      .cut_bytes = costs.sent,
+                                      .held_bytes = costs.held};
+    STRATA_TRY(strata_chain_cut(&chain, first, err));
+    for (int v = 0, call = 0, stage = 0; v < model->n_values; v++) {
+        if (model->values[v]->layer < 0) continue;
+        while (stage + 1 < n && call >= first[stage + 1]) stage++;
+        model->values[v]->stage = stage;
+        call++;
+    }
     return STRATA_OK;
 }
 
 /* ---- parts ---- */
 
-/* Divides the dimension over an axis, as evenly as possible. */
-static strata_status split(strata_model *model, strata_placement *placement, int dim, int64_t size, int axis,
-                           strata_error *err) {
-    const int n = model->strategy->mesh.axes[axis].size;
-    int64_t *lengths;
-    STRATA_TRY(STRATA_TAKE(&model->memory, lengths, n, err, "mesh: no host memory for %d parts", n));
-    for (int i = 0; i < n; i++) lengths[i] = size / n + (i < size % n);
-    placement->dims[dim] = (strata_dim_split){.n_axes = 1, .axes = {axis}, .lengths = lengths};
+/* How the parameters are divided by the user's layout, or by a choice. */
+static strata_status lay_out(strata_model *model, strata_memory *memory, strata_placement *placements, strata_error *err) {
+    const strata_strategy *strategy = model->strategy;
+    strata_model_structure structure;
+    STRATA_TRY(strata_model_describe(model, &structure, err));
+    STRATA_FREED strata_call *calls = structure.calls;
+    const strata_layout_model what = {.calls = calls,
+                                      .n_calls = structure.n_calls,
+                                      .outputs = structure.outputs,
+                                      .n_outputs = model->n_outputs,
+                                      .parameters = model->parameters.items,
+                                      .n_parameters = model->parameters.n};
+    const char **reasons;
+    STRATA_TRY(STRATA_TAKE(memory, reasons, model->parameters.n, err, "mesh: no host memory for a layout"));
+    if (!strategy->layout)
+        return strata_layout_choose(&what, &strategy->mesh, LAYOUT_EXAMPLES, &model->memory, placements, reasons, err);
+    STRATA_FINISHED(strata_layout) layout = {0};
+    STRATA_TRY(strata_layout_read("layout", strategy->layout, strlen(strategy->layout), &layout, err));
+    return strata_layout_apply(&layout, &strategy->mesh, &what, &model->memory, placements, reasons, err);
+}
+
+static strata_status place_blocks(strata_model *model, const strata_placement *parameters, strata_error *err) {
+    for (int k = 0; k < model->parameters.n_blocks; k++) {
+        const strata_parameter_block *at = &model->parameters.blocks[k];
+        const int parameter = model->parameters.parts[at->first_part].parameter;
+        if (at->shaped) model->placements[k] = parameters[parameter];
+        if (strata_model_has_stages(model))
+            model->placements[k] =
+                strata_placement_at(model->placements[k], STRATA_STAGE_AXIS, model->parameters.items[parameter].stage);
+        STRATA_TRY(strata_placement_fits(&model->strategy->mesh, &model->placements[k],
+                                         strata_parameter_block_shape(&model->parameters, k), err));
+    }
     return STRATA_OK;
 }
 
-static strata_status place_block(strata_model *model, int block, strata_error *err) {
-    const strata_parameter_block *at = &model->parameters.blocks[block];
-    const strata_parameter_spec *p = &model->parameters.items[model->parameters.parts[at->first_part].parameter];
-    strata_placement *placement = &model->placements[block];
-    const strata_mesh *mesh = &model->strategy->mesh;
-    if (n_stages(model) > 1) *placement = strata_placement_at(*placement, STRATA_STAGE_AXIS, p->stage);
-    if (mesh->axes[STRATA_TENSOR_AXIS].size > 1 && at->shaped && p->shape.rank)
-        STRATA_TRY(split(model, placement, p->shape.rank - 1, p->shape.dims[p->shape.rank - 1], STRATA_TENSOR_AXIS, err));
-    return strata_placement_fits(mesh, placement, strata_parameter_block_shape(&model->parameters, block), err);
+static void finish_memory(strata_memory *memory) {
+    strata_memory_finish(memory);
 }
 
 strata_status strata_model_choose_parts(strata_model *model, strata_error *err) {
     const int n = model->parameters.n_blocks;
+    __attribute__((cleanup(finish_memory))) strata_memory memory = {0};
+    strata_placement *placements;
     if (!strata_strategy_has_mesh(model->strategy)) return STRATA_OK;
-    STRATA_TRY(cut_stages(model, err));
+    STRATA_TRY(STRATA_TAKE(&memory, placements, model->parameters.n, err, "mesh: no host memory for a layout"));
     STRATA_TRY(STRATA_TAKE(&model->memory, model->placements, n, err, "mesh: no host memory for %d parameters", n));
-    for (int k = 0; k < n; k++) STRATA_TRY(place_block(model, k, err));
-    return STRATA_OK;
+    STRATA_TRY(cut_stages(model, &memory, err));
+    place_at_stages(model);
+    STRATA_TRY(lay_out(model, &memory, placements, err));
+    return place_blocks(model, placements, err);
 }
 
 /* ---- copies ---- */

@@ -323,7 +323,8 @@ static bool place_gradients(builder *b) {
     b->uses_at = b->gradient_at + set->n_parts;
     for (int k = 0; k < set->n_blocks; k++) {
         const strata_parameter_block *at = &set->blocks[k];
-        b->n_gradients[k] = at->shaped ? strata_shape_elements(strata_parameter_block_shape(set, k)) : at->dense_end - at->begin;
+        b->n_gradients[k] =
+            at->shaped ? strata_shape_elements(strata_parameter_block_shape(set, k)) : at->dense_end - at->begin;
         for (int i = at->first_part; i < at->first_part + at->n_parts; i++) {
             b->gradient_at[i] = parameter_of(b, i)->sparse ? b->n_gradients[k] : set->parts[i].offset - at->begin;
             if (parameter_of(b, i)->sparse) b->n_gradients[k] += sparse_gradient_size(b, i);
@@ -470,7 +471,8 @@ static void reduce_sums(builder *b, computed *c) {
     const strata_reduction states = c->rates ? STRATA_REDUCE_SUM : STRATA_REDUCE_MEAN;
     if (!model->parameters.state_size) return;
     /* Each stage has the new states of its own layers; all get them before the mean over the replicas. */
-    if (b->context.has_stages) c->state = strata_move_along(c->state, b->context.stage_axis, STRATA_EVERY_STAGE, STRATA_EVERY_STAGE);
+    if (b->context.has_stages)
+        c->state = strata_move_along(c->state, b->context.stage_axis, STRATA_EVERY_STAGE, STRATA_EVERY_STAGE);
     c->state = sum_over_replicas(b, c->state, STRATA_SHAPE(model->parameters.state_size), states, false);
 }
 
@@ -547,7 +549,8 @@ static void begin_block(builder *b, block_update *block, int k, strata_tensor *g
     block->used = gradients;
     block->update = (strata_update){
         .parameters = b->step->blocks[k], .gradients = gradients, .step = b->words, .segments = &b->model->segments[k]};
-    for (int s = 0; s < n_slots(b); s++) block->update.slots[s] = strata_variable_read(b->graph, variables_of(b)->blocks[k].slots[s]);
+    for (int s = 0; s < n_slots(b); s++)
+        block->update.slots[s] = strata_variable_read(b->graph, variables_of(b)->blocks[k].slots[s]);
     if (b->n_gradients[k] < b->n_all[k]) block->update.gradients = slice(gradients, 0, b->n_gradients[k]);
     if (b->scaled) block->update.gradients = strata_mul(block->update.gradients, word_of(b, STRATA_STEP_SCALE));
 }

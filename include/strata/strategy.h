@@ -180,10 +180,20 @@ typedef struct strata_strategy_options {
     /* For parameter_server; NULL: the defaults. */
     const strata_parameter_server_options *parameter_server;
     /* model_parallel: the sizes of the axes of the mesh of devices, such as "data=2,stage=2,tensor=4"; an axis that is not named
-     * has the size 1. Their product is the number of devices. */
+     * has the size 1. Their product is the number of devices, which are numbered so that their place along tensor changes
+     * first, then along stage, then along data. NULL: all devices are stages. */
     const char *mesh;
-    /* model_parallel: in how many parts each batch is computed, one after the other (gradients are added up); 0: 1. */
+    /* model_parallel: JSON that says which dimensions of which parameters are divided over which axes, as Keras' LayoutMap:
+     *     {"dense(_[0-9]+)?/kernel": [null, "tensor"], "embedding/embeddings": ["tensor", null]}
+     * A pattern is a POSIX extended regular expression that matches a part of a parameter's name. Parameters without a rule are
+     * whole. NULL: a layout is chosen from bytes and operations. */
+    const char *layout;
+    /* model_parallel: in how many micro-batches the stages compute each batch; the gradients are added up, so results are those
+     * of one device that accumulates the gradients of so many batches. 0: 1. */
     int microbatches;
+    /* model_parallel: the order in which stages compute their parts of micro-batches: "gpipe", "1f1b", "interleaved:V" (V parts
+     * of the model at each stage) or "zero_bubble". NULL: "1f1b". */
+    const char *schedule;
     /* local_sgd: after how many updates the replicas' parameters are averaged; 0: 8. All workers choose alike. */
     int64_t every;
 } strata_strategy_options;
