@@ -4,5 +4,4 @@
  * (core/model/parts.h). */
 #include "strategies/kinds.h"
 
-const strata_strategy_kind strata_strategy_model_parallel = {
-    .name = "model_parallel", .most_devices = -1, .has_mesh = true};
+const strata_strategy_kind strata_strategy_model_parallel = {.name = "model_parallel", .most_devices = -1, .has_mesh = true};

@@ -151,8 +151,13 @@ static strata_status set_mesh(strata_strategy *strategy, const strata_strategy_o
     if (!(strategy->schedule = strdup(opts->schedule ? opts->schedule : "1f1b")))
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for a schedule");
     STRATA_OWNED(strata_pipeline_schedule) *schedule = NULL; /* whether there is one of this name */
-    return strata_pipeline_schedule_create(strategy->schedule, strategy->mesh.axes[STRATA_STAGE_AXIS].size,
-                                           strategy->microbatches, &schedule, err);
+    STRATA_TRY(strata_pipeline_schedule_create(strategy->schedule, strategy->mesh.axes[STRATA_STAGE_AXIS].size,
+                                               strategy->microbatches, &schedule, err));
+    if (schedule->n_chunks == schedule->n_stages) return STRATA_OK;
+    return strata_fail(err, STRATA_UNSUPPORTED,
+                       "strategy %s: schedule %s has several parts of the model at each stage, which devices do not run yet; "
+                       "take gpipe, 1f1b or zero_bubble",
+                       strategy->name, strategy->schedule);
 }
 
 static strata_status set_split(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
@@ -305,6 +310,9 @@ static strata_status check_options(const strata_strategy_kind *kind, const strat
                            kind->name, kind->update.own ? "each replica's own" : "that of all replicas",
                            kind->average ? "an average" : "no average");
     STRATA_TRY(check_average(kind, opts, err));
+    const char *of_mesh = opts->mesh ? "mesh" : opts->layout ? "layout" : opts->schedule ? "schedule" : "microbatches";
+    if (!kind->has_mesh && (opts->mesh || opts->layout || opts->schedule || opts->microbatches))
+        return strata_fail(err, STRATA_INVALID, "strategy %s has no %s; model_parallel has", kind->name, of_mesh);
     if (opts->parameter_device && !kind->update.at && !tasks)
         return strata_fail(err, STRATA_INVALID,
                            "strategy %s has no parameter device; central_storage and parameter_server have", kind->name);

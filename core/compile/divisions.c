@@ -43,9 +43,11 @@ strata_status strata_partition_placement(partitioner *p, const division *v, cons
     const bool is_result = i == v->node->n_inputs;
     const strata_factor_dims *dims = dims_of(v, i);
     *out_placement = (strata_placement){.partial = is_result || v->stays_partial[i] ? v->deferred : 0,
-                                        .own = is_result ? v->own : v->operands[i]->placement.own,
-                                        .at = v->where.at};
-    memcpy(out_placement->coordinates, v->where.coordinates, sizeof v->where.coordinates);
+                                        .own = is_result ? v->own & ~v->where.at : v->operands[i]->placement.own};
+    /* A device at the coordinate reads its own value of an operand. */
+    for (int a = 0; a < p->mesh->n_axes; a++)
+        if (v->where.at & ~out_placement->own & 1u << a)
+            *out_placement = strata_placement_at(*out_placement, a, v->where.coordinates[a]);
     out_placement->partial &= ~out_placement->own;
     unsigned seen = 0;
     for (int d = 0; d < tensor_of(v, i)->shape.rank; d++) {

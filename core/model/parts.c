@@ -11,6 +11,14 @@
 /* For how many examples of a device the layout is chosen: their number is not known when the model is compiled. */
 enum { LAYOUT_EXAMPLES = 32 };
 
+strata_status strata_model_check_whole(const strata_model *model, const char *call, strata_error *err) {
+    if (!model->placements) return STRATA_OK;
+    return strata_fail(err, STRATA_UNSUPPORTED,
+                       "%s: under strategy %s each device has a part of the model only; use it under another strategy, or with "
+                       "a saved copy of the model on one device",
+                       call, model->strategy->name);
+}
+
 bool strata_model_has_stages(const strata_model *model) {
     return strata_strategy_has_mesh(model->strategy) && model->strategy->mesh.axes[STRATA_STAGE_AXIS].size > 1;
 }

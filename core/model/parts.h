@@ -9,6 +9,8 @@
 
 /* Chooses the stages of calls and parameters, and model->placements. Without a mesh it does nothing. */
 STRATA_MUST_USE strata_status strata_model_choose_parts(strata_model *model, strata_error *err);
+/* Fails with UNSUPPORTED under a mesh, whose devices have parts of the parameters: `call` needs them whole on each. */
+STRATA_MUST_USE strata_status strata_model_check_whole(const strata_model *model, const char *call, strata_error *err);
 /* Whether calls are at several stages. */
 bool strata_model_has_stages(const strata_model *model);
 /* Whether the replica is the first one that has its part of a block. Without a mesh: whether it is the first replica. */
