@@ -207,12 +207,15 @@ static strata_status build_parts(partitioner *p, division *v, strata_error *err)
     STRATA_TRY(strata_partition_placement(p, v, &v->best, n, &placement, err));
     STRATA_TRY(strata_partition_new_form(p, node, &placement, NULL, &f, err));
     strata_tensor **inputs;
+    int64_t(*begins)[STRATA_MAX_RANK];
     STRATA_TRY(STRATA_PARTITION_TAKE(p, inputs, n, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, begins, n, err));
     for (int d = 0; d < p->n_devices; d++) {
-        strata_node_part part = {.node = node, .graph = strata_partition_graph(p, d), .inputs = inputs};
+        strata_node_part part = {.node = node, .graph = strata_partition_graph(p, d), .inputs = inputs, .input_begins = begins};
         part.shape = strata_partition_shape(p, node, &placement, d, part.begin);
         if (!strata_partition_has(p, &placement, d) || has_nothing(p, v, &placement, part.shape, d)) continue;
         for (int i = 0; i < n; i++) {
+            strata_partition_shape(p, node->inputs[i], &v->operands[i]->placement, d, begins[i]);
             inputs[i] = strata_partition_tensor(p, node->inputs[i], v->operands[i], d);
             if (is_left_out(p, v, i, d)) inputs[i] = strata_partition_nothing(inputs[i]);
         }
