@@ -132,9 +132,7 @@ static strata_status add_candidates(partitioner *p, division *v, int i, const st
 
 /* The axes that divide a dimension of operand i. */
 static unsigned split_axes(const division *v, int i) {
-    unsigned axes = 0;
-    for (int d = 0; d < v->node->inputs[i]->shape.rank; d++) axes |= strata_partition_axes(&v->operands[i]->placement.dims[d]);
-    return axes;
+    return strata_partition_split_axes(&v->operands[i]->placement);
 }
 
 /* Whether a partial value is to be added up where it is read first, since several nodes read it. An input is not: it was made
@@ -148,12 +146,25 @@ static bool is_joint(const division *v, int i) {
     return v->factors.linearity == STRATA_LINEAR_JOINTLY && (i > 63 || v->factors.linear_operands >> i & 1);
 }
 
+/* The axes over which operands of so many bytes may stay partial: if the result is larger, adding them up first is cheaper.
+ * Sums of examples stay partial all the same, since they may be added to each device's own values, and a complete value would
+ * count once for each device. */
+static unsigned may_defer(const partitioner *p, const division *v, int64_t bytes) {
+    return bytes < strata_tensor_bytes(v->node) ? p->examples : ~0u;
+}
+
 /* The result of an op that is linear in several operands together: partial ones stay so; complete ones are counted once unless
  * they are divided along the same axis. */
 static void defer_jointly(const partitioner *p, division *v) {
     const strata_tensor *node = v->node;
     unsigned any = 0;
-    for (int i = 0; i < node->n_inputs; i++) any |= is_joint(v, i) ? v->operands[i]->placement.partial : 0;
+    int64_t bytes = 0;
+    for (int i = 0; i < node->n_inputs; i++) {
+        if (!is_joint(v, i) || !v->operands[i]->placement.partial) continue;
+        any |= v->operands[i]->placement.partial;
+        bytes += strata_tensor_bytes(node->inputs[i]);
+    }
+    any &= may_defer(p, v, bytes);
     for (int i = 0; i < node->n_inputs; i++) {
         if (!is_joint(v, i)) any &= ~v->operands[i]->placement.partial;
         any &= ~split_axes(v, i);
@@ -171,7 +182,7 @@ static void defer(const partitioner *p, division *v) {
     if (v->factors.linearity == STRATA_LINEAR_JOINTLY || v->factors.linearity == STRATA_LINEAR_NOT) return;
     const int last = v->factors.linearity == STRATA_LINEAR_FIRST ? 1 : n;
     for (int i = 0; i < last && !v->deferred; i++) {
-        unsigned axes = v->operands[i]->placement.partial;
+        unsigned axes = v->operands[i]->placement.partial & may_defer(p, v, strata_tensor_bytes(node->inputs[i]));
         if (is_shared(p, node->inputs[i])) axes = 0;
         for (int k = 0; k < n; k++)
             if (k != i) axes &= ~(v->operands[k]->placement.partial | split_axes(v, k));
@@ -305,7 +316,7 @@ static const strata_placement *place_update(const partitioner *p, const strata_t
         const strata_tensor *variable = node->inputs[i];
         if (!strata_is_written(node, i) || !strata_shape_equal(variable->shape, node->shape)) continue;
         while (variable->op->flags & STRATA_OP_UPDATE) variable = variable->inputs[0];
-        const strata_placement *placement = variable->op == &strata_op_read ? p->opts->place(p->opts->user, variable) : NULL;
+        const strata_placement *placement = variable->op == &strata_op_read ? strata_partition_place(p, variable) : NULL;
         for (int d = 0; placement && d < variable->shape.rank; d++)
             if (placement->dims[d].n_axes) return placement;
     }

@@ -56,7 +56,8 @@ strata_status strata_partition_note(partitioner *p, const strata_tensor *value, 
     const int64_t bytes = elements * (int64_t)strata_dtype_bytes(value->dtype);
     if (!strata_grow(&result->exchanges, result->n_exchanges, sizeof *result->exchanges))
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "partition: no host memory");
-    result->exchanges[result->n_exchanges++] = (strata_partition_exchange){value, p->reader, op, axes, bytes};
+    result->exchanges[result->n_exchanges++] =
+        (strata_partition_exchange){strata_partition_given(p, value), strata_partition_given(p, p->reader), op, axes, bytes};
     return STRATA_OK;
 }
 
