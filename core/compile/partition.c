@@ -37,12 +37,11 @@ static strata_status read_parts(partitioner *p, const strata_tensor *read, const
 
 /* Gathers the updated parts of a variable, and assigns them to the devices' copies. Readers of the update get the copies. */
 static strata_status copy_back(partitioner *p, const strata_tensor *node, form *parts, strata_error *err) {
-    static const strata_placement whole = {0};
+    const form *own = p->forms[node->inputs[0]->id];
     form *copies;
     STRATA_TRY(strata_partition_new_form(p, node, &parts->placement, parts->tensors, &copies, err));
-    STRATA_TRY(strata_partition_move(p, node, copies, &whole, err));
-    for (int d = 0; d < p->n_devices; d++)
-        copies->tensors[d] = strata_assign(p->forms[node->inputs[0]->id]->tensors[d], copies->tensors[d]);
+    STRATA_TRY(strata_partition_move(p, node, copies, &own->placement, err));
+    for (int d = 0; d < p->n_devices; d++) copies->tensors[d] = strata_assign(own->tensors[d], copies->tensors[d]);
     copies->next = parts;
     return STRATA_OK;
 }
@@ -263,6 +262,7 @@ static strata_status add_concat(partitioner *p, const strata_tensor *node, bool 
 }
 
 strata_status strata_partition_add(partitioner *p, const strata_tensor *node, strata_error *err) {
+    for (int i = 0; i < node->n_inputs; i++) p->of_examples[node->id] |= p->of_examples[node->inputs[i]->id];
     if (node->op->flags & STRATA_OP_LEAF) return add_leaf(p, node, err);
     if (node->op == &strata_op_all_reduce && node->n_inputs) return strata_partition_complete(p, node, err);
     if (node->op->flags & STRATA_OP_COMMUNICATION)
@@ -303,6 +303,7 @@ strata_status strata_partition_reserve(partitioner *p, strata_error *err) {
     ENLARGE(p, p->forms, n, room, err);
     ENLARGE(p, p->live, n, room, err);
     ENLARGE(p, p->uses, n, room, err);
+    ENLARGE(p, p->of_examples, n, room, err);
     ENLARGE(p, p->wanted, n, room, err);
     ENLARGE(p, p->asked, n, room, err);
     p->n_reserved = room;
@@ -370,7 +371,9 @@ static void find_examples(partitioner *p) {
     for (int i = 0; i < p->n_whole; i++) {
         if (!p->live[i] || p->graph->nodes[i]->op != &strata_op_input) continue;
         const strata_placement *placement = strata_partition_place(p, p->graph->nodes[i]);
-        p->examples |= strata_partition_split_axes(placement) | placement->partial | placement->own;
+        const unsigned axes = strata_partition_split_axes(placement) | placement->partial | placement->own;
+        p->of_examples[i] = axes != 0;
+        p->examples |= axes;
     }
 }
 

@@ -37,6 +37,8 @@ typedef struct strata_partitioner {
     strata_form **forms;
     bool *live;
     int *uses;
+    /* [n_reserved] Whether the value depends on an input whose placement has axes of `examples`. */
+    bool *of_examples;
     /* [n_reserved] How all readers of a node want it divided (a placement without partial and own); NULL: they want nothing, or
      * not the same. `asked`: whether a reader was asked already. */
     strata_placement **wanted;

@@ -2,8 +2,8 @@
  *
  * Nodes that the partitioner (partition.h) resolves into several steps, since an operand is divided along a dimension that the
  * rule of the node's op excludes. An op with the flag STRATA_OP_RESOLVED, such as a softmax whose columns are divided, becomes
- * its composition, so that sums and extremes of rows travel and not the rows. An extreme is that of the devices' extremes. Steps
- * that several nodes need, such as the sums of a softmax and of its gradient, are made once. */
+ * its composition, so that sums and extremes of rows travel and not the rows. An extreme is that of the devices' extremes.
+ * Steps that several nodes need, such as the sums of a softmax and of its gradient, are made once. */
 #include "core/compile/partitioner.h"
 #include "core/compile/walk.h"
 #include "core/op/ops.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tensor parallelism: training steps whose parameters are divided over the axis `tensor` of a mesh, one case for each kind of
- * layer. The divided step gives the loss and the new parameters and slots of the whole step, and it has only the exchanges over
- * `tensor` that the case lists, so that a needless gather fails. The references of the ops compute both. */
+ * layer; and steps whose variables are divided over `data`, along which the examples are. The divided step gives the loss and
+ * the new parameters and slots of the whole step, and it has only the exchanges over the axis that the case lists, so that a
+ * needless gather fails. The references of the ops compute both. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -26,17 +27,20 @@ static strata_error err;
 /* An input, a parameter or a slot. */
 typedef struct leaf {
     const char *name;
-    bool is_variable;
+    bool is_variable, is_slot;
     strata_tensor *tensor;
     strata_array value;
     strata_variable variable, parts[MOST_DEVICES];
+    /* A parameter whose slots are divided over `data`: the device's piece. */
+    strata_placement pieces;
+    strata_variable piece[MOST_DEVICES];
     /* The dimension that is divided over `tensor`, and the elements that stay together. */
     int dim;
     int64_t unit;
     /* Dimension 0 is that of the examples. */
     bool is_batch;
     strata_placement placement;
-    int64_t lengths[2][MOST_DEVICES];
+    int64_t lengths[4][MOST_DEVICES];
 } leaf;
 
 typedef struct scene {
@@ -48,6 +52,8 @@ typedef struct scene {
     strata_tensor *loss, *updates[MOST_PARAMETERS + 4];
     int n_updates;
     strata_mesh mesh;
+    /* 3: all variables are divided over `data`, too. 1: only slots are. */
+    int zero;
 } scene;
 
 /* ---- leaves ---- */
@@ -116,6 +122,7 @@ static void train(scene *s, strata_tensor *loss, strata_optimizer settings) {
         for (int k = 0; k < strata_optimizer_n_slots(kind, &settings); k++) {
             u.slots[k] = variable(s, "slot", l.value.shape, l.dim, l.unit);
             strata_array *slot = &s->leaves[s->n_leaves - 1].value;
+            s->leaves[s->n_leaves - 1].is_slot = true;
             for (int64_t e = 0; e < strata_shape_elements(slot->shape); e++)
                 ((float *)slot->data)[e] = fabsf(((float *)slot->data)[e]) + 0.5f;
         }
@@ -144,6 +151,20 @@ static int axis_of(const scene *s, const char *name) {
     return -1;
 }
 
+/* Divides a variable over `data`: the dimension that `tensor` does not divide, or the pieces of the only one. */
+static void place_zero(const scene *s, leaf *l, strata_placement *placement, int data, int tensor) {
+    const strata_shape shape = l->value.shape;
+    const int dim = shape.rank > 1 && l->dim == 0 ? 1 : 0, pieces = s->mesh.axes[data].size;
+    strata_dim_split *split = &placement->dims[dim];
+    if (!split->n_axes) {
+        *split = split_over(s, data, shape.dims[dim], 1, l->lengths[3]);
+        return;
+    }
+    for (int k = 0; k < s->mesh.axes[tensor].size; k++)
+        split_over(s, data, split->lengths[k], 1, l->lengths[2] + (ptrdiff_t)k * pieces);
+    *split = (strata_dim_split){.n_axes = 2, .axes = {tensor, data}, .lengths = l->lengths[2]};
+}
+
 static void place_leaves(scene *s) {
     const int data = axis_of(s, "data"), tensor = axis_of(s, "tensor");
     for (int i = 0; i < s->n_leaves; i++) {
@@ -151,7 +172,10 @@ static void place_leaves(scene *s) {
         const int64_t *dims = l->value.shape.dims;
         l->placement = (strata_placement){.partial = 0};
         if (l->is_batch && data >= 0) l->placement.dims[0] = split_over(s, data, dims[0], 1, l->lengths[0]);
-        if (l->dim >= 0) l->placement.dims[l->dim] = split_over(s, tensor, dims[l->dim], l->unit, l->lengths[1]);
+        if (l->dim >= 0 && tensor >= 0) l->placement.dims[l->dim] = split_over(s, tensor, dims[l->dim], l->unit, l->lengths[1]);
+        if (l->is_variable && s->zero > (l->is_slot ? 0 : 2)) place_zero(s, l, &l->placement, data, tensor);
+        l->pieces = l->placement;
+        if (l->is_variable && s->zero == 1 && !l->is_slot) place_zero(s, l, &l->pieces, data, tensor);
     }
 }
 
@@ -168,17 +192,27 @@ static const strata_placement *place(void *user, const strata_tensor *node) {
     return NULL;
 }
 
-static strata_variable *part_of_variable(void *user, strata_variable *whole, int device) {
-    scene *s = user;
-    for (int i = 0; i < s->n_leaves; i++) {
-        leaf *l = &s->leaves[i];
-        if (&l->variable != whole) continue;
-        l->parts[device] = strata_test_variable(l->name, STRATA_DTYPE_F32,
-                                                strata_placement_part(&s->mesh, &l->placement, whole->shape, device, NULL));
-        return &l->parts[device];
-    }
+static leaf *leaf_of(scene *s, const strata_variable *whole) {
+    for (int i = 0; i < s->n_leaves; i++)
+        if (&s->leaves[i].variable == whole) return &s->leaves[i];
     cr_assert_fail("an unknown variable");
     return NULL;
+}
+
+static strata_variable *part_of_variable(void *user, strata_variable *whole, int device) {
+    const scene *s = user;
+    leaf *l = leaf_of(user, whole);
+    l->parts[device] = strata_test_variable(l->name, STRATA_DTYPE_F32,
+                                            strata_placement_part(&s->mesh, &l->placement, whole->shape, device, NULL));
+    return &l->parts[device];
+}
+
+static strata_variable *piece_of_variable(void *user, strata_variable *whole, int device) {
+    const scene *s = user;
+    leaf *l = leaf_of(user, whole);
+    l->piece[device] = strata_test_variable("a piece", STRATA_DTYPE_F32,
+                                            strata_placement_part(&s->mesh, &l->pieces, whole->shape, device, NULL));
+    return &l->piece[device];
 }
 
 /* ---- values ---- */
@@ -218,8 +252,8 @@ static const void *leaf_of_part(leaf *l, const strata_graph *part, int d) {
 }
 
 static void run_parts(scene *s, const strata_partition *partition, const strata_array *loss, const strata_array *after) {
-    static strata_array values[MOST_DEVICES][MOST_LEAVES], got[MOST_DEVICES][MOST_UPDATES];
-    static strata_test_feed feeds[MOST_DEVICES][MOST_LEAVES];
+    static strata_array values[MOST_DEVICES][2 * MOST_LEAVES], got[MOST_DEVICES][MOST_UPDATES];
+    static strata_test_feed feeds[MOST_DEVICES][2 * MOST_LEAVES];
     static strata_tensor *all[MOST_DEVICES][MOST_UPDATES];
     strata_test_part parts[MOST_DEVICES];
     for (int d = 0; d < partition->n_devices; d++) {
@@ -230,8 +264,11 @@ static void run_parts(scene *s, const strata_partition *partition, const strata_
         for (int i = 0; i < s->n_leaves; i++) {
             values[d][i] = strata_test_part_of(&s->mesh, &s->leaves[i].placement, &s->leaves[i].value, d);
             feeds[d][i] = (strata_test_feed){leaf_of_part(&s->leaves[i], part->graph, d), &values[d][i]};
+            strata_array *piece = &values[d][s->n_leaves + i];
+            *piece = strata_test_part_of(&s->mesh, &s->leaves[i].pieces, &s->leaves[i].value, d);
+            feeds[d][s->n_leaves + i] = (strata_test_feed){&s->leaves[i].piece[d], piece};
         }
-        parts[d] = (strata_test_part){all[d], 1 + part->n_updates, feeds[d], s->n_leaves, got[d], NULL, NULL};
+        parts[d] = (strata_test_part){all[d], 1 + part->n_updates, feeds[d], 2 * s->n_leaves, got[d], NULL, NULL};
     }
     OK(strata_test_eval_parts(parts, partition->n_devices, &err));
     for (int d = 0; d < partition->n_devices; d++) {
@@ -241,6 +278,7 @@ static void run_parts(scene *s, const strata_partition *partition, const strata_
             assert_close(&values[d][i], &part, s->leaves[i].name);
             strata_array_finish(&part);
             strata_array_finish(&values[d][i]);
+            strata_array_finish(&values[d][s->n_leaves + i]);
         }
         for (int i = 0; i < parts[d].n_outputs; i++) strata_array_finish(&got[d][i]);
     }
@@ -252,14 +290,14 @@ typedef struct list {
     char text[2048];
 } list;
 
-/* The exchanges over `tensor`, such as "all_reduce 96, all_gather 48", with the bytes that a device receives. */
-static list exchanges_of(const scene *s, const strata_partition *partition, bool with_bytes, bool with_nodes) {
+/* The exchanges over an axis, such as "all_reduce 96, all_gather 48", with the bytes that a device receives. */
+static list exchanges_of(const strata_partition *partition, int axis, bool with_bytes, bool with_nodes) {
     list l = {""};
     for (int i = 0; i < partition->n_exchanges; i++) {
         const strata_partition_exchange *x = &partition->exchanges[i];
         char *end = l.text + strlen(l.text);
         const size_t room = sizeof l.text - strlen(l.text);
-        if (!(x->axes >> axis_of(s, "tensor") & 1)) continue;
+        if (!(x->axes >> axis & 1)) continue;
         int n = snprintf(end, room, "%s%s", l.text[0] ? ", " : "", x->op);
         if (with_bytes) n += snprintf(end + n, room - (size_t)n, " %d", (int)x->bytes);
         if (with_nodes)
@@ -268,8 +306,9 @@ static list exchanges_of(const scene *s, const strata_partition *partition, bool
     return l;
 }
 
-/* Divides the step. exchanges: those over `tensor`; with_bytes: with their bytes. */
+/* Divides the step. exchanges: those over the last axis of the mesh; with_bytes: with their bytes. */
 static void check_on(scene *s, strata_mesh mesh, const char *exchanges, bool with_bytes) {
+    const int axis = mesh.n_axes - 1;
     strata_partition *partition = NULL;
     strata_array after[MOST_LEAVES];
     s->mesh = mesh;
@@ -277,13 +316,14 @@ static void check_on(scene *s, strata_mesh mesh, const char *exchanges, bool wit
     const strata_partition_options opts = {.mesh = &s->mesh,
                                            .place = place,
                                            .variable = part_of_variable,
+                                           .part_variable = s->zero == 1 ? piece_of_variable : NULL,
                                            .user = s,
                                            .outputs = &s->loss,
                                            .n_outputs = 1,
                                            .updates = s->updates,
                                            .n_updates = s->n_updates};
     OK(strata_partition_create(&opts, &partition, &err));
-    const list found = exchanges_of(s, partition, with_bytes, false), nodes = exchanges_of(s, partition, true, true);
+    const list found = exchanges_of(partition, axis, with_bytes, false), nodes = exchanges_of(partition, axis, true, true);
     cr_expect_str_eq(found.text, exchanges, "%d devices: %s; wanted: %s", partition->n_devices, nodes.text, exchanges);
     strata_array loss = run_whole(s, after);
     run_parts(s, partition, &loss, after);
@@ -305,6 +345,12 @@ static list without_bytes(const char *exchanges) {
     return l;
 }
 
+static void end(scene *s) {
+    for (int i = 0; i < s->n_leaves; i++) strata_array_finish(&s->leaves[i].value);
+    strata_graph_destroy(s->graph);
+    free(s);
+}
+
 /* exchanges: those on the mesh tensor=2. Other meshes have as many. */
 static void check(scene *s, const char *exchanges) {
     const list ops = without_bytes(exchanges);
@@ -312,9 +358,17 @@ static void check(scene *s, const char *exchanges) {
     check_on(s, (strata_mesh){1, {{"tensor", 2}}}, exchanges, true);
     check_on(s, (strata_mesh){1, {{"tensor", 3}}}, ops.text, false);
     check_on(s, (strata_mesh){2, {{"data", 2}, {"tensor", 2}}}, ops.text, false);
-    for (int i = 0; i < s->n_leaves; i++) strata_array_finish(&s->leaves[i].value);
-    strata_graph_destroy(s->graph);
-    free(s);
+    end(s);
+}
+
+/* With variables divided over `data`. over_data: the exchanges on the mesh data=2. over_tensor: those over `tensor` on the
+ * mesh data=2, tensor=2. */
+static void check_zero(scene *s, int level, const char *over_data, const char *over_tensor) {
+    s->zero = level;
+    OK(strata_graph_check(s->graph, &err));
+    check_on(s, (strata_mesh){1, {{"data", 2}}}, over_data, true);
+    check_on(s, (strata_mesh){2, {{"data", 2}, {"tensor", 2}}}, over_tensor, false);
+    end(s);
 }
 
 static scene *begin(void) {
@@ -656,4 +710,58 @@ Test(tensor, norms_of_divided_parameters_are_of_the_whole_parameter) {
                PAIR ", all_reduce 4, all_reduce 4, all_reduce 4, all_reduce 4, all_reduce 4, all_reduce 4");
     train_with((strata_optimizer){.name = "lamb"},
                PAIR ", all_reduce 4, all_reduce 4, all_reduce 4, all_reduce 4, all_reduce 4, all_reduce 4");
+}
+
+/* ---- variables that are divided along the axis of the examples ---- */
+
+/* Each kernel and bias is gathered once, and each gradient becomes pieces when it is added up. */
+Test(tensor, parameters_divided_over_the_axis_of_the_examples_are_gathered_and_examples_are_not) {
+    scene *s = begin();
+    strata_tensor *y = strata_relu(dense(s, features(s, 5), "wide", 7, 1, 1));
+    train(s, square_error(s, dense(s, y, "narrow", 3, 0, 1)), (strata_optimizer){.name = "adam"});
+    check_zero(
+        s, 3,
+        "all_gather 80, all_gather 20, all_gather 140, all_gather 28, all_gather 84, all_gather 12, "
+        "reduce_scatter 40, reduce_scatter 12, reduce_scatter 84, reduce_scatter 16, reduce_scatter 56, reduce_scatter 8, "
+        "all_reduce 4",
+        "all_reduce, all_reduce");
+}
+
+Test(tensor, a_table_divided_over_the_axis_of_the_examples_is_gathered) {
+    scene *s = begin();
+    strata_tensor *x = strata_gather(parameter(s, "table", STRATA_SHAPE(11, 4), 1, 1), tokens(s, 3, 11), 0);
+    train_by_sgd(s, square_error(s, dense(s, strata_tanh(x), "dense", 3, 0, 1)));
+    check_zero(
+        s, 3,
+        "all_gather 176, all_gather 48, all_gather 12, reduce_scatter 96, reduce_scatter 32, reduce_scatter 8, all_reduce 4",
+        "all_reduce");
+}
+
+/* Gradients become pieces when they are added up, and the updated pieces of the parameters are gathered. */
+Test(tensor, slots_divided_over_the_axis_of_the_examples_make_each_device_update_its_piece) {
+    scene *s = begin();
+    strata_tensor *y = strata_relu(dense(s, features(s, 5), "wide", 7, 1, 1));
+    train(s, square_error(s, dense(s, y, "narrow", 3, 0, 1)), (strata_optimizer){.name = "adam"});
+    check_zero(
+        s, 1,
+        "reduce_scatter 40, reduce_scatter 12, reduce_scatter 84, reduce_scatter 16, reduce_scatter 56, reduce_scatter 8, "
+        "all_gather 80, all_gather 20, all_gather 140, all_gather 28, all_gather 84, all_gather 12, all_reduce 4",
+        "all_reduce, all_reduce");
+}
+
+/* The pieces of gradients add up to one norm, to which a piece that several devices have counts once. */
+Test(tensor, norms_of_pieces_are_those_of_the_whole_parameters) {
+    for (int level = 1; level <= 3; level += 2) {
+        scene *s = begin();
+        strata_tensor *y = dense(s, features(s, 4), "wide", 2, 1, 1);
+        train(s, square_error(s, y),
+              (strata_optimizer){.name = "sgd", .learning_rate = 0.5, .momentum = 0.9, .clip_global_norm = 0.01});
+        check_zero(s, level,
+                   level == 1 ? "reduce_scatter 32, reduce_scatter 8, reduce_scatter 16, reduce_scatter 4, all_reduce 4, "
+                                "all_gather 64, all_gather 16, all_gather 32, all_gather 8, all_reduce 4"
+                              : "all_gather 64, all_gather 16, all_gather 32, all_gather 8, "
+                                "reduce_scatter 32, reduce_scatter 8, reduce_scatter 16, reduce_scatter 4, all_reduce 4, "
+                                "all_reduce 4",
+                   "all_reduce, all_reduce, all_reduce");
+    }
 }
