@@ -183,14 +183,14 @@ static unsigned may_defer(const partitioner *p, const division *v, int64_t bytes
  * they are divided along the same axis. */
 static void defer_jointly(const partitioner *p, division *v) {
     const strata_tensor *node = v->node;
-    unsigned any = 0;
+    unsigned partial = 0;
     int64_t bytes = 0;
     for (int i = 0; i < node->n_inputs; i++) {
         if (!is_joint(v, i) || !v->operands[i]->placement.partial) continue;
-        any |= v->operands[i]->placement.partial;
+        partial |= v->operands[i]->placement.partial;
         bytes += strata_tensor_bytes(node->inputs[i]);
     }
-    any &= may_defer(p, v, bytes);
+    unsigned any = partial & may_defer(p, v, bytes);
     for (int i = 0; i < node->n_inputs; i++) {
         if (!is_joint(v, i)) any &= ~v->operands[i]->placement.partial;
         any &= ~split_axes(v, i);
