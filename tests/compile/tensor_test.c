@@ -476,6 +476,14 @@ Test(tensor, a_dense_cross_entropy_over_divided_classes_exchanges_three_numbers_
     check(s, "all_gather 48, all_reduce 24, all_reduce 120, all_reduce 4");
 }
 
+/* Forward: the largest element and the sum of exponentials of each row. Backward: one sum. */
+Test(tensor, a_softmax_over_divided_columns_exchanges_numbers_of_rows) {
+    scene *s = begin();
+    strata_tensor *y = strata_softmax(dense(s, features(s, 5), "wide", 7, 1, 1));
+    train_by_sgd(s, square_error(s, dense(s, y, "narrow", 3, 0, 1)));
+    check(s, "all_gather 48, all_reduce 24, all_reduce 72, all_reduce 24, all_reduce 120");
+}
+
 /* The metric is computed of the largest logit, which the loss has found, and of its place. */
 Test(tensor, the_accuracy_over_divided_classes_exchanges_one_more_number) {
     scene *s = begin();
