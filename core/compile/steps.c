@@ -109,6 +109,7 @@ static strata_status take_extremes(partitioner *p, const strata_tensor *node, st
     each->shape = shape;
     STRATA_TRY(strata_partition_reserve(p, err));
     STRATA_TRY(strata_partition_new_form(p, each, &placement, NULL, &extremes, err));
+    p->of_examples[each->id] = p->of_examples[x->id];
     attrs.keep_dims = 1;
     for (int d = 0; d < p->n_devices; d++) {
         strata_tensor *part = strata_partition_tensor(p, x, f, d);
