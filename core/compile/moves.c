@@ -72,7 +72,8 @@ strata_status strata_partition_note(partitioner *p, const strata_tensor *value, 
     const int64_t bytes = elements * (int64_t)strata_dtype_bytes(value->dtype);
     if (!strata_grow(&result->exchanges, result->n_exchanges, sizeof *result->exchanges))
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "partition: no host memory");
-    result->exchanges[result->n_exchanges++] = (strata_partition_exchange){value, p->reader, op, axes, bytes};
+    result->exchanges[result->n_exchanges++] =
+        (strata_partition_exchange){strata_partition_given(p, value), strata_partition_given(p, p->reader), op, axes, bytes};
     return STRATA_OK;
 }
 
@@ -211,19 +212,27 @@ static strata_status gather_axis(partitioner *p, const strata_tensor *value, for
     return strata_partition_note(p, value, "all_gather", axes, &f->placement, err);
 }
 
-/* Adds up a value that is partial over the last axis of `split` and takes the device's piece of dimension 0. */
-static strata_status sum_pieces(partitioner *p, const strata_tensor *value, form *f, const strata_dim_split *split,
+/* x with dimension `dim` and the first one in each other's place. */
+static strata_tensor *exchanged_with_first(strata_tensor *x, int dim) {
+    int order[STRATA_MAX_RANK];
+    for (int d = 0; d < x->shape.rank; d++) order[d] = d == dim ? 0 : d ? d : dim;
+    return dim ? strata_transpose(x, order) : x;
+}
+
+/* Adds up a value that is partial over the last axis of `split`, and takes the device's piece of dimension `dim`. */
+static strata_status sum_pieces(partitioner *p, const strata_tensor *value, form *f, int dim, const strata_dim_split *split,
                                 bool gradients, strata_error *err) {
     const unsigned axes = 1u << split->axes[split->n_axes - 1];
     for (int d = 0; d < p->n_devices; d++) {
         int n, own;
         if (!strata_partition_has(p, &f->placement, d)) continue;
-        strata_tensor *x = strata_partition_tensor(p, value, f, d);
+        strata_tensor *x = exchanged_with_first(strata_partition_tensor(p, value, f, d), dim);
         const int64_t *lengths = lengths_along(p, split, d, &n, &own);
-        f->tensors[d] = strata_reduce_scatter_parts(x->graph, x, x->dtype, x->shape, strata_partition_team(p, axes, d),
-                                                    STRATA_REDUCE_SUM, gradients, lengths, n, own);
+        x = strata_reduce_scatter_parts(x->graph, x, x->dtype, x->shape, strata_partition_team(p, axes, d), STRATA_REDUCE_SUM,
+                                        gradients, lengths, n, own);
+        f->tensors[d] = exchanged_with_first(x, dim);
     }
-    f->placement.dims[0] = *split;
+    f->placement.dims[dim] = *split;
     f->placement.partial &= ~axes;
     return strata_partition_note(p, value, "reduce_scatter", axes, &f->placement, err);
 }
@@ -258,15 +267,17 @@ static strata_status common_axes(partitioner *p, const strata_dim_split *a, cons
     return STRATA_OK;
 }
 
-/* Whether a reduce_scatter makes dimension 0 as `to` wants it. */
-static strata_status wants_pieces(partitioner *p, const strata_placement *from, const strata_placement *to, int rank,
-                                  bool *out_yes, strata_error *err) {
-    const strata_dim_split *split = &to->dims[0];
-    int n;
-    *out_yes = false;
-    if (!rank || !split->n_axes || !(from->partial >> split->axes[split->n_axes - 1] & 1)) return STRATA_OK;
-    STRATA_TRY(common_axes(p, &from->dims[0], split, &n, err));
-    *out_yes = n == split->n_axes - 1 && n == from->dims[0].n_axes;
+/* The dimension that a reduce_scatter makes as `to` wants it; -1: there is none. */
+static strata_status find_pieces(partitioner *p, const strata_placement *from, const strata_placement *to, int rank,
+                                 int *out_dim, strata_error *err) {
+    *out_dim = -1;
+    for (int dim = 0; dim < rank && *out_dim < 0; dim++) {
+        const strata_dim_split *split = &to->dims[dim];
+        int n;
+        if (!split->n_axes || !(from->partial >> split->axes[split->n_axes - 1] & 1)) continue;
+        STRATA_TRY(common_axes(p, &from->dims[dim], split, &n, err));
+        if (n == split->n_axes - 1 && n == from->dims[dim].n_axes) *out_dim = dim;
+    }
     return STRATA_OK;
 }
 
@@ -339,21 +350,21 @@ strata_status strata_partition_move(partitioner *p, const strata_tensor *value, 
     more &= ~f->placement.partial;
     if (more) STRATA_TRY(make_partial(p, value, f, more, err));
     unsigned owed = f->placement.partial & ~to->partial;
-    bool pieces;
+    int dim;
     if (owed & to->at) STRATA_TRY(add_up(p, value, f, owed & to->at, to, err));
     owed &= f->placement.partial;
-    STRATA_TRY(wants_pieces(p, &f->placement, to, rank, &pieces, err));
-    if (pieces) {
-        STRATA_TRY(sum_pieces(p, value, f, &to->dims[0], false, err));
+    STRATA_TRY(find_pieces(p, &f->placement, to, rank, &dim, err));
+    if (dim >= 0) {
+        STRATA_TRY(sum_pieces(p, value, f, dim, &to->dims[dim], false, err));
         owed &= f->placement.partial;
     }
     if (owed) STRATA_TRY(add_up(p, value, f, owed, to, err));
-    for (int dim = 0; dim < rank; dim++) {
+    for (dim = 0; dim < rank; dim++) {
         int n;
         STRATA_TRY(common_axes(p, &f->placement.dims[dim], &to->dims[dim], &n, err));
         while (f->placement.dims[dim].n_axes > n) STRATA_TRY(gather_axis(p, value, f, dim, err));
     }
-    for (int dim = 0; dim < rank; dim++)
+    for (dim = 0; dim < rank; dim++)
         if (!strata_dim_split_equal(p->mesh, &f->placement.dims[dim], &to->dims[dim]))
             take_piece(p, value, f, dim, &to->dims[dim]);
     if (strata_partition_axes_at(p, to, &f->placement)) drop(p, f, to);
@@ -399,13 +410,13 @@ strata_status strata_partition_complete(partitioner *p, const strata_tensor *nod
     const strata_placement *wanted = given->reduction == STRATA_REDUCE_SUM && !p->opts->whole_sums ? p->wanted[node->id] : NULL;
     strata_placement placement = x->placement;
     form *f;
-    bool pieces = false;
+    int dim = -1;
     placement.partial |= placement.own; /* the node adds up the devices' own values too */
     placement.own = 0;
-    if (wanted && !to->at) STRATA_TRY(wants_pieces(p, &placement, wanted, node->shape.rank, &pieces, err));
+    if (wanted && !to->at) STRATA_TRY(find_pieces(p, &placement, wanted, node->shape.rank, &dim, err));
     STRATA_TRY(strata_partition_new_form(p, node, &placement, x->tensors, &f, err));
     p->reader = node;
-    if (pieces) STRATA_TRY(sum_pieces(p, node->inputs[0], f, &wanted->dims[0], given->gradients, err));
+    if (dim >= 0) STRATA_TRY(sum_pieces(p, node->inputs[0], f, dim, &wanted->dims[dim], given->gradients, err));
     const unsigned axes = f->placement.partial;
     if (!axes) return STRATA_OK;
     const strata_placement sum = place_sum(&f->placement, axes, to);
