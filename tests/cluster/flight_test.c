@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "core/run/device.h"
 #include "strategies/kinds.h"
 #include "tests/cluster/ranks.h"
 #include "tests/support/stages.h"
@@ -59,6 +60,17 @@ static strata_test_result compare(const test_stages *t, const test_stages_result
     return strata_test_ok();
 }
 
+/* Creates the worker's part of the pipeline. */
+static strata_status create(const layout *l, strata_communicator *comm, strata_device **devices, strata_strategy **out_strategy,
+                            test_stages *t, strata_error *err) {
+    const int n = l->devices[strata_communicator_rank(comm)];
+    STRATA_TRY(open_devices(n, devices, err));
+    STRATA_TRY(strata_strategy_from_devices(devices, n, out_strategy, err));
+    STRATA_TRY(strata_strategy_join(*out_strategy, comm, err));
+    const test_stages_options opts = options(l, devices, &(*out_strategy)->workers);
+    return test_stages_create(&opts, t, err);
+}
+
 static strata_test_result run(strata_communicator *comm, const void *user) {
     const layout *l = user;
     strata_device *devices[MOST];
@@ -68,11 +80,7 @@ static strata_test_result run(strata_communicator *comm, const void *user) {
     strata_group_action actions[2 * M * MOST];
     strata_error err = {0};
     TEST_TRY(compute_alone(l, &alone, &err));
-    TEST_TRY(open_devices(l->devices[strata_communicator_rank(comm)], devices, &err));
-    TEST_TRY(strata_strategy_from_devices(devices, l->devices[strata_communicator_rank(comm)], &strategy, &err));
-    TEST_TRY(strata_strategy_join(strategy, comm, &err));
-    const test_stages_options opts = options(l, devices, &strategy->workers);
-    TEST_TRY(test_stages_create(&opts, &t, &err));
+    TEST_TRY(create(l, comm, devices, &strategy, &t, &err));
     TEST_TRY(test_stages_run_alone(&t, M, &got, &err));
     strata_test_result result = compare(&t, &got, &alone, "one after the other");
     const uint64_t sent = strata_group_get_counters(t.group).bytes_sent;
@@ -101,4 +109,53 @@ Test(flight, a_pipeline_over_workers_has_the_bits_of_one_worker, .timeout = 300)
             const strata_test_result r = test_ranks(transports[t], layouts[i].n_workers, &opts, run, &layouts[i]);
             cr_assert(r.ok, "%s, layout %d: %s", transports[t], i, r.text);
         }
+}
+
+/* ---- a worker fails ---- */
+
+static strata_device_api broken;
+static const strata_device_api *whole;
+static int runs_left;
+
+static strata_status run_or_fail(strata_program *program, int slot, uint64_t *out_ticket, strata_error *error) {
+    if (!runs_left--) return strata_fail(error, STRATA_DEVICE_LOST, "it was taken out");
+    return whole->run(program, slot, out_ticket, error);
+}
+
+static strata_test_result run_beside_failure(strata_communicator *comm, const void *user) {
+    const layout *l = user;
+    const int rank = strata_communicator_rank(comm);
+    strata_device *devices[MOST];
+    strata_strategy *strategy = NULL;
+    test_stages t = {0};
+    test_stages_result got;
+    strata_group_action actions[2 * M * MOST];
+    strata_error err = {0};
+    TEST_TRY(create(l, comm, devices, &strategy, &t, &err));
+    if (rank == 1) {
+        whole = devices[0]->api;
+        broken = *whole;
+        broken.run = run_or_fail;
+        devices[0]->api = &broken;
+    }
+    const int n = test_stages_actions(&t, false, M, actions);
+    const strata_status status = test_stages_run(&t, actions, n, M, l->n_stages, &got, &err);
+    if (rank == 1) devices[0]->api = whole;
+    if (rank == 1 && status) strata_communicator_abort(comm, err.message);
+    test_stages_destroy(&t);
+    strata_strategy_destroy(strategy);
+    if (!status) return strata_test_bad("it ended without the lost device");
+    if (!strstr(err.message, "it was taken out")) return strata_test_bad("%d: %s", status, err.message);
+    return strata_test_ok();
+}
+
+/* The device of the second of three workers is lost before each of its first 9 runs. */
+Test(flight, a_device_that_is_lost_ends_the_schedules_of_all_workers, .timeout = 300) {
+    const layout l = {3, 3, 1, false, {1, 1, 1}};
+    const strata_communicator_options opts = {.stall_seconds = 60};
+    for (int k = 0; k < 9; k++) {
+        runs_left = k;
+        const strata_test_result r = test_ranks("inproc", 3, &opts, run_beside_failure, &l);
+        cr_assert(r.ok, "%d runs: %s", k, r.text);
+    }
 }
