@@ -203,6 +203,10 @@ static strata_status check_slots(const flights *f, strata_error *err) {
         if (bad)
             return strata_fail(err, STRATA_INVALID, "schedule: slot %d is not one of %d, or is named twice", s->slots[i], n);
     }
+    for (int r = 0; r < f->group->n_replicas; r++)
+        for (int i = 0; i < n; i++)
+            if (f->group->members[r].executable->slots[i].running)
+                return strata_fail(err, STRATA_INVALID, "schedule: slot %d of replica %d still runs; wait for it first", i, r);
     return STRATA_OK;
 }
 
@@ -262,9 +266,8 @@ static bool find_action(walker *w) {
 static strata_status try_segment(walker *w, bool *out_ran, strata_error *err) {
     flights *f = w->f;
     const strata_group_action *a = &f->schedule->actions[w->action];
-    const int segment = a->first + w->next, slot = f->schedule->slots[f->rank[a->microbatch] % f->schedule->n_slots];
-    const int n_copies = f->group->members[w->replica].executable->n_carried;
-    int *copy = &w->copies[slot % n_copies];
+    const int segment = a->first + w->next, n_copies = f->group->members[w->replica].executable->n_carried;
+    int *copy = &w->copies[f->rank[a->microbatch] % n_copies];
     flight *fl = flight_of(f, a->microbatch);
     *out_ran = false;
     try_begin(f);
@@ -488,6 +491,7 @@ static strata_status begin(flights *f, int rank, strata_error *err) {
     const int m = f->order[rank], slot = s->slots[rank % s->n_slots];
     const strata_group_run run = {
         .slot = slot, .step = s->step + m, .contributes = s->contributes ? s->contributes + m * group->n_replicas : NULL};
+    for (int r = 0; r < group->n_replicas; r++) strata_executable_place_run(group->members[r].executable, slot, rank);
     if (s->begin) STRATA_TRY(s->begin(s->user, m, slot, err));
     if (!rank) STRATA_TRY(strata_group_check_devices(group, &run, s->n_microbatches, err));
     for (int r = 0; r < group->n_replicas; r++) {
