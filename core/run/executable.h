@@ -132,8 +132,8 @@ STRATA_MUST_USE strata_status strata_executable_measure_in_flight(strata_device 
 STRATA_MUST_USE strata_status strata_executable_submit_segment(strata_executable *executable, int first, int n, int segment,
                                                                strata_error *err);
 int strata_executable_most_runs(const strata_executable *executable);
-/* Gives an acquired slot the memory of run number `number` of a sequence, of which fewer are in flight than there are slots, and
- * of which n_carried that follow each other have their own copies of the values between segments. */
+/* Gives an acquired slot the memory of a sequence's run with this number. Of the sequence, at most as many runs are in flight
+ * as there are slots. n_carried runs that follow each other have their own copies of the values between segments. */
 void strata_executable_place_run(strata_executable *executable, int slot, int number);
 /* Begins the run of an acquired slot before its first segment is submitted, and ends it after its last one was waited for:
  * shows what runs up to this one printed. For a thread that does not submit and wait itself. */

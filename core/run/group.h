@@ -104,9 +104,10 @@ typedef struct strata_group_schedule {
     void *user;
 } strata_group_schedule;
 
-/* Runs all micro-batches and returns when they have ended; no other slot is in use. Each replica has a thread, which submits its segments and performs
- * the exchanges for whose operands it was the last one to arrive. A segment waits only for the exchanges that it needs.
- * Exchanges of one team keep their order on each worker if its members name their actions in the same order.
+/* Runs all micro-batches and returns when they have ended; no other slot is in use. Each replica has a thread, which submits
+ * its segments and performs the exchanges for whose operands it was the last one to arrive. A segment waits only for the
+ * exchanges that it needs. Exchanges of one team keep their order on each worker if its members name their actions in the same
+ * order.
  * Fails: INVALID if a segment is missing or named twice, if a replica would wait for ever, if values of two micro-batches would
  * be in the same memory (strata_executable_create_in_flight), and for cores whose programs wait for each other; otherwise with
  * the first failure, after which nothing is submitted, and when nothing runs any more. */
