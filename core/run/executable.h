@@ -116,8 +116,8 @@ STRATA_MUST_USE strata_status strata_executable_create_replica(strata_device *de
                                                                const strata_executable_options *opts,
                                                                const strata_core_place *place,
                                                                strata_executable **out_executable, strata_error *err);
-/* The same for a replica whose host performs all exchanges, and of which n_carried runs, at most as many as there are slots, may
- * alternate (core/run/flight.c). */
+/* The same for a replica whose host performs all exchanges, and of which n_carried runs may alternate (core/run/flight.c).
+ * n_carried: at most the number of slots. */
 STRATA_MUST_USE strata_status strata_executable_create_in_flight(strata_device *device, strata_tensor *const *outputs,
                                                                  int n_outputs, strata_tensor *const *updates, int n_updates,
                                                                  const strata_executable_options *opts, int n_carried,
