@@ -92,8 +92,8 @@ static bool arrives(const flights *f, int replica, int exchange) {
     return c && (c->after >= 0 || !given || f->group->exchanges[exchange].workers.n);
 }
 
-/* Whether two exchanges of the replica must keep their order: those of one communicator, and messages from the same worker or to
- * the same one. */
+/* Whether two exchanges of the replica must keep their order: those of one communicator, and messages of one team in the same
+ * direction. */
 static bool keep_order(const walker *w, int a, int b) {
     const strata_group *group = w->f->group;
     const strata_communication *c = part(w->f, w->replica, a), *d = part(w->f, w->replica, b);
