@@ -169,6 +169,7 @@ static strata_status plan(strata_executable *exe, const request *wanted, strata_
     strata_device_query query = strata_node_support_query(exe->device);
     query.no_fusion = wanted->opts.no_fusion;
     STRATA_TRY(STRATA_NEW(exe->slots, exe->n_slots, err, "executable: no host memory"));
+    for (int i = 0; i < exe->n_slots; i++) exe->slots[i].position = i;
     STRATA_TRY(strata_draft_begin(draft, wanted->outputs, wanted->n_outputs, wanted->updates, wanted->n_updates, err));
     STRATA_TRY(strata_prints_find(exe->device, draft, &exe->prints, err));
     STRATA_TRY(strata_passes_run(draft, &query, wanted->alone, err));
@@ -190,10 +191,11 @@ static strata_status plan(strata_executable *exe, const request *wanted, strata_
 
 /* Lets the device compare the nodes of all segments with the references, in the order in which they run. */
 static strata_status check(strata_executable *exe, const strata_check_request *request, strata_error *err) {
+    const int copy = exe->slots[request->slot].position % exe->n_carried;
     strata_check_request own = *request;
     for (int k = 0; k < exe->plan.n_segments && exe->device->api->check; k++) {
         strata_program *program = strata_executable_program(exe, request->slot, k, &own.slot);
-        const strata_piece piece = piece_of(exe, k, arenas_of(exe, request->slot % exe->n_carried));
+        const strata_piece piece = piece_of(exe, k, arenas_of(exe, copy));
         STRATA_TRY(exe->device->api->check(exe->device, &piece, program, &own, err));
     }
     return STRATA_OK;
@@ -482,8 +484,9 @@ int strata_executable_input_index(const strata_executable *exe, const char *name
 /* ---- running ---- */
 
 strata_program *strata_executable_program(const strata_executable *exe, int slot, int segment, int *out_slot) {
-    *out_slot = slot / exe->n_carried;
-    return exe->programs[slot % exe->n_carried * exe->plan.n_segments + segment];
+    const int position = exe->slots[slot].position;
+    *out_slot = position / exe->n_carried;
+    return exe->programs[position % exe->n_carried * exe->plan.n_segments + segment];
 }
 
 char *strata_executable_memory(const strata_executable *exe, int slot_index, const strata_tensor *tensor, bool written) {
@@ -517,8 +520,13 @@ static strata_status wait_for(const strata_executable *exe, uint64_t ticket, str
     return status;
 }
 
+void strata_executable_place_run(strata_executable *exe, int slot, int number) {
+    exe->slots[slot].position = number % (exe->n_carried * slots_of_copy(exe));
+}
+
 void strata_executable_begin_run(strata_executable *exe, int slot) {
-    exe->slots[slot] = (strata_slot){.run = exe->n_runs++, .running = true, .shows = exe->prints.n > 0};
+    exe->slots[slot] =
+        (strata_slot){.run = exe->n_runs++, .running = true, .shows = exe->prints.n > 0, .position = exe->slots[slot].position};
 }
 
 void strata_executable_end_run(strata_executable *exe, int slot) {
@@ -540,6 +548,7 @@ strata_status strata_executable_wait(strata_executable *exe, int slot_index, str
 strata_status strata_executable_acquire(strata_executable *exe, int *out_slot, strata_error *err) {
     STRATA_TRY(strata_executable_wait(exe, exe->next_slot, err));
     *out_slot = exe->next_slot;
+    exe->slots[*out_slot].position = *out_slot;
     exe->next_slot = (exe->next_slot + 1) % exe->n_slots;
     return STRATA_OK;
 }

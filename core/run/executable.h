@@ -19,6 +19,9 @@ typedef struct strata_slot {
     bool running;
     /* The values that its run prints have not been shown yet. */
     bool shows;
+    /* Which memory it has: that of slot position / n_carried of the programs of copy position % n_carried. It is the slot's
+     * number, unless strata_executable_place_run has chosen another. */
+    int position;
 } strata_slot;
 
 struct strata_executable {
@@ -30,8 +33,8 @@ struct strata_executable {
     /* The number of the caller's outputs. */
     int n_outputs;
     strata_prints prints;
-    /* Values that several segments use are kept in n_carried copies, so that the segments of so many runs can alternate. Slot s
-     * uses copy s % n_carried. 1: one run at a time, or there are no such values. */
+    /* Values that several segments use are kept in n_carried copies, so that the segments of so many runs can alternate. 1: one
+     * run at a time, or there are no such values. */
     int n_carried;
     /* [(n_carried - 1) * plan.n_arenas] The arenas of the copies from number 1 on; those of copy 0 are the plan's. */
     strata_arena *copies;
@@ -113,8 +116,8 @@ STRATA_MUST_USE strata_status strata_executable_create_replica(strata_device *de
                                                                const strata_executable_options *opts,
                                                                const strata_core_place *place,
                                                                strata_executable **out_executable, strata_error *err);
-/* The same for a replica whose host performs all exchanges, and of which runs in n_carried slots, at most all, may alternate
- * (core/run/flight.c): slots whose numbers differ modulo n_carried. */
+/* The same for a replica whose host performs all exchanges, and of which n_carried runs may alternate (core/run/flight.c).
+ * n_carried: at most the number of slots. */
 STRATA_MUST_USE strata_status strata_executable_create_in_flight(strata_device *device, strata_tensor *const *outputs,
                                                                  int n_outputs, strata_tensor *const *updates, int n_updates,
                                                                  const strata_executable_options *opts, int n_carried,
@@ -129,6 +132,9 @@ STRATA_MUST_USE strata_status strata_executable_measure_in_flight(strata_device 
 STRATA_MUST_USE strata_status strata_executable_submit_segment(strata_executable *executable, int first, int n, int segment,
                                                                strata_error *err);
 int strata_executable_most_runs(const strata_executable *executable);
+/* Gives an acquired slot the memory of a sequence's run with this number. Of the sequence, at most as many runs are in flight
+ * as there are slots. n_carried runs that follow each other have their own copies of the values between segments. */
+void strata_executable_place_run(strata_executable *executable, int slot, int number);
 /* Begins the run of an acquired slot before its first segment is submitted, and ends it after its last one was waited for:
  * shows what runs up to this one printed. For a thread that does not submit and wait itself. */
 void strata_executable_begin_run(strata_executable *executable, int slot);

@@ -92,31 +92,58 @@ static bool arrives(const flights *f, int replica, int exchange) {
     return c && (c->after >= 0 || !given || f->group->exchanges[exchange].workers.n);
 }
 
-/* The position of an arrival. Exchanges of one team keep their order. What the replica neither gives nor reads takes place
- * after those before it if other workers' devices wait for the replica, else at the end. */
-static int find_position(const flights *f, const walker *w, int exchange) {
-    const strata_communication *c = part(f, w->replica, exchange);
-    const strata_communication_attrs *attrs = c->node->attrs;
-    const bool by_all = f->group->exchanges[exchange].workers.n, unread = c->after < 0 && c->before < 0;
-    int position = c->after >= 0 ? 2 * c->after + 1 : 2 * c->before;
-    if (unread) position = by_all ? 0 : 2 * n_segments(f, w->replica) - 1;
-    for (int i = 0; i < w->n_arrivals; i++) {
-        const strata_communication_attrs *other = part(f, w->replica, w->arrivals[i].exchange)->node->attrs;
-        if (w->arrivals[i].position > position && (unread || strata_team_equal(other->team, attrs->team)))
-            position = w->arrivals[i].position;
-    }
+/* Whether two exchanges of the replica must keep their order: those of one communicator, and messages of one team in the same
+ * direction. */
+static bool keep_order(const walker *w, int a, int b) {
+    const strata_group *group = w->f->group;
+    const strata_communication *c = part(w->f, w->replica, a), *d = part(w->f, w->replica, b);
+    const strata_communication_attrs *x = c->node->attrs, *y = d->node->attrs;
+    const bool collective = group->exchanges[a].workers.n && group->exchanges[b].workers.n;
+    const bool messages = strata_exchange_is_message(c->node, group->workers) &&
+                          strata_exchange_is_message(d->node, group->workers) && (c->after >= 0) == (d->after >= 0);
+    return (collective || messages) && strata_team_equal(x->team, y->team);
+}
+
+/* The position at which the replica must arrive at the latest. What it neither gives nor reads takes place after those before
+ * it if other workers' devices wait for the replica, else at the end. */
+static int latest_position(const walker *w, int exchange) {
+    const strata_communication *c = part(w->f, w->replica, exchange);
+    int position = 0;
+    if (c->after >= 0) return 2 * c->after + 1;
+    if (c->before >= 0) return 2 * c->before;
+    if (!w->f->group->exchanges[exchange].workers.n) return 2 * n_segments(w->f, w->replica) - 1;
+    for (int i = 0; i < w->n_arrivals; i++)
+        if (w->arrivals[i].position > position) position = w->arrivals[i].position;
     return position;
+}
+
+/* Moves arrivals so that exchanges that must keep their order do: what is only received earlier, and what is given later. */
+static void order_arrivals(walker *w) {
+    arrival *own = w->arrivals;
+    for (int i = w->n_arrivals - 1; i >= 0; i--)
+        for (int j = i + 1; j < w->n_arrivals && strata_group_after(w->f->group, w->replica, own[i].exchange) < 0; j++)
+            if (own[j].position < own[i].position && keep_order(w, own[i].exchange, own[j].exchange))
+                own[i].position = own[j].position;
+    for (int i = 0; i < w->n_arrivals; i++)
+        for (int j = 0; j < i; j++)
+            if (own[j].position > own[i].position && keep_order(w, own[j].exchange, own[i].exchange))
+                own[i].position = own[j].position;
+    for (int i = 1; i < w->n_arrivals; i++) {
+        const arrival next = own[i];
+        int at = i;
+        for (; at && own[at - 1].position > next.position; at--) own[at] = own[at - 1];
+        own[at] = next;
+    }
 }
 
 static void find_arrivals(flights *f, walker *w) {
     for (int e = 0; e < f->group->n_exchanges; e++) {
         if (!arrives(f, w->replica, e)) continue;
-        const arrival own = {e, find_position(f, w, e)};
-        int at = w->n_arrivals++;
-        for (; at && w->arrivals[at - 1].position > own.position; at--) w->arrivals[at] = w->arrivals[at - 1];
-        w->arrivals[at] = own;
+        const int position = latest_position(w, e);
+        w->arrivals[w->n_arrivals++] = (arrival){e, position};
         f->n_needed[e]++;
     }
+    order_arrivals(w);
 }
 
 /* The exchange at which the replica arrives next, at this position at the latest; -1: there is none. */
@@ -203,6 +230,10 @@ static strata_status check_slots(const flights *f, strata_error *err) {
         if (bad)
             return strata_fail(err, STRATA_INVALID, "schedule: slot %d is not one of %d, or is named twice", s->slots[i], n);
     }
+    for (int r = 0; r < f->group->n_replicas; r++)
+        for (int i = 0; i < n; i++)
+            if (f->group->members[r].executable->slots[i].running)
+                return strata_fail(err, STRATA_INVALID, "schedule: slot %d of replica %d still runs; wait for it first", i, r);
     return STRATA_OK;
 }
 
@@ -262,9 +293,8 @@ static bool find_action(walker *w) {
 static strata_status try_segment(walker *w, bool *out_ran, strata_error *err) {
     flights *f = w->f;
     const strata_group_action *a = &f->schedule->actions[w->action];
-    const int segment = a->first + w->next, slot = f->schedule->slots[f->rank[a->microbatch] % f->schedule->n_slots];
-    const int n_copies = f->group->members[w->replica].executable->n_carried;
-    int *copy = &w->copies[slot % n_copies];
+    const int segment = a->first + w->next, n_copies = f->group->members[w->replica].executable->n_carried;
+    int *copy = &w->copies[f->rank[a->microbatch] % n_copies];
     flight *fl = flight_of(f, a->microbatch);
     *out_ran = false;
     try_begin(f);
@@ -488,6 +518,7 @@ static strata_status begin(flights *f, int rank, strata_error *err) {
     const int m = f->order[rank], slot = s->slots[rank % s->n_slots];
     const strata_group_run run = {
         .slot = slot, .step = s->step + m, .contributes = s->contributes ? s->contributes + m * group->n_replicas : NULL};
+    for (int r = 0; r < group->n_replicas; r++) strata_executable_place_run(group->members[r].executable, slot, rank);
     if (s->begin) STRATA_TRY(s->begin(s->user, m, slot, err));
     if (!rank) STRATA_TRY(strata_group_check_devices(group, &run, s->n_microbatches, err));
     for (int r = 0; r < group->n_replicas; r++) {

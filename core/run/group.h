@@ -98,15 +98,16 @@ typedef struct strata_group_schedule {
     /* [n_microbatches * n_replicas] Whether replica r has examples in micro-batch m, at index m * n_replicas + r; NULL: all. */
     const bool *contributes;
     /* Called in the caller's thread: to write the inputs of a micro-batch before its first segment is submitted, and to read
-     * its outputs. NULL: not needed. */
+     * its outputs, which may be overwritten after the call. NULL: not needed. */
     strata_status (*begin)(void *user, int microbatch, int slot, strata_error *err);
     strata_status (*end)(void *user, int microbatch, int slot, strata_error *err);
     void *user;
 } strata_group_schedule;
 
-/* Runs all micro-batches and returns when they have ended. Each replica has a thread, which submits its segments and performs
- * the exchanges for whose operands it was the last one to arrive. A segment waits only for the exchanges that it needs.
- * Exchanges of one team keep their order on each worker if its members name their actions in the same order.
+/* Runs all micro-batches and returns when they have ended; no other slot is in use. Each replica has a thread, which submits
+ * its segments and performs the exchanges for whose operands it was the last one to arrive. A segment waits only for the
+ * exchanges that it needs. Exchanges of one team keep their order on each worker if its members name their actions in the same
+ * order.
  * Fails: INVALID if a segment is missing or named twice, if a replica would wait for ever, if values of two micro-batches would
  * be in the same memory (strata_executable_create_in_flight), and for cores whose programs wait for each other; otherwise with
  * the first failure, after which nothing is submitted, and when nothing runs any more. */

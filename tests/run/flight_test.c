@@ -63,7 +63,7 @@ static void compare(test_stages *t, const int *counts, int n_counts) {
         for (int gpipe = 0; gpipe < 2; gpipe++) {
             strata_group_action actions[ACTIONS];
             const int n = test_stages_actions(t, gpipe, m, actions), n_slots = gpipe ? m : t->opts.n_stages;
-            if (n_slots > t->opts.n_slots) continue;
+            if (n_slots > t->opts.n_slots || (gpipe && !t->opts.n_carried)) continue;
             OK(test_stages_run(t, actions, n, m, n_slots, &got, &err));
             expect_equal(t, &got, &alone, m, gpipe ? "gpipe" : "1f1b");
         }
@@ -119,7 +119,7 @@ Test(flight, devices_of_other_kinds_take_part) {
     }
 }
 
-Test(flight, each_slot_has_its_own_values_between_segments_if_asked) {
+Test(flight, micro_batches_have_as_many_copies_of_values_between_segments_as_asked) {
     strata_group_action actions[ACTIONS];
     test_stages t = create(3, 1, false, 6, 3), one = create(3, 1, false, 6, 1);
     const strata_executable *first = strata_group_replica(t.group, 0);
@@ -128,6 +128,10 @@ Test(flight, each_slot_has_its_own_values_between_segments_if_asked) {
     cr_expect_eq(strata_executable_get_stats(first).work_bytes,
                  strata_executable_get_stats(strata_group_replica(one.group, 0)).work_bytes + 2 * carried);
     compare(&t, (int[]){2, 3, M}, 3);
+    test_stages few = create(4, 1, true, 4, 0);
+    for (int r = 0; r < 4; r++) cr_expect_eq(strata_group_replica(few.group, r)->n_carried, 4 - r);
+    compare(&few, (int[]){2, 3, M}, 3);
+    test_stages_destroy(&few);
     /* One copy: only one micro-batch of a replica can be between its forward and its backward pass. */
     test_stages_result got;
     int n = test_stages_actions(&one, false, 3, actions);
@@ -135,7 +139,7 @@ Test(flight, each_slot_has_its_own_values_between_segments_if_asked) {
     cr_assert_not_null(strstr(err.message, "before micro-batch 0 has ended"), "%s", err.message);
     n = test_stages_actions(&one, false, 1, actions);
     OK(test_stages_run(&one, actions, n, 1, 1, &got, &err));
-    /* Slots 0 and 3 have the same copy. */
+    /* Micro-batches 0 and 3 have the same copy. */
     n = test_stages_actions(&t, true, 6, actions);
     cr_assert_eq(test_stages_run(&t, actions, n, 6, 6, &got, &err), STRATA_INVALID);
     cr_assert_not_null(strstr(err.message, "of its 3 copies"), "%s", err.message);
@@ -192,6 +196,13 @@ Test(flight, schedules_that_cannot_run_are_refused) {
     expect_refused(&t, actions, all, 4, 3, "never begins on replica 0: the slots are 3");
     expect_refused(&t, actions, all, 4, 5, "in 5 slots; the group has 4");
     compare(&t, (int[]){4}, 1); /* the group is as good as before */
+    int slots[4];
+    for (int i = 0; i < 4; i++) OK(strata_group_acquire(t.group, &slots[i], &err));
+    OK(strata_group_start(t.group, slots[3], 0, &err));
+    const strata_group_schedule beside = {
+        .actions = actions, .n_actions = n, .n_microbatches = 4, .slots = slots, .n_slots = 3};
+    cr_assert_eq(strata_group_run_schedule(t.group, &beside, &err), STRATA_INVALID);
+    cr_assert_not_null(strstr(err.message, "slot 3 of replica 0 still runs"), "%s", err.message);
     test_stages_destroy(&t);
 }
 

@@ -94,8 +94,9 @@ static strata_status compile(test_stages *t, int r, strata_executable **out_exec
     if (status) return status;
     strata_tensor *output = build(&b);
     const strata_executable_options opts = {.n_slots = t->opts.n_slots};
-    status = strata_executable_create_in_flight(t->opts.devices[r], &output, 1, b.updates, b.n_updates, &opts,
-                                                t->opts.n_carried, out_executable, err);
+    const int n_carried = t->opts.n_carried ? t->opts.n_carried : t->opts.n_stages - b.stage;
+    status = strata_executable_create_in_flight(t->opts.devices[r], &output, 1, b.updates, b.n_updates, &opts, n_carried,
+                                                out_executable, err);
     strata_graph_destroy(b.graph);
     return status;
 }

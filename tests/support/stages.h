@@ -16,6 +16,7 @@ typedef struct test_stages_options {
     bool skips;
     /* [n_stages * width], or those of this worker. */
     strata_device *const *devices;
+    /* n_carried: of each replica. 0: as many as stages from its own one on, which is what 1f1b needs. */
     int n_slots, n_carried;
     /* The workers that have a part of the replicas each; NULL: this one has all. */
     const strata_workers *workers;
