@@ -27,7 +27,7 @@ static int until_the_first_backward(int n_stages, int n_chunks, int s, int n) {
 /* Narayanan et al., section 2.2 of arXiv:2104.04473, 2021. */
 static int over_all_chunks(int n_stages, int n_chunks, int s, int n) {
     if (n_chunks == n_stages) return until_the_first_backward(n_stages, n_chunks, s, n);
-    return 2 * (n_stages - 1 - s) + n_chunks - n_stages;
+    return n_chunks + n_stages - 2 - 2 * s;
 }
 
 static const generator generators[] = {
