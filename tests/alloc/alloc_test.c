@@ -13,6 +13,9 @@
 #include "core/data/format/idx.h"
 #include "core/data/format/npy.h"
 #include "core/data/format/safetensors.h"
+#include "core/model/layout_choose.h"
+#include "core/model/mesh_spec.h"
+#include "core/model/zero.h"
 #include "core/run/device.h"
 #include "strata/strata.h"
 #include "tests/alloc/scenario.h"
@@ -227,6 +230,50 @@ static strata_status json_scenario(strata_error *err) {
 
 Test(alloc, json) {
     fail_each_allocation("json", json_scenario, 1, 1, 1000);
+}
+
+/* ---- layouts of parameters over a mesh ---- */
+
+/* Places a kernel of two dimensions by rules, then as its layer, and its slots over data. */
+static strata_status place_parameters(const strata_layout *layout, strata_memory *memory, strata_error *err) {
+    const strata_parameter_spec kernel = {.name = "dense/kernel", .shape = STRATA_SHAPE(256, 256)};
+    const strata_dense_options opts = {.units = 256};
+    const strata_option fields[] = {{.name = NULL}};
+    const strata_call calls[] = {{.kind = "input", .name = "x", .shape = STRATA_SHAPE(1, 256)},
+                                 {.kind = "dense",
+                                  .name = "dense",
+                                  .options = &opts,
+                                  .fields = fields,
+                                  .first = 1,
+                                  .n_inputs = 1,
+                                  .shape = STRATA_SHAPE(1, 256)}};
+    const strata_layout_model model = {
+        .calls = calls, .n_calls = 2, .outputs = (int[]){1}, .n_outputs = 1, .parameters = &kernel, .n_parameters = 1};
+    strata_mesh mesh;
+    strata_placement placement;
+    strata_zero_placements zero;
+    const char *reason;
+    STRATA_TRY(strata_mesh_read("data=2,tensor=2", 0, &mesh, err));
+    STRATA_TRY(strata_layout_apply(layout, &mesh, &model, memory, &placement, &reason, err));
+    STRATA_TRY(strata_layout_choose(&model, &mesh, 1, memory, &placement, &reason, err));
+    STRATA_TRY(strata_zero_place(&mesh, 1, kernel.shape, &placement, memory, &zero, err));
+    return zero.slot.dims[0].n_axes && zero.slot.dims[1].n_axes ? STRATA_OK
+                                                                : strata_fail(err, STRATA_INTERNAL, "it is not divided");
+}
+
+static strata_status layout_scenario(strata_error *err) {
+    const char *const text = "{\"dense(_[0-9]+)?/k.*\": [null, \"tensor\"]}";
+    strata_layout layout;
+    strata_memory memory = {0};
+    STRATA_TRY(strata_layout_read("layout.json", text, strlen(text), &layout, err));
+    const strata_status status = place_parameters(&layout, &memory, err);
+    strata_memory_finish(&memory);
+    strata_layout_finish(&layout);
+    return status;
+}
+
+Test(alloc, layouts) {
+    fail_each_allocation("layout", layout_scenario, 1, 1, 1000);
 }
 
 static strata_status npy_scenario(strata_error *err) {
