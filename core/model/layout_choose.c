@@ -62,6 +62,8 @@ typedef struct node {
     bool gathered;
     /* Bytes of the value, of all examples. */
     double bytes;
+    /* Of the first call of a layer: it has rows if its input is divided, since this costs less than to gather it. */
+    bool fed;
     /* Of the first call of a layer: what a division of the layer alone saves, in rows, heads or vocabulary. */
     double alone;
     /* The region that this one was joined with; its own index: none. */
@@ -231,10 +233,14 @@ static void make_node(const chooser *c, int i) {
 static void weigh_pair(const chooser *c, int i) {
     const int in = region_before(c, i), out = region_of(c, i);
     node *before = &c->nodes[in], *behind = &c->nodes[out];
-    const double saved = pair_saved(c, i), alone = c->nodes[i].alone > 0 ? c->nodes[i].alone : 0;
-    if (in == out || !c->nodes[i].columns) behind->blocked = true;
-    if (!c->nodes[i].rows) c->nodes[c->model->calls[i].inputs[0]].gathered = true;
-    before->saved += c->nodes[i].rows ? saved - 2 * c->nodes[i].bytes - alone : 0;
+    node *x = &c->nodes[i], *input = &c->nodes[c->model->calls[i].inputs[0]], *first = &c->nodes[c->model->calls[i].first];
+    const double saved = pair_saved(c, i), alone = x->alone > 0 ? x->alone : 0, by_rows = saved - 2 * x->bytes - alone;
+    if (in == out || !x->columns) behind->blocked = true;
+    if (x == first) x->fed = x->rows && by_rows > -input->bytes;
+    if (first->fed)
+        before->saved += by_rows;
+    else
+        input->gathered = true;
     behind->saved += saved - 2 * gradient_bytes(c, i) - alone;
 }
 
@@ -306,7 +312,7 @@ static strata_status place(const chooser *c, int i, strata_error *err) {
     const bool divided = c->states[region_of(c, i)] == STATE_DIVIDED;
     if (x->role == ROLE_CHANNELS) return divided ? divide_each(c, call, by_channel, 4, err) : STRATA_OK;
     if (x->role == ROLE_PAIR && divided) return divide_each(c, call, by_column, 2, err);
-    const bool fed = x->role == ROLE_PAIR && x->rows && c->states[region_before(c, i)] == STATE_DIVIDED;
+    const bool fed = x->fed && c->states[region_before(c, i)] == STATE_DIVIDED;
     if (!fed && !(x->alone > 0)) return STRATA_OK;
     if (x->role != ROLE_HEADS) return divide(c, call, x->role == ROLE_TABLE ? "embeddings" : "kernel", 1, err);
     STRATA_TRY(divide_each(c, call, by_head, 6, err));

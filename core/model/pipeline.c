@@ -14,23 +14,23 @@ static strata_status make_schedule(const strata_model *model, int n, strata_pipe
     return strata_pipeline_schedule_create(strategy->schedule, strategy->mesh.axes[STRATA_STAGE_AXIS].size, n, out, err);
 }
 
-strata_status strata_model_count_flights(const strata_model *model, strata_program_kind kind, int *out_n, strata_error *err) {
+strata_status strata_model_count_flights(const strata_model *model, strata_program_kind kind, int replica, int *out_slots,
+                                         int *out_kept, strata_error *err) {
     STRATA_OWNED(strata_pipeline_schedule) *schedule = NULL;
     strata_pipeline_prediction prediction = {0};
-    *out_n = 1;
+    *out_slots = *out_kept = 1;
     if (kind != STRATA_PROGRAM_ACCUMULATE || !strata_model_has_pipeline(model)) return STRATA_OK;
     STRATA_TRY(make_schedule(model, strata_model_n_microbatches(model), &schedule, err));
     STRATA_TRY(strata_pipeline_schedule_simulate(schedule, NULL, &prediction, err));
-    *out_n = prediction.n_slots;
+    *out_slots = prediction.n_slots;
+    *out_kept = prediction.stages[strata_mesh_coordinate(&model->strategy->mesh, replica, STRATA_STAGE_AXIS)].n_in_flight;
     free(prediction.stages);
     return STRATA_OK;
 }
 
 /* The segments of a replica that an action runs. */
-static strata_group_action segments_of(const strata_action *action, const strata_pipeline_schedule *schedule,
-                                       strata_group_phases phases, bool has_weights) {
+static strata_group_action segments_of(const strata_action *action, strata_group_phases phases, bool has_weights) {
     const int weights = has_weights ? phases.weights : phases.n_segments;
-    (void)schedule;
     switch (action->kind) {
         case STRATA_ACTION_FORWARD:
             return (strata_group_action){.first = 0, .end = phases.backward};
@@ -76,7 +76,7 @@ strata_status strata_model_plan_flights(const strata_model *model, const strata_
     for (int i = 0; i < n_order; i++)
         for (int r = 0; r < n_replicas; r++) {
             if (stages[model->strategy->workers.first_replica + r] != order[i].chunk % n_stages) continue;
-            strata_group_action action = segments_of(&order[i], schedule, phases[r], has_weights);
+            strata_group_action action = segments_of(&order[i], phases[r], has_weights);
             action.replica = r;
             action.microbatch = order[i].microbatch;
             if (action.first < action.end) actions[out->schedule.n_actions++] = action;

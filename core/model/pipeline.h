@@ -9,9 +9,10 @@
 
 /* Whether several stages compute several micro-batches. */
 bool strata_model_has_pipeline(const strata_model *model);
-/* How many micro-batches are in flight at once; 1: programs of this kind run one after the other. */
-STRATA_MUST_USE strata_status strata_model_count_flights(const strata_model *model, strata_program_kind kind, int *out_n,
-                                                         strata_error *err);
+/* How many micro-batches are in flight at once, and of how many a replica keeps values between its forward and its backward. 1:
+ * programs of this kind run one after the other. */
+STRATA_MUST_USE strata_status strata_model_count_flights(const strata_model *model, strata_program_kind kind, int replica,
+                                                         int *out_slots, int *out_kept, strata_error *err);
 
 /* What strata_group_run_schedule needs for the micro-batches of a program. */
 typedef struct strata_model_flights {

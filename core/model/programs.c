@@ -151,8 +151,8 @@ static strata_status compile_part(strata_model *model, strata_model_program *pro
     strata_program_part *part = &program->parts[replica];
     strata_device *device = model->replicas[replica].device;
     strata_executable_options opts = {.n_slots = program->form.n_slots};
-    int n_in_flight;
-    STRATA_TRY(strata_model_count_flights(model, program->kind, &n_in_flight, err));
+    int n_in_flight, n_kept;
+    STRATA_TRY(strata_model_count_flights(model, program->kind, replica, &n_in_flight, &n_kept, err));
     if (n_in_flight > 1 && n_in_flight > opts.n_slots) opts.n_slots = n_in_flight;
     const strata_core_place place = strata_strategy_core_place(model->strategy, replica, program->contributes);
     /* The set of replicas that have accumulated gradients differs from update to update, so the host performs the
@@ -166,7 +166,7 @@ static strata_status compile_part(strata_model *model, strata_model_program *pro
     const int n = step->n_outputs;
     part->scores = step->scores && strata_strategy_is_first_of_share(strategy, replica) ? n - 1 : -1;
     STRATA_TRY(n_in_flight > 1 ? strata_executable_create_in_flight(device, outputs, n, step->updates, step->n_updates, &opts,
-                                                                    n_in_flight, exe, err)
+                                                                    n_kept, exe, err)
                : of_group      ? strata_executable_create_replica(device, outputs, n, step->updates, step->n_updates, &opts,
                                                              inside ? &place : NULL, exe, err)
                                : strata_executable_create(device, outputs, n, step->updates, step->n_updates, &opts, exe, err));

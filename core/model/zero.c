@@ -16,12 +16,12 @@ static int64_t length_of(const strata_dim_split *split, int64_t size, int64_t pi
     return split->n_axes ? split->lengths[piece] : size;
 }
 
-/* The longest piece of a dimension after each was divided by n, relative to the longest before. */
+/* The longest piece of a dimension that is not empty after each was divided by n, relative to the longest before. */
 static double share_left(const strata_mesh *mesh, const strata_dim_split *split, int64_t size, int64_t n) {
     int64_t longest = 0;
     for (int64_t p = 0; p < n_pieces(mesh, split); p++)
         if (length_of(split, size, p) > longest) longest = length_of(split, size, p);
-    return longest ? (double)((longest + n - 1) / n) / (double)longest : 1;
+    return (double)((longest + n - 1) / n) / (double)longest;
 }
 
 /* The dimension that is divided; -1: none becomes shorter. */

@@ -30,6 +30,7 @@ static chosen choose_for(strata_model *model, const char *mesh, int64_t examples
     OK(strata_model_describe(model, &structure, &err));
     OK(strata_mesh_read(mesh, 0, &c.mesh, &err));
     cr_assert_leq(model->parameters.n, MOST);
+    memset(c.placements, 0x55, sizeof c.placements);
     const strata_layout_model asked = {.calls = structure.calls,
                                        .n_calls = structure.n_calls,
                                        .outputs = structure.outputs,
@@ -175,6 +176,62 @@ Test(layout_choose, a_layer_that_is_called_twice_is_divided_in_one_way) {
     chosen_finish(&c);
 }
 
+Test(layout_choose, all_calls_of_a_layer_decide_how_it_is_divided) {
+    strata_model *model = NULL;
+    OK(strata_model_create_functional(&model, &err));
+    const strata_value *x[2], *y[2];
+    for (int i = 0; i < 2; i++) x[i] = strata_model_input(model, i ? "b" : "a", STRATA_SHAPE(512), STRATA_DTYPE_F32);
+    strata_model_add_dense(model, (strata_dense_options){.units = 1024, .name = "shared"});
+    for (int i = 0; i < 2; i++) y[i] = strata_layer_call(model, "shared", &x[i], 1);
+    strata_model_add_dense(model, (strata_dense_options){.units = 512});
+    strata_model_output(model, strata_layer_call(model, "dense", &y[0], 1), (strata_output_options){0});
+    y[0] = strata_model_input(model, "c", STRATA_SHAPE(1024), STRATA_DTYPE_F32);
+    strata_model_add_add(model, (strata_add_options){0});
+    strata_model_output(model, strata_layer_call(model, NULL, y, 2), (strata_output_options){.name = "sum"});
+    chosen c = choose_for(model, "tensor=2", 1);
+    /* Columns would pay in the first call, but the second call's output is added to an input, which is whole. */
+    expect(&c, "shared/kernel", "(512 over tensor: 256 256, 1024)");
+    expect(&c, "dense/kernel", "(1024 over tensor: 512 512, 512)");
+    chosen_finish(&c);
+}
+
+Test(layout_choose, a_layer_that_also_reads_an_input_has_no_rows) {
+    strata_model *model = NULL;
+    OK(strata_model_create_functional(&model, &err));
+    const strata_value *x = strata_model_input(model, "x", STRATA_SHAPE(1024), STRATA_DTYPE_F32);
+    strata_model_add_dense(model, (strata_dense_options){.units = 8, .name = "shared"});
+    strata_model_output(model, strata_layer_call(model, "shared", &x, 1), (strata_output_options){0});
+    x = strata_model_input(model, "z", STRATA_SHAPE(512), STRATA_DTYPE_F32);
+    strata_model_add_dense(model, (strata_dense_options){.units = 1024});
+    x = strata_layer_call(model, "dense", &x, 1);
+    strata_model_output(model, strata_layer_call(model, "shared", &x, 1), (strata_output_options){.name = "second"});
+    chosen c = choose_for(model, "tensor=2", 1);
+    expect(&c, "shared/kernel", "(1024, 8)");
+    expect(&c, "dense/kernel", "(512 over tensor: 256 256, 1024)");
+    chosen_finish(&c);
+}
+
+Test(layout_choose, a_flatten_of_channels_and_a_batch_norm_of_each_device_keep_the_division) {
+    const char *const layers =
+        "{\"layer\": \"dense\", \"units\": 4096}, {\"layer\": \"flatten\"}, {\"layer\": \"batch_norm\"%s},"
+        "{\"layer\": \"dense\", \"units\": 8}";
+    char text[512];
+    snprintf(text, sizeof text, layers, "");
+    chosen c = choose("\"input\": [784]", text, "tensor=2", 8);
+    expect(&c, "dense/kernel", "(784, 4096 over tensor: 2048 2048)");
+    expect(&c, "batch_norm/gamma", "(4096 over tensor: 2048 2048)");
+    chosen_finish(&c);
+    snprintf(text, sizeof text, layers, ", \"synchronized\": true");
+    c = choose("\"input\": [784]", text, "tensor=2", 8);
+    expect(&c, "batch_norm/gamma", "(4096)");
+    chosen_finish(&c);
+    c = choose("\"input\": [4, 784]",
+               "{\"layer\": \"dense\", \"units\": 1024}, {\"layer\": \"flatten\"}, {\"layer\": \"batch_norm\"}", "tensor=2", 8);
+    expect(&c, "dense/kernel", "(784, 1024 over tensor: 512 512)");
+    expect(&c, "batch_norm/gamma", "(4096)");
+    chosen_finish(&c);
+}
+
 /* ---- other layers ---- */
 
 Test(layout_choose, a_table_is_divided_by_rows_if_it_is_large) {
@@ -206,6 +263,18 @@ Test(layout_choose, attention_is_divided_by_whole_heads) {
     c = choose("\"input\": [16, 576]", layers, "tensor=7", 8);
     expect(&c, "multi_head_attention/query_kernel", "(576, 576)");
     expect_reason(&c, "multi_head_attention/query_kernel", "fewer heads or rows than the axis tensor has devices");
+    chosen_finish(&c);
+}
+
+Test(layout_choose, attention_is_divided_if_it_computes_enough) {
+    chosen c = choose("\"input\": [64, 64]", "{\"layer\": \"multi_head_attention\", \"heads\": 4}", "tensor=2", 64);
+    expect(&c, "multi_head_attention/key_kernel", "(64, 64 over tensor: 32 32)");
+    chosen_finish(&c);
+    c = choose("\"input\": [64, 63]", "{\"layer\": \"multi_head_attention\", \"heads\": 9}", "tensor=2", 64);
+    expect(&c, "multi_head_attention/key_kernel", "(63, 63)");
+    chosen_finish(&c);
+    c = choose("\"input\": [64, 1024]", "{\"layer\": \"multi_head_attention\", \"heads\": 4, \"key_dim\": 1}", "tensor=2", 64);
+    expect(&c, "multi_head_attention/key_kernel", "(1024, 4)");
     chosen_finish(&c);
 }
 
@@ -318,17 +387,17 @@ static double chosen_saves(const chain *x) {
 }
 
 Test(layout_choose, what_is_chosen_for_a_chain_saves_nearly_the_most) {
-    static const int64_t widths[] = {16, 64, 256, 1024, 4096};
+    static const int64_t widths[] = {16, 64, 128, 160, 256, 1024};
     double all = 0, most = 0;
     for (uint64_t seed = 1; seed <= 300; seed++) {
         uint64_t state = seed * 1000003;
         chain x = {.n = 1 + (int)(strata_test_next(&state) % MOST_DENSE), .trains = strata_test_next(&state) % 2};
-        x.examples = (double)(1 << strata_test_next(&state) % 13);
-        for (int i = 0; i <= x.n; i++) x.widths[i] = widths[strata_test_next(&state) % 5];
+        x.examples = (double)(1 << strata_test_next(&state) % 17);
+        for (int i = 0; i <= x.n; i++) x.widths[i] = widths[strata_test_next(&state) % 6];
         const double chosen = chosen_saves(&x), best = most_saved(&x);
         all += chosen;
         most += best;
-        cr_assert_geq(chosen, 0.9 * best, "seed %d: %g of %g", (int)seed, chosen, best);
+        cr_assert_geq(chosen, 0.6 * best, "seed %d: %g of %g", (int)seed, chosen, best);
     }
     cr_assert_geq(all, 0.999 * most, "%g of %g", all, most);
 }

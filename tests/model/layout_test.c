@@ -162,7 +162,7 @@ Test(layout, json_of_another_form_is_refused_with_its_place) {
 }
 
 Test(layout, patterns_that_are_no_expressions_are_refused) {
-    char longest[300] = "{\"";
+    char longest[400] = "{\"";
     memset(longest + 2, 'a', 256);
     strcpy(longest + 258, "\": []}");
     refuses(longest, "the pattern has more than 255 bytes");
@@ -175,6 +175,9 @@ Test(layout, patterns_that_are_no_expressions_are_refused) {
     refuses("{\"(a)\\\\1\": [null]}", "a backslash before a letter or a digit is not supported");
     refuses("{\"(((((((((a+)+)+)+)+)+)+)+)+)\": [null]}", "the pattern has more than 8 plus signs; write * instead");
     strata_layout layout;
+    strcpy(longest + 257, "\": [null,null,null,null,null,null,null,null]}");
+    OK(strata_layout_read("layout.json", longest, strlen(longest), &layout, &err));
+    strata_layout_finish(&layout);
     const char *escaped = "{\"a\\\\.b\\\\+\\\\+\\\\+\\\\+\\\\+\\\\+\\\\+\\\\+\\\\+\\\\{\": []}";
     OK(strata_layout_read("layout.json", escaped, strlen(escaped), &layout, &err));
     strata_layout_finish(&layout);

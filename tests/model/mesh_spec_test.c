@@ -48,6 +48,7 @@ Test(mesh_spec, a_wrong_product_is_refused_with_the_products_that_would_do) {
           "meshes of 6 devices: data=6 or stage=6 or tensor=6 or data=3,stage=2 or data=3,tensor=2 or data=2,stage=3 or "
           "data=2,tensor=3 or stage=3,tensor=2 or stage=2,tensor=3");
     FAILS(strata_mesh_read("data=2", 8, &mesh, &err), STRATA_INVALID, "or data=2,stage=2,tensor=2");
+    FAILS(strata_mesh_read("data=2", 12, &mesh, &err), STRATA_INVALID, "or data=2,tensor=6 or stage=6,tensor=2 or ...");
     FAILS(strata_mesh_read("data=2", 4096, &mesh, &err), STRATA_INVALID, " or ...");
     FAILS(strata_mesh_read("stage=2", 1, &mesh, &err), STRATA_INVALID,
           "mesh stage=2 is for 2 devices, but there is one; give 2 devices, or no mesh");
