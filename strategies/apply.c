@@ -6,11 +6,13 @@
 #include "core/model/build.h"
 #include "core/model/data.h"
 #include "core/model/loop.h"
+#include "core/model/parts.h"
 #include "core/op/communication.h"
 #include "strategies/context.h"
 
 strata_variables strata_model_variables(strata_model *model) {
-    return (strata_variables){.items = model->custom.list, .n = model->strategy ? model->parameters.n_blocks : 0};
+    const bool whole = model->strategy && !model->placements;
+    return (strata_variables){.items = model->custom.list, .n = whole ? model->parameters.n_blocks : 0};
 }
 
 /* ---- the layers' context ---- */
@@ -144,6 +146,7 @@ static strata_status check_apply(const strata_model *model, const strata_replica
         return strata_fail(err, STRATA_UNSUPPORTED,
                            "strata_model_apply: recompute \"%s\" chooses layers for the programs of fit; name the layers",
                            model->recompute.text);
+    STRATA_TRY(strata_model_check_whole(model, "strata_model_apply", err));
     if (!replica || model->strategy == replica->strategy) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "strata_model_apply: the model is on the devices of another strategy (%s)",
                        model->strategy->name);

@@ -34,6 +34,8 @@ typedef struct strata_strategy_kind {
     /* How many devices a user may name: 0 none, -1 any number. */
     int most_devices;
     strata_mesh_devices mesh;
+    /* The devices are a grid with the axes of strata_strategy_options.mesh. */
+    bool has_mesh;
     /* Where the update is made; slots and the epoch's sums are there too. {0}: on every device, which has a copy of the
      * parameters. `at`: on one device, which sends the new parameters to the others. `own`: every replica trains on its own
      * examples with parameters and states of its own. */

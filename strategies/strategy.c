@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include "core/base/text.h"
+#include "core/model/mesh_spec.h"
 #include "core/run/device.h"
+#include "core/run/schedule.h"
 #include "strategies/kinds.h"
 
 static const strata_strategy_kind *const kinds[] = {
@@ -102,17 +104,60 @@ static strata_status open_parameter_device(strata_strategy *strategy, const char
     return STRATA_OK;
 }
 
-/* Devices of one kind round in the same way: each of them updates its own copy of the variables, and the copies keep the same
- * bits. Devices of different kinds may round differently (a square root, or a multiply-add that only one of them rounds once),
- * so one of them makes the updates for all. */
-static strata_placement place_update(const strata_strategy *strategy) {
+static bool has_several_kinds(const strata_strategy *strategy) {
     const strata_device_info *first = strata_device_get_info(strategy->devices[0]);
     for (int i = 1; i < strategy->n_replicas; i++) {
         const strata_device_info *other = strata_device_get_info(strategy->devices[i]);
         if (strcmp(first->backend, other->backend) || strcmp(first->name, other->name) || strcmp(first->driver, other->driver))
-            return strata_placement_at((strata_placement){0}, 0, 0);
+            return true;
     }
-    return (strata_placement){0};
+    return false;
+}
+
+/* Devices of one kind round in the same way: each of them updates its own copy of the variables, and the copies keep the same
+ * bits. Devices of different kinds may round differently (a square root, or a multiply-add that only one of them rounds once),
+ * so one of them makes the updates for all. */
+static strata_placement place_update(const strata_strategy *strategy) {
+    return has_several_kinds(strategy) ? strata_placement_at((strata_placement){0}, 0, 0) : (strata_placement){0};
+}
+
+/* Under a mesh every device updates its parts. If the devices are of several kinds, the copies of a part become those of the
+ * first of them. */
+static strata_placement update_of_mesh(const strata_strategy *strategy) {
+    strata_placement update = {0};
+    for (int a = 0; a < strategy->mesh.n_axes && has_several_kinds(strategy); a++)
+        if (strategy->mesh.axes[a].size > 1) update.own |= 1u << a;
+    return update;
+}
+
+/* Sets the mesh, whose axes are always in the same order. */
+static strata_status set_mesh(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
+    static const char *const names[STRATA_N_MESH_AXES] = {"data", "stage", "tensor"};
+    strata_mesh read;
+    char alone[32];
+    snprintf(alone, sizeof alone, "stage=%d", strategy->n_devices);
+    STRATA_TRY(strata_mesh_read(opts->mesh ? opts->mesh : alone, strategy->n_devices, &read, err));
+    strategy->mesh.n_axes = STRATA_N_MESH_AXES;
+    for (int a = 0; a < STRATA_N_MESH_AXES; a++) {
+        snprintf(strategy->mesh.axes[a].name, sizeof strategy->mesh.axes[a].name, "%s", names[a]);
+        strategy->mesh.axes[a].size = strata_mesh_size(&read, names[a]);
+    }
+    strategy->microbatches = opts->microbatches ? opts->microbatches : 1;
+    if (opts->microbatches < 0 || opts->microbatches > STRATA_PIPELINE_MOST_MICROBATCHES)
+        return strata_fail(err, STRATA_INVALID, "strategy %s: microbatches is %d; it must be 1 to %d", strategy->name,
+                           opts->microbatches, STRATA_PIPELINE_MOST_MICROBATCHES);
+    if (opts->layout && !(strategy->layout = strdup(opts->layout)))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for a layout");
+    if (!(strategy->schedule = strdup(opts->schedule ? opts->schedule : "1f1b")))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for a schedule");
+    STRATA_OWNED(strata_pipeline_schedule) *schedule = NULL; /* whether there is one of this name */
+    STRATA_TRY(strata_pipeline_schedule_create(strategy->schedule, strategy->mesh.axes[STRATA_STAGE_AXIS].size,
+                                               strategy->microbatches, &schedule, err));
+    if (schedule->n_chunks == schedule->n_stages) return STRATA_OK;
+    return strata_fail(err, STRATA_UNSUPPORTED,
+                       "strategy %s: schedule %s has several parts of the model at each stage, which devices do not run yet; "
+                       "take gpipe, 1f1b or zero_bubble",
+                       strategy->name, strategy->schedule);
 }
 
 static strata_status set_split(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
@@ -265,6 +310,9 @@ static strata_status check_options(const strata_strategy_kind *kind, const strat
                            kind->name, kind->update.own ? "each replica's own" : "that of all replicas",
                            kind->average ? "an average" : "no average");
     STRATA_TRY(check_average(kind, opts, err));
+    const char *of_mesh = opts->mesh ? "mesh" : opts->layout ? "layout" : opts->schedule ? "schedule" : "microbatches";
+    if (!kind->has_mesh && (opts->mesh || opts->layout || opts->schedule || opts->microbatches))
+        return strata_fail(err, STRATA_INVALID, "strategy %s has no %s; model_parallel has", kind->name, of_mesh);
     if (opts->parameter_device && !kind->update.at && !tasks)
         return strata_fail(err, STRATA_INVALID,
                            "strategy %s has no parameter device; central_storage and parameter_server have", kind->name);
@@ -316,17 +364,18 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
         STRATA_TRY(open_all(strategy, opts->devices, n, opts->device_options, err));
     else if (!given)
         STRATA_TRY(choose(strategy, kind, opts, reason, err));
+    if (kind->has_mesh) STRATA_TRY(set_mesh(strategy, opts, err));
     if (kind->mesh == STRATA_MESH_OF_SYSTEM) STRATA_TRY(strata_tpu_arrange(strategy, opts, n || given, reason, err));
     if (kind->update.at)
         STRATA_TRY(open_parameter_device(strategy, opts->parameter_device, opts->device_options, err));
     else
-        strategy->update = kind->update.own ? kind->update : place_update(strategy);
+        strategy->update = kind->update.own ? kind->update : kind->has_mesh ? update_of_mesh(strategy) : place_update(strategy);
     strategy->average = kind->average;
     strategy->every = opts->every ? opts->every : STRATA_DEFAULT_EVERY;
     STRATA_TRY(set_split(strategy, opts, err));
     if (spans_processes(kind) && opts->communicator) STRATA_TRY(strata_strategy_join(strategy, opts->communicator, err));
     if (kind->average) strategy->workers.mixed = false; /* no worker's updates have to be those of another */
-    STRATA_TRY(strata_strategy_find_cores(strategy, err));
+    if (!kind->has_mesh) STRATA_TRY(strata_strategy_find_cores(strategy, err));
     strategy->workers.wire = opts->compress;
     STRATA_TRY(set_bucket_bytes(strategy, opts, err));
     describe(strategy, reason);
@@ -398,6 +447,8 @@ void strata_strategy_destroy(strata_strategy *strategy) {
     free(strategy->devices);
     free(strategy->weights);
     free(strategy->cores.numbers);
+    free(strategy->layout);
+    free(strategy->schedule);
     free(strategy->workers.first_replicas);
     strata_communicator_destroy(strategy->joined);
     free(strategy);

@@ -32,10 +32,6 @@ static bool needs_no_device(const strata_tensor *node) {
     return (node->op->flags & STRATA_OP_LEAF) || strata_is_communication(node) || strata_is_view(node, NULL);
 }
 
-static bool is_narrow(const strata_tensor *x) {
-    return x->dtype == STRATA_DTYPE_F16 || x->dtype == STRATA_DTYPE_BF16;
-}
-
 /* Returns the tensor that a builder returned, or NULL if it is poisoned. The graph's error is cleared, unless it is a lack of
  * memory. */
 static strata_tensor *built(strata_graph *graph, strata_tensor *tensor) {
@@ -44,20 +40,6 @@ static strata_tensor *built(strata_graph *graph, strata_tensor *tensor) {
     graph->status = STRATA_OK;
     graph->error = (strata_error){0};
     return NULL;
-}
-
-/* Builds the node with f32 operands and rounds its result; NULL if no operand is f16 or bf16, and for casts and updates. */
-static strata_tensor *widened(const strata_tensor *node) {
-    bool narrow = false;
-    if (node->op == &strata_op_cast || (node->op->flags & STRATA_OP_UPDATE)) return NULL;
-    strata_tensor **inputs = strata_graph_alloc(node->graph, ((size_t)node->n_inputs + 1) * sizeof *inputs);
-    for (int i = 0; i < node->n_inputs && inputs; i++) {
-        inputs[i] = is_narrow(node->inputs[i]) ? strata_cast(node->inputs[i], STRATA_DTYPE_F32) : node->inputs[i];
-        narrow = narrow || is_narrow(node->inputs[i]);
-    }
-    strata_tensor *wide = narrow ? strata_node(node->graph, node->op, node->n_inputs, inputs, node->attrs) : NULL;
-    if (!wide || strata_tensor_is_poison(wide)) return wide;
-    return wide->dtype == node->dtype ? wide : strata_cast(wide, node->dtype);
 }
 
 /* Replaces the nodes from id `first` on that `result` depends on by supported nodes. Returns the replacement of `result`; NULL
@@ -88,14 +70,14 @@ static strata_tensor *expressed_since(splitter *s, int first, strata_tensor *res
 /* The node as a composition of supported ops, or NULL. A composition with f16 or bf16 intermediate values is less accurate, so
  * it is used only if the node itself is not supported. */
 static strata_tensor *composed(splitter *s, strata_tensor *node, strata_support support, int depth) {
-    const int n_ways = is_narrow(node) && support != STRATA_SUPPORT_NO ? 1 : 2;
+    const int n_ways = strata_is_narrow(node) && support != STRATA_SUPPORT_NO ? 1 : 2;
     if (depth == DEEPEST) {
         strata_graph_poison(s->to, node->op, STRATA_INTERNAL, "it is composed of itself");
         return NULL;
     }
     for (int way = 0; way < n_ways && !s->to->status; way++) {
         const int first = s->to->n_nodes;
-        strata_tensor *parts = way == 0 ? widened(node) : node->op->compose ? node->op->compose(node) : NULL;
+        strata_tensor *parts = way == 0 ? strata_node_in_f32(node) : node->op->compose ? node->op->compose(node) : NULL;
         parts = built(s->to, parts);
         if (!parts) continue;
         if (parts->dtype != node->dtype || !strata_shape_equal(parts->shape, node->shape)) {

@@ -43,9 +43,11 @@ strata_status strata_partition_placement(partitioner *p, const division *v, cons
     const bool is_result = i == v->node->n_inputs;
     const strata_factor_dims *dims = dims_of(v, i);
     *out_placement = (strata_placement){.partial = is_result || v->stays_partial[i] ? v->deferred : 0,
-                                        .own = is_result ? v->own : v->operands[i]->placement.own,
-                                        .at = v->where.at};
-    memcpy(out_placement->coordinates, v->where.coordinates, sizeof v->where.coordinates);
+                                        .own = is_result ? v->own & ~v->where.at : v->operands[i]->placement.own};
+    /* A device at the coordinate reads its own value of an operand. */
+    for (int a = 0; a < p->mesh->n_axes; a++)
+        if (v->where.at & ~out_placement->own & 1u << a)
+            *out_placement = strata_placement_at(*out_placement, a, v->where.coordinates[a]);
     out_placement->partial &= ~out_placement->own;
     unsigned seen = 0;
     for (int d = 0; d < tensor_of(v, i)->shape.rank; d++) {
@@ -76,6 +78,13 @@ static double cost_of_move(const partitioner *p, const strata_tensor *value, con
     return cost;
 }
 
+/* Whether an earlier reader needed the value in this form. */
+static bool has_form(const partitioner *p, const strata_tensor *value, const strata_placement *placement) {
+    const strata_form *f = p->forms[value->id];
+    while (f && !strata_placement_equal(p->mesh, value->shape.rank, &f->placement, placement)) f = f->next;
+    return f != NULL;
+}
+
 /* Compares the finished choice v->now with the best one so far. More axes that divide the work are better, then fewer bytes. */
 static strata_status judge(partitioner *p, division *v, strata_error *err) {
     choice *c = &v->now;
@@ -83,7 +92,8 @@ static strata_status judge(partitioner *p, division *v, strata_error *err) {
     for (int i = 0; i < v->node->n_inputs; i++) {
         strata_placement to;
         STRATA_TRY(strata_partition_placement(p, v, c, i, &to, err));
-        c->cost += cost_of_move(p, v->node->inputs[i], &v->operands[i]->placement, &to);
+        if (!has_form(p, v->node->inputs[i], &to))
+            c->cost += cost_of_move(p, v->node->inputs[i], &v->operands[i]->placement, &to);
     }
     strata_placement result;
     STRATA_TRY(strata_partition_placement(p, v, c, v->node->n_inputs, &result, err));
@@ -110,13 +120,14 @@ static strata_status choose(partitioner *p, division *v, int k, strata_error *er
     return choose(p, v, k + 1, err);
 }
 
-/* Adds the ways in which a placement of operand i (n_inputs: of the result) divides factors. */
-static strata_status add_candidates(partitioner *p, division *v, int i, const strata_placement *placement, strata_error *err) {
+/* Adds the ways in which a placement of operand i (n_inputs: of the result) divides factors over other axes than `taken`. */
+static strata_status add_candidates(partitioner *p, division *v, int i, const strata_placement *placement, unsigned taken,
+                                    strata_error *err) {
     const strata_factor_dims *dims = dims_of(v, i);
     for (int d = 0; d < tensor_of(v, i)->shape.rank; d++) {
         const int factor = dims->factor[d];
         strata_dim_split split;
-        if (factor < 0 || !placement->dims[d].n_axes) continue;
+        if (factor < 0 || !placement->dims[d].n_axes || strata_partition_axes(&placement->dims[d]) & taken) continue;
         STRATA_TRY(in_units(p, &placement->dims[d], dims->unit[d], 1, &split, err));
         bool usable = split.n_axes && v->n_candidates < STRATA_MOST_CANDIDATES;
         for (int k = 0; usable && v->factors.filled >> factor & 1 && k < strata_dim_split_n_pieces(p->mesh, &split); k++)
@@ -132,9 +143,24 @@ static strata_status add_candidates(partitioner *p, division *v, int i, const st
 
 /* The axes that divide a dimension of operand i. */
 static unsigned split_axes(const division *v, int i) {
-    unsigned axes = 0;
-    for (int d = 0; d < v->node->inputs[i]->shape.rank; d++) axes |= strata_partition_axes(&v->operands[i]->placement.dims[d]);
-    return axes;
+    return strata_partition_split_axes(&v->operands[i]->placement);
+}
+
+/* The ways in which operands are divided, and in which the result is wanted. Where examples are divided, nothing else is
+ * divided over the same axis: parameters that are divided over it are gathered, and their gradients become pieces when they
+ * are added up. */
+static strata_status add_all_candidates(partitioner *p, division *v, strata_error *err) {
+    const int n = v->node->n_inputs;
+    unsigned taken = 0;
+    for (int i = 0; i < n; i++) {
+        if (!p->of_examples[v->node->inputs[i]->id]) continue;
+        taken |= split_axes(v, i) & p->examples;
+        STRATA_TRY(add_candidates(p, v, i, &v->operands[i]->placement, 0, err));
+    }
+    for (int i = 0; i < n; i++)
+        if (!p->of_examples[v->node->inputs[i]->id])
+            STRATA_TRY(add_candidates(p, v, i, &v->operands[i]->placement, taken, err));
+    return p->wanted[v->node->id] ? add_candidates(p, v, n, p->wanted[v->node->id], taken, err) : STRATA_OK;
 }
 
 /* Whether a partial value is to be added up where it is read first, since several nodes read it. An input is not: it was made
@@ -148,12 +174,42 @@ static bool is_joint(const division *v, int i) {
     return v->factors.linearity == STRATA_LINEAR_JOINTLY && (i > 63 || v->factors.linear_operands >> i & 1);
 }
 
+/* The axes of which operands are at different coordinates, in which the result is linear together: each device adds up what it
+ * has. */
+static unsigned apart_axes(const partitioner *p, const division *v) {
+    strata_placement first = {0};
+    unsigned apart = 0, elsewhere = 0;
+    for (int i = 0; i < v->node->n_inputs; i++) {
+        const strata_placement *placement = &v->operands[i]->placement;
+        if (!is_joint(v, i)) elsewhere |= placement->at;
+        for (int a = 0; a < p->mesh->n_axes && is_joint(v, i); a++) {
+            if (!(placement->at >> a & 1)) continue;
+            if (!(first.at >> a & 1)) first = strata_placement_at(first, a, placement->coordinates[a]);
+            if (first.coordinates[a] != placement->coordinates[a]) apart |= 1u << a;
+        }
+    }
+    return apart & ~elsewhere;
+}
+
+/* The axes over which operands of so many bytes may stay partial: if the result is larger, adding them up first is cheaper.
+ * Sums of examples stay partial all the same, since they may be added to each device's own values, and a complete value would
+ * count once for each device. */
+static unsigned may_defer(const partitioner *p, const division *v, int64_t bytes) {
+    return bytes < strata_tensor_bytes(v->node) ? p->examples : ~0u;
+}
+
 /* The result of an op that is linear in several operands together: partial ones stay so; complete ones are counted once unless
  * they are divided along the same axis. */
 static void defer_jointly(const partitioner *p, division *v) {
     const strata_tensor *node = v->node;
-    unsigned any = 0;
-    for (int i = 0; i < node->n_inputs; i++) any |= is_joint(v, i) ? v->operands[i]->placement.partial : 0;
+    unsigned partial = 0;
+    int64_t bytes = 0;
+    for (int i = 0; i < node->n_inputs; i++) {
+        if (!is_joint(v, i) || !v->operands[i]->placement.partial) continue;
+        partial |= v->operands[i]->placement.partial;
+        bytes += strata_tensor_bytes(node->inputs[i]);
+    }
+    unsigned any = (partial & may_defer(p, v, bytes)) | apart_axes(p, v);
     for (int i = 0; i < node->n_inputs; i++) {
         if (!is_joint(v, i)) any &= ~v->operands[i]->placement.partial;
         any &= ~split_axes(v, i);
@@ -171,7 +227,7 @@ static void defer(const partitioner *p, division *v) {
     if (v->factors.linearity == STRATA_LINEAR_JOINTLY || v->factors.linearity == STRATA_LINEAR_NOT) return;
     const int last = v->factors.linearity == STRATA_LINEAR_FIRST ? 1 : n;
     for (int i = 0; i < last && !v->deferred; i++) {
-        unsigned axes = v->operands[i]->placement.partial;
+        unsigned axes = v->operands[i]->placement.partial & may_defer(p, v, strata_tensor_bytes(node->inputs[i]));
         if (is_shared(p, node->inputs[i])) axes = 0;
         for (int k = 0; k < n; k++)
             if (k != i) axes &= ~(v->operands[k]->placement.partial | split_axes(v, k));
@@ -187,7 +243,7 @@ static void find_where(const partitioner *p, division *v) {
     for (int i = 0; i < v->node->n_inputs; i++) taken |= split_axes(v, i);
     for (int i = 0; i < v->node->n_inputs; i++) {
         const strata_placement *placement = &v->operands[i]->placement;
-        const unsigned more = placement->at & ~taken & ~v->where.at;
+        const unsigned more = placement->at & ~taken & ~v->where.at & ~(v->stays_partial[i] ? v->deferred : 0);
         for (int a = 0; a < p->mesh->n_axes; a++)
             if (more >> a & 1) v->where = strata_placement_at(v->where, a, placement->coordinates[a]);
     }
@@ -264,22 +320,37 @@ static strata_status defer_update(division *v, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Whether the value is a variable that was read, of which every device has a copy. */
-static bool is_copy(const partitioner *p, const strata_tensor *value) {
-    static const strata_placement whole = {0};
-    return value->op == &strata_op_read &&
-           strata_placement_equal(p->mesh, value->shape.rank, &p->forms[value->id]->placement, &whole);
+/* Whether each piece of a dimension of `n` elements consists of pieces of `finer`. */
+static bool is_coarser(const partitioner *p, const strata_dim_split *split, const strata_dim_split *finer, int64_t n) {
+    const int pieces = strata_dim_split_n_pieces(p->mesh, split), each = strata_dim_split_n_pieces(p->mesh, finer) / pieces;
+    if (split->n_axes > finer->n_axes) return false;
+    bool same = !memcmp(split->axes, finer->axes, (size_t)split->n_axes * sizeof *split->axes);
+    for (int k = 0; k < pieces && same && split->n_axes < finer->n_axes; k++) {
+        int64_t length = 0;
+        for (int i = 0; i < each; i++) length += finer->lengths[k * each + i];
+        same = length == (split->n_axes ? split->lengths[k] : n);
+    }
+    return same;
+}
+
+/* Whether the value is a variable that was read, and the devices have copies of its pieces by `finer`. */
+static bool is_copy(const partitioner *p, const strata_tensor *value, const strata_placement *finer) {
+    const strata_placement *has = &p->forms[value->id]->placement;
+    bool same = value->op == &strata_op_read && !(has->partial | has->own | has->at);
+    for (int d = 0; d < value->shape.rank && same; d++)
+        same = is_coarser(p, &has->dims[d], &finer->dims[d], value->shape.dims[d]);
+    return same;
 }
 
 /* For an update: the variables that it writes keep their placements, and all other operands follow them. The first variable
- * (which may take the place of others) may be one of which the devices have copies: each then updates the part that the others'
- * placements say. */
+ * (which may take the place of others) may be one of which the devices have copies of pieces: each then updates the part that
+ * the others' placements say. */
 static strata_status follow(partitioner *p, division *v, strata_error *err) {
     v->n_candidates = 0;
     STRATA_TRY(defer_update(v, err));
     STRATA_TRY(find_where_updated(p, v, err));
     for (int i = 0; i < v->node->n_inputs; i++)
-        if (strata_is_written(v->node, i)) STRATA_TRY(add_candidates(p, v, i, &v->operands[i]->placement, err));
+        if (strata_is_written(v->node, i)) STRATA_TRY(add_candidates(p, v, i, &v->operands[i]->placement, 0, err));
     STRATA_TRY(choose(p, v, 0, err));
     for (int i = 0; i < v->node->n_inputs; i++) {
         strata_placement wanted;
@@ -290,7 +361,8 @@ static strata_status follow(partitioner *p, division *v, strata_error *err) {
         memcpy(wanted.coordinates, has->coordinates, sizeof wanted.coordinates);
         const bool same = strata_placement_equal(p->mesh, v->node->inputs[i]->shape.rank, has, &wanted);
         if (same && is_changed_alike(p, v->node->inputs[i])) continue;
-        v->in_parts = v->node->inputs[i] == v->node->inputs[0] && is_copy(p, v->node->inputs[i]) && p->opts->part_variable;
+        v->in_parts =
+            v->node->inputs[i] == v->node->inputs[0] && p->opts->part_variable && is_copy(p, v->node->inputs[i], &wanted);
         if (v->in_parts) continue;
         return strata_fail(err, STRATA_UNSUPPORTED, "%s: its operand %d is %s, which %s", v->node->op->name, i,
                            strata_placement_text(p->mesh, has, v->node->inputs[i]->shape).text,
@@ -299,17 +371,20 @@ static strata_status follow(partitioner *p, division *v, strata_error *err) {
     return STRATA_OK;
 }
 
-/* How an update is divided: as the first of its variables that is. NULL: none is. */
+/* How an update is divided: as the variable that is divided over the most axes. NULL: none is. */
 static const strata_placement *place_update(const partitioner *p, const strata_tensor *node) {
-    for (int i = 0; i < node->n_inputs; i++) {
+    const strata_placement *most = NULL;
+    for (int i = 0, n_most = 0; i < node->n_inputs; i++) {
         const strata_tensor *variable = node->inputs[i];
         if (!strata_is_written(node, i) || !strata_shape_equal(variable->shape, node->shape)) continue;
         while (variable->op->flags & STRATA_OP_UPDATE) variable = variable->inputs[0];
-        const strata_placement *placement = variable->op == &strata_op_read ? p->opts->place(p->opts->user, variable) : NULL;
-        for (int d = 0; placement && d < variable->shape.rank; d++)
-            if (placement->dims[d].n_axes) return placement;
+        if (variable->op != &strata_op_read) continue;
+        const strata_placement *placement = strata_partition_place(p, variable);
+        const int n = __builtin_popcount(strata_partition_split_axes(placement));
+        if (n > n_most) most = placement;
+        n_most = n > n_most ? n : n_most;
     }
-    return NULL;
+    return most;
 }
 
 strata_status strata_partition_divide(partitioner *p, division *v, strata_error *err) {
@@ -319,8 +394,7 @@ strata_status strata_partition_divide(partitioner *p, division *v, strata_error 
     if (v->node->op->flags & STRATA_OP_UPDATE) return follow(p, v, err);
     defer(p, v);
     find_where(p, v);
-    for (int i = 0; i < v->node->n_inputs; i++) STRATA_TRY(add_candidates(p, v, i, &v->operands[i]->placement, err));
-    if (p->wanted[v->node->id]) STRATA_TRY(add_candidates(p, v, v->node->n_inputs, p->wanted[v->node->id], err));
+    STRATA_TRY(add_all_candidates(p, v, err));
     return choose(p, v, 0, err);
 }
 
@@ -386,7 +460,7 @@ static strata_status wanted_of_operand(partitioner *p, const strata_tensor *node
 
 /* Asks the operands of a node, whose own readers were asked. */
 static strata_status ask_operands(partitioner *p, const strata_tensor *node, strata_error *err) {
-    const bool updates = node->op->flags & STRATA_OP_UPDATE, completes = node->op->flags & STRATA_OP_COMMUNICATION;
+    const bool updates = node->op->flags & STRATA_OP_UPDATE, completes = node->op == &strata_op_all_reduce;
     const strata_placement *result = completes ? NULL : updates ? place_update(p, node) : p->wanted[node->id];
     /* What is added up to something smaller may be divided or not: its sums are exchanged more cheaply. */
     const bool may_differ = !p->opts->whole_sums && !result && !updates && !completes;

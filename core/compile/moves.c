@@ -49,6 +49,22 @@ strata_team strata_partition_team(const partitioner *p, unsigned axes, int d) {
     return team;
 }
 
+/* The two devices that differ from device d only in their coordinates on the axis, which are these. */
+static strata_team pair_of(const partitioner *p, int axis, const int coordinates[2], int d) {
+    strata_team team = {.n_members = 2};
+    int64_t *members = strata_graph_alloc(p->result->parts[d].graph, 2 * sizeof *members);
+    int each = 1; /* how far two devices are apart that are neighbours along the axis */
+    if (!members) return (strata_team){0};
+    for (int a = axis + 1; a < p->mesh->n_axes; a++) each *= p->mesh->axes[a].size;
+    for (int k = 0; k < 2; k++)
+        members[k] = p->first + d + (coordinates[k] - strata_mesh_coordinate(p->mesh, p->first + d, axis)) * each;
+    if (members[0] > members[1]) members[0] += members[1], members[1] = members[0] - members[1], members[0] -= members[1];
+    team.members = members;
+    /* Ids of other teams are below this. */
+    team.id = ((int64_t)p->n_all << STRATA_MESH_MOST_AXES) + members[0] * p->n_all + members[1] + 1;
+    return team;
+}
+
 strata_status strata_partition_note(partitioner *p, const strata_tensor *value, const char *op, unsigned axes,
                                     const strata_placement *received, strata_error *err) {
     strata_partition *result = p->result;
@@ -56,7 +72,8 @@ strata_status strata_partition_note(partitioner *p, const strata_tensor *value, 
     const int64_t bytes = elements * (int64_t)strata_dtype_bytes(value->dtype);
     if (!strata_grow(&result->exchanges, result->n_exchanges, sizeof *result->exchanges))
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "partition: no host memory");
-    result->exchanges[result->n_exchanges++] = (strata_partition_exchange){value, p->reader, op, axes, bytes};
+    result->exchanges[result->n_exchanges++] =
+        (strata_partition_exchange){strata_partition_given(p, value), strata_partition_given(p, p->reader), op, axes, bytes};
     return STRATA_OK;
 }
 
@@ -127,6 +144,26 @@ static strata_status send_along(partitioner *p, const strata_tensor *value, form
     return strata_partition_note(p, value, "broadcast", 1u << axis, &f->placement, err);
 }
 
+/* Sends a value from one coordinate of an axis to another. Each message is an exchange of its two devices, which other devices
+ * do not wait for. */
+static strata_status pass_on(partitioner *p, const strata_tensor *value, form *f, int axis, int coordinate, strata_error *err) {
+    const strata_placement from = f->placement, to = strata_placement_at(from, axis, coordinate);
+    const int coordinates[] = {from.coordinates[axis], coordinate};
+    for (int d = 0; d < p->n_devices; d++) {
+        const bool gives = strata_partition_has(p, &from, d), takes = strata_partition_has(p, &to, d);
+        if (!gives && !takes) continue;
+        strata_tensor *x = gives ? strata_partition_tensor(p, value, f, d) : NULL;
+        const strata_communication_attrs attrs = {.team = pair_of(p, axis, coordinates, d),
+                                                  .dtype = value->dtype,
+                                                  .shape = strata_partition_shape(p, value, &to, d, NULL),
+                                                  .takes = takes};
+        strata_tensor *sent = strata_broadcast(strata_partition_graph(p, d), x, attrs);
+        f->tensors[d] = takes ? sent : NULL;
+    }
+    f->placement = to;
+    return strata_partition_note(p, value, "send", 1u << axis, &f->placement, err);
+}
+
 /* Devices at other coordinates than `to` drop their copies. */
 static void drop(partitioner *p, form *f, const strata_placement *to) {
     f->placement.at = to->at;
@@ -175,19 +212,27 @@ static strata_status gather_axis(partitioner *p, const strata_tensor *value, for
     return strata_partition_note(p, value, "all_gather", axes, &f->placement, err);
 }
 
-/* Adds up a value that is partial over the last axis of `split` and takes the device's piece of dimension 0. */
-static strata_status sum_pieces(partitioner *p, const strata_tensor *value, form *f, const strata_dim_split *split,
+/* x with dimension `dim` and the first one in each other's place. */
+static strata_tensor *exchanged_with_first(strata_tensor *x, int dim) {
+    int order[STRATA_MAX_RANK];
+    for (int d = 0; d < x->shape.rank; d++) order[d] = d == dim ? 0 : d ? d : dim;
+    return dim ? strata_transpose(x, order) : x;
+}
+
+/* Adds up a value that is partial over the last axis of `split`, and takes the device's piece of dimension `dim`. */
+static strata_status sum_pieces(partitioner *p, const strata_tensor *value, form *f, int dim, const strata_dim_split *split,
                                 bool gradients, strata_error *err) {
     const unsigned axes = 1u << split->axes[split->n_axes - 1];
     for (int d = 0; d < p->n_devices; d++) {
         int n, own;
         if (!strata_partition_has(p, &f->placement, d)) continue;
-        strata_tensor *x = strata_partition_tensor(p, value, f, d);
+        strata_tensor *x = exchanged_with_first(strata_partition_tensor(p, value, f, d), dim);
         const int64_t *lengths = lengths_along(p, split, d, &n, &own);
-        f->tensors[d] = strata_reduce_scatter_parts(x->graph, x, x->dtype, x->shape, strata_partition_team(p, axes, d),
-                                                    STRATA_REDUCE_SUM, gradients, lengths, n, own);
+        x = strata_reduce_scatter_parts(x->graph, x, x->dtype, x->shape, strata_partition_team(p, axes, d), STRATA_REDUCE_SUM,
+                                        gradients, lengths, n, own);
+        f->tensors[d] = exchanged_with_first(x, dim);
     }
-    f->placement.dims[0] = *split;
+    f->placement.dims[dim] = *split;
     f->placement.partial &= ~axes;
     return strata_partition_note(p, value, "reduce_scatter", axes, &f->placement, err);
 }
@@ -222,15 +267,17 @@ static strata_status common_axes(partitioner *p, const strata_dim_split *a, cons
     return STRATA_OK;
 }
 
-/* Whether a reduce_scatter makes dimension 0 as `to` wants it. */
-static strata_status wants_pieces(partitioner *p, const strata_placement *from, const strata_placement *to, int rank,
-                                  bool *out_yes, strata_error *err) {
-    const strata_dim_split *split = &to->dims[0];
-    int n;
-    *out_yes = false;
-    if (!rank || !split->n_axes || !(from->partial >> split->axes[split->n_axes - 1] & 1)) return STRATA_OK;
-    STRATA_TRY(common_axes(p, &from->dims[0], split, &n, err));
-    *out_yes = n == split->n_axes - 1 && n == from->dims[0].n_axes;
+/* The dimension that a reduce_scatter makes as `to` wants it; -1: there is none. */
+static strata_status find_pieces(partitioner *p, const strata_placement *from, const strata_placement *to, int rank,
+                                 int *out_dim, strata_error *err) {
+    *out_dim = -1;
+    for (int dim = 0; dim < rank && *out_dim < 0; dim++) {
+        const strata_dim_split *split = &to->dims[dim];
+        int n;
+        if (!split->n_axes || !(from->partial >> split->axes[split->n_axes - 1] & 1)) continue;
+        STRATA_TRY(common_axes(p, &from->dims[dim], split, &n, err));
+        if (n == split->n_axes - 1 && n == from->dims[dim].n_axes) *out_dim = dim;
+    }
     return STRATA_OK;
 }
 
@@ -259,6 +306,13 @@ static void count_once(partitioner *p, const strata_tensor *value, form *f, unsi
     f->placement.partial |= axes;
 }
 
+/* Makes a value that is at one coordinate of an axis partial over it: the devices elsewhere have zeros. */
+static void count_at(form *f, int axis) {
+    f->placement.at &= ~(1u << axis);
+    f->placement.coordinates[axis] = 0;
+    f->placement.partial |= 1u << axis;
+}
+
 /* Makes a value partial over these axes, along which it may be divided. */
 static strata_status make_partial(partitioner *p, const strata_tensor *value, form *f, unsigned axes, strata_error *err) {
     for (int dim = 0; dim < value->shape.rank; dim++)
@@ -282,26 +336,35 @@ strata_status strata_partition_move(partitioner *p, const strata_tensor *value, 
                            "partition: %s reads %s, of which each device has its own value: %s; an exchange must come first",
                            p->reader ? p->reader->op->name : "an output", value->op->name,
                            strata_placement_text(p->mesh, &f->placement, value->shape).text);
-    const unsigned leaves = strata_partition_axes_at(p, &f->placement, to), more = to->partial & ~f->placement.partial;
-    for (int a = 0; a < p->mesh->n_axes; a++)
-        if (leaves >> a & 1) STRATA_TRY(send_along(p, value, f, a, err));
+    const unsigned leaves = strata_partition_axes_at(p, &f->placement, to);
+    unsigned more = to->partial & ~f->placement.partial;
+    for (int a = 0; a < p->mesh->n_axes; a++) {
+        if (!(leaves >> a & 1)) continue;
+        if (to->partial >> a & 1)
+            count_at(f, a);
+        else if (to->at >> a & 1)
+            STRATA_TRY(pass_on(p, value, f, a, to->coordinates[a], err));
+        else
+            STRATA_TRY(send_along(p, value, f, a, err));
+    }
+    more &= ~f->placement.partial;
     if (more) STRATA_TRY(make_partial(p, value, f, more, err));
     unsigned owed = f->placement.partial & ~to->partial;
-    bool pieces;
+    int dim;
     if (owed & to->at) STRATA_TRY(add_up(p, value, f, owed & to->at, to, err));
     owed &= f->placement.partial;
-    STRATA_TRY(wants_pieces(p, &f->placement, to, rank, &pieces, err));
-    if (pieces) {
-        STRATA_TRY(sum_pieces(p, value, f, &to->dims[0], false, err));
+    STRATA_TRY(find_pieces(p, &f->placement, to, rank, &dim, err));
+    if (dim >= 0) {
+        STRATA_TRY(sum_pieces(p, value, f, dim, &to->dims[dim], false, err));
         owed &= f->placement.partial;
     }
     if (owed) STRATA_TRY(add_up(p, value, f, owed, to, err));
-    for (int dim = 0; dim < rank; dim++) {
+    for (dim = 0; dim < rank; dim++) {
         int n;
         STRATA_TRY(common_axes(p, &f->placement.dims[dim], &to->dims[dim], &n, err));
         while (f->placement.dims[dim].n_axes > n) STRATA_TRY(gather_axis(p, value, f, dim, err));
     }
-    for (int dim = 0; dim < rank; dim++)
+    for (dim = 0; dim < rank; dim++)
         if (!strata_dim_split_equal(p->mesh, &f->placement.dims[dim], &to->dims[dim]))
             take_piece(p, value, f, dim, &to->dims[dim]);
     if (strata_partition_axes_at(p, to, &f->placement)) drop(p, f, to);
@@ -323,6 +386,21 @@ strata_status strata_partition_form(partitioner *p, const strata_tensor *value, 
     return STRATA_OK;
 }
 
+strata_status strata_partition_follow(partitioner *p, const strata_tensor *node, strata_error *err) {
+    const strata_move_attrs *attrs = node->attrs;
+    const strata_tensor *x = node->inputs[0];
+    const int axis = (int)attrs->axis;
+    strata_placement to = p->forms[x->id]->placement;
+    form *f;
+    to.partial &= ~(1u << axis);
+    to.at &= ~(1u << axis);
+    to.coordinates[axis] = 0;
+    if (attrs->to >= 0) to = strata_placement_at(to, axis, (int)attrs->to);
+    p->reader = node;
+    STRATA_TRY(strata_partition_form(p, x, &to, &f, err));
+    return strata_partition_new_form(p, node, &to, f->tensors, &f, err);
+}
+
 strata_status strata_partition_complete(partitioner *p, const strata_tensor *node, strata_error *err) {
     static const strata_placement everywhere = {0};
     const form *x = p->forms[node->inputs[0]->id];
@@ -332,13 +410,13 @@ strata_status strata_partition_complete(partitioner *p, const strata_tensor *nod
     const strata_placement *wanted = given->reduction == STRATA_REDUCE_SUM && !p->opts->whole_sums ? p->wanted[node->id] : NULL;
     strata_placement placement = x->placement;
     form *f;
-    bool pieces = false;
+    int dim = -1;
     placement.partial |= placement.own; /* the node adds up the devices' own values too */
     placement.own = 0;
-    if (wanted && !to->at) STRATA_TRY(wants_pieces(p, &placement, wanted, node->shape.rank, &pieces, err));
+    if (wanted && !to->at) STRATA_TRY(find_pieces(p, &placement, wanted, node->shape.rank, &dim, err));
     STRATA_TRY(strata_partition_new_form(p, node, &placement, x->tensors, &f, err));
     p->reader = node;
-    if (pieces) STRATA_TRY(sum_pieces(p, node->inputs[0], f, &wanted->dims[0], given->gradients, err));
+    if (dim >= 0) STRATA_TRY(sum_pieces(p, node->inputs[0], f, dim, &wanted->dims[dim], given->gradients, err));
     const unsigned axes = f->placement.partial;
     if (!axes) return STRATA_OK;
     const strata_placement sum = place_sum(&f->placement, axes, to);

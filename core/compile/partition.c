@@ -37,12 +37,11 @@ static strata_status read_parts(partitioner *p, const strata_tensor *read, const
 
 /* Gathers the updated parts of a variable, and assigns them to the devices' copies. Readers of the update get the copies. */
 static strata_status copy_back(partitioner *p, const strata_tensor *node, form *parts, strata_error *err) {
-    static const strata_placement whole = {0};
+    const form *own = p->forms[node->inputs[0]->id];
     form *copies;
     STRATA_TRY(strata_partition_new_form(p, node, &parts->placement, parts->tensors, &copies, err));
-    STRATA_TRY(strata_partition_move(p, node, copies, &whole, err));
-    for (int d = 0; d < p->n_devices; d++)
-        copies->tensors[d] = strata_assign(p->forms[node->inputs[0]->id]->tensors[d], copies->tensors[d]);
+    STRATA_TRY(strata_partition_move(p, node, copies, &own->placement, err));
+    for (int d = 0; d < p->n_devices; d++) copies->tensors[d] = strata_assign(own->tensors[d], copies->tensors[d]);
     copies->next = parts;
     return STRATA_OK;
 }
@@ -83,7 +82,7 @@ static bool is_first_of(const partitioner *p, const form *f, unsigned axes, int 
 /* Several devices made the update, with values that may differ: all take that of the first one. */
 static strata_status take_first(partitioner *p, const strata_tensor *update, const strata_tensor *read, strata_error *err) {
     form *f = p->forms[update->id], *own = p->forms[read->id];
-    const unsigned axes = p->opts->update->own;
+    const unsigned axes = f->placement.own & ~own->placement.own;
     for (int d = 0; d < p->n_devices; d++) {
         if (!strata_partition_has(p, &own->placement, d)) continue;
         const strata_communication_attrs attrs = {.team = strata_partition_team(p, axes, d),
@@ -127,7 +126,7 @@ static bool is_left_out(const partitioner *p, const division *v, int i, int d) {
 static strata_status add_leaf(partitioner *p, const strata_tensor *node, strata_error *err) {
     static const strata_placement whole = {0};
     const bool is_constant = node->op == &strata_op_constant;
-    const strata_placement *placement = is_constant ? &whole : p->opts->place(p->opts->user, node);
+    const strata_placement *placement = is_constant ? &whole : strata_partition_place(p, node);
     form *f;
     STRATA_TRY(strata_placement_fits(p->mesh, placement, node->shape, err));
     STRATA_TRY(strata_partition_new_form(p, node, placement, NULL, &f, err));
@@ -207,12 +206,15 @@ static strata_status build_parts(partitioner *p, division *v, strata_error *err)
     STRATA_TRY(strata_partition_placement(p, v, &v->best, n, &placement, err));
     STRATA_TRY(strata_partition_new_form(p, node, &placement, NULL, &f, err));
     strata_tensor **inputs;
+    int64_t(*begins)[STRATA_MAX_RANK];
     STRATA_TRY(STRATA_PARTITION_TAKE(p, inputs, n, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, begins, n, err));
     for (int d = 0; d < p->n_devices; d++) {
-        strata_node_part part = {.node = node, .graph = strata_partition_graph(p, d), .inputs = inputs};
+        strata_node_part part = {.node = node, .graph = strata_partition_graph(p, d), .inputs = inputs, .input_begins = begins};
         part.shape = strata_partition_shape(p, node, &placement, d, part.begin);
         if (!strata_partition_has(p, &placement, d) || has_nothing(p, v, &placement, part.shape, d)) continue;
         for (int i = 0; i < n; i++) {
+            strata_partition_shape(p, node->inputs[i], &v->operands[i]->placement, d, begins[i]);
             inputs[i] = strata_partition_tensor(p, node->inputs[i], v->operands[i], d);
             if (is_left_out(p, v, i, d)) inputs[i] = strata_partition_nothing(inputs[i]);
         }
@@ -259,9 +261,11 @@ static strata_status add_concat(partitioner *p, const strata_tensor *node, bool 
     return STRATA_OK;
 }
 
-static strata_status add_node(partitioner *p, const strata_tensor *node, strata_error *err) {
+strata_status strata_partition_add(partitioner *p, const strata_tensor *node, strata_error *err) {
+    for (int i = 0; i < node->n_inputs; i++) p->of_examples[node->id] |= p->of_examples[node->inputs[i]->id];
     if (node->op->flags & STRATA_OP_LEAF) return add_leaf(p, node, err);
     if (node->op == &strata_op_all_reduce && node->n_inputs) return strata_partition_complete(p, node, err);
+    if (node->op == &strata_op_move) return strata_partition_follow(p, node, err);
     if (node->op->flags & STRATA_OP_COMMUNICATION)
         return strata_fail(err, STRATA_UNSUPPORTED, "partition: the graph has an exchange already (%s)", node->op->name);
     bool done;
@@ -273,24 +277,51 @@ static strata_status add_node(partitioner *p, const strata_tensor *node, strata_
     STRATA_TRY(STRATA_PARTITION_TAKE(p, v.factors.inputs, node->n_inputs, err));
     for (int i = 0; i < node->n_inputs; i++) v.operands[i] = p->forms[node->inputs[i]->id];
     STRATA_TRY(strata_partition_divide(p, &v, err));
-    return build_parts(p, &v, err);
+    STRATA_TRY(strata_partition_resolve(p, &v, &done, err));
+    return done ? STRATA_OK : build_parts(p, &v, err);
 }
 
-static strata_status begin(partitioner *p, strata_graph *graph, strata_error *err) {
-    const int n = graph->n_nodes;
+/* Copies the user's graph. */
+static strata_status copy_graph(partitioner *p, strata_error *err) {
+    const strata_graph *given = p->given;
+    STRATA_TRY(strata_graph_derive(p->given, &p->graph, err));
+    for (int id = 0; id < given->n_nodes && !p->graph->status; id++)
+        strata_copy_mapped(p->graph, given->nodes[id], p->graph->nodes);
+    return strata_graph_check(p->graph, err);
+}
+
+/* Moves n elements to an array of `room` elements. */
+#define ENLARGE(p, array, n, room, err)                            \
+    do {                                                           \
+        const void *old = array;                                   \
+        STRATA_TRY(STRATA_PARTITION_TAKE(p, array, room, err));    \
+        if (n) memcpy(array, old, (size_t)(n) * sizeof(*(array))); \
+    } while (0)
+
+strata_status strata_partition_reserve(partitioner *p, strata_error *err) {
+    const int n = p->n_reserved, room = 2 * p->graph->n_nodes;
+    if (n >= p->graph->n_nodes) return STRATA_OK;
+    ENLARGE(p, p->forms, n, room, err);
+    ENLARGE(p, p->live, n, room, err);
+    ENLARGE(p, p->uses, n, room, err);
+    ENLARGE(p, p->of_examples, n, room, err);
+    ENLARGE(p, p->wanted, n, room, err);
+    ENLARGE(p, p->asked, n, room, err);
+    p->n_reserved = room;
+    return STRATA_OK;
+}
+
+static strata_status begin(partitioner *p, strata_error *err) {
     strata_partition *result;
     STRATA_TRY(STRATA_NEW(result, 1, err, "partition: no host memory"));
     p->result = result;
     p->memory = &result->memory;
     STRATA_TRY(STRATA_PARTITION_TAKE(p, result->parts, p->n_devices, err));
-    STRATA_TRY(STRATA_PARTITION_TAKE(p, result->placements, n, err));
-    STRATA_TRY(STRATA_PARTITION_TAKE(p, p->forms, n, err));
-    STRATA_TRY(STRATA_PARTITION_TAKE(p, p->live, n, err));
-    STRATA_TRY(STRATA_PARTITION_TAKE(p, p->uses, n, err));
-    STRATA_TRY(STRATA_PARTITION_TAKE(p, p->wanted, n, err));
-    STRATA_TRY(STRATA_PARTITION_TAKE(p, p->asked, n, err));
+    STRATA_TRY(STRATA_PARTITION_TAKE(p, result->placements, p->n_whole, err));
+    STRATA_TRY(copy_graph(p, err));
+    STRATA_TRY(strata_partition_reserve(p, err));
     for (int d = 0; d < p->n_devices; d++) {
-        STRATA_TRY(strata_graph_derive(graph, &result->parts[d].graph, err));
+        STRATA_TRY(strata_graph_derive(p->graph, &result->parts[d].graph, err));
         result->n_devices++;
         STRATA_TRY(STRATA_PARTITION_TAKE(p, result->parts[d].outputs, p->opts->n_outputs, err));
     }
@@ -303,11 +334,11 @@ static strata_status finish_outputs(partitioner *p, strata_error *err) {
     p->reader = NULL;
     for (int i = 0; i < opts->n_outputs; i++) {
         const strata_placement *placement = opts->placements ? &opts->placements[i] : &whole;
+        const strata_tensor *output = p->graph->nodes[opts->outputs[i]->id];
         form *f;
-        STRATA_TRY(strata_placement_fits(p->mesh, placement, opts->outputs[i]->shape, err));
-        STRATA_TRY(strata_partition_form(p, opts->outputs[i], placement, &f, err));
-        for (int d = 0; d < p->n_devices; d++)
-            p->result->parts[d].outputs[i] = strata_partition_tensor(p, opts->outputs[i], f, d);
+        STRATA_TRY(strata_placement_fits(p->mesh, placement, output->shape, err));
+        STRATA_TRY(strata_partition_form(p, output, placement, &f, err));
+        for (int d = 0; d < p->n_devices; d++) p->result->parts[d].outputs[i] = strata_partition_tensor(p, output, f, d);
     }
     for (int i = 0; i < opts->n_updates; i++)
         for (int d = 0; d < p->n_devices; d++) {
@@ -337,21 +368,32 @@ static strata_status keep_exchanges(partitioner *p, int d, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status partition(partitioner *p, strata_graph *graph, strata_error *err) {
+static void find_examples(partitioner *p) {
+    for (int i = 0; i < p->n_whole; i++) {
+        if (!p->live[i] || p->graph->nodes[i]->op != &strata_op_input) continue;
+        const strata_placement *placement = strata_partition_place(p, p->graph->nodes[i]);
+        const unsigned axes = strata_partition_split_axes(placement) | placement->partial | placement->own;
+        p->of_examples[i] = axes != 0;
+        p->examples |= axes;
+    }
+}
+
+static strata_status partition(partitioner *p, strata_error *err) {
     const strata_partition_options *opts = p->opts;
-    STRATA_TRY(begin(p, graph, err));
+    STRATA_TRY(begin(p, err));
     for (int i = 0; i < opts->n_outputs; i++) p->live[opts->outputs[i]->id] = true;
     for (int i = 0; i < opts->n_updates; i++) p->live[opts->updates[i]->id] = true;
-    strata_mark_live(&(strata_draft){.graph = graph}, p->live, p->uses);
-    STRATA_TRY(strata_partition_ask(p, graph, err));
-    for (int i = 0; i < graph->n_nodes; i++)
-        if (p->live[i]) STRATA_TRY(add_node(p, graph->nodes[i], err));
+    strata_mark_live(&(strata_draft){.graph = p->graph}, p->live, p->uses);
+    STRATA_TRY(strata_partition_ask(p, p->graph, err));
+    find_examples(p);
+    for (int i = 0; i < p->n_whole; i++)
+        if (p->live[i]) STRATA_TRY(strata_partition_add(p, p->graph->nodes[i], err));
     STRATA_TRY(finish_outputs(p, err));
     for (int d = 0; d < p->n_devices; d++) {
         STRATA_TRY(strata_graph_check(strata_partition_graph(p, d), err));
         STRATA_TRY(keep_exchanges(p, d, err));
     }
-    for (int i = 0; i < graph->n_nodes; i++) p->result->placements[i] = p->forms[i] ? &p->forms[i]->placement : NULL;
+    for (int i = 0; i < p->n_whole; i++) p->result->placements[i] = p->forms[i] ? &p->forms[i]->placement : NULL;
     return STRATA_OK;
 }
 
@@ -364,7 +406,10 @@ strata_status strata_partition_create(const strata_partition_options *opts, stra
     STRATA_TRY(strata_graph_check(graph, err));
     partitioner p = {.opts = opts, .mesh = opts->mesh, .first = opts->first, .n_all = strata_mesh_n_devices(opts->mesh)};
     p.n_devices = opts->n ? opts->n : p.n_all;
-    const strata_status status = partition(&p, graph, err);
+    p.given = graph;
+    p.n_whole = graph->n_nodes;
+    const strata_status status = partition(&p, err);
+    strata_graph_destroy(p.graph); /* the devices' graphs retain it */
     if (status)
         strata_partition_destroy(p.result);
     else

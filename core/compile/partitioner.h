@@ -26,17 +26,39 @@ typedef struct strata_partitioner {
     int n_all;
     /* Memory of forms and lengths. */
     strata_memory *memory;
-    /* [n_nodes of the whole graph] */
+    /* The whole graph as the user built it, and a copy of it, in which its n_whole nodes have the same ids. The steps into
+     * which nodes are resolved (steps.c) follow in the copy. All nodes below are those of the copy. */
+    strata_graph *given, *graph;
+    int n_whole;
+    /* The node whose steps are divided; NULL: none is. */
+    const strata_tensor *resolved;
+    /* [n_reserved] By the ids of nodes. */
+    int n_reserved;
     strata_form **forms;
     bool *live;
     int *uses;
-    /* [n_nodes of the whole graph] How all readers of a node want it divided (a placement without partial and own); NULL: they
-     * want nothing, or not the same. `asked`: whether a reader was asked already. */
+    /* [n_reserved] Whether the value depends on an input whose placement has axes of `examples`. */
+    bool *of_examples;
+    /* [n_reserved] How all readers of a node want it divided (a placement without partial and own); NULL: they want nothing, or
+     * not the same. `asked`: whether a reader was asked already. */
     strata_placement **wanted;
     bool *asked;
     /* The node whose operands are moved. */
     const strata_tensor *reader;
+    /* The axes over which inputs are divided, partial or own. */
+    unsigned examples;
 } strata_partitioner;
+
+/* The node of the user's graph of which this one is a copy, or into a step of which it was resolved. NULL for NULL. */
+static inline const strata_tensor *strata_partition_given(const strata_partitioner *p, const strata_tensor *node) {
+    if (!node) return NULL;
+    return p->given->nodes[node->id < p->n_whole ? node->id : p->resolved->id];
+}
+
+/* How the caller places an input or a variable. */
+static inline const strata_placement *strata_partition_place(const strata_partitioner *p, const strata_tensor *leaf) {
+    return p->opts->place(p->opts->user, strata_partition_given(p, leaf));
+}
 
 /* Sets the pointer to n new elements of the partition's memory; a status. */
 #define STRATA_PARTITION_TAKE(p, pointer, n, err) STRATA_TAKE((p)->memory, pointer, n, err, "partition: no host memory")
@@ -59,6 +81,13 @@ static inline strata_graph *strata_partition_graph(const strata_partitioner *p, 
 static inline unsigned strata_partition_axes(const strata_dim_split *split) {
     unsigned axes = 0;
     for (int a = 0; a < split->n_axes; a++) axes |= 1u << split->axes[a];
+    return axes;
+}
+
+/* The axes that divide a dimension of a value. */
+static inline unsigned strata_partition_split_axes(const strata_placement *placement) {
+    unsigned axes = 0;
+    for (int d = 0; d < STRATA_MAX_RANK; d++) axes |= strata_partition_axes(&placement->dims[d]);
     return axes;
 }
 
@@ -87,9 +116,18 @@ STRATA_MUST_USE strata_status strata_partition_form(strata_partitioner *p, const
                                                     const strata_placement *placement, strata_form **out_form,
                                                     strata_error *err);
 
+/* A move: the value at the coordinate that the node names. */
+STRATA_MUST_USE strata_status strata_partition_follow(strata_partitioner *p, const strata_tensor *node, strata_error *err);
 /* An all_reduce of the graph: here a value must be complete, where updates are made. If all its readers want pieces, each
  * device gets its own. */
 STRATA_MUST_USE strata_status strata_partition_complete(strata_partitioner *p, const strata_tensor *node, strata_error *err);
+
+/* ---- partition.c ---- */
+
+/* Enlarges the arrays by id, so that they have room for all nodes of the graph. */
+STRATA_MUST_USE strata_status strata_partition_reserve(strata_partitioner *p, strata_error *err);
+/* Makes the parts of a node. */
+STRATA_MUST_USE strata_status strata_partition_add(strata_partitioner *p, const strata_tensor *node, strata_error *err);
 
 /* ---- divisions.c: how a node is divided ---- */
 
@@ -141,5 +179,12 @@ STRATA_MUST_USE strata_status strata_partition_split_range(strata_partitioner *p
 int strata_partition_concat_axis(const strata_tensor *node);
 /* Goes back from outputs and updates, and finds out how values are wanted. */
 STRATA_MUST_USE strata_status strata_partition_ask(strata_partitioner *p, const strata_graph *graph, strata_error *err);
+
+/* ---- steps.c: nodes that are computed in several steps, with exchanges between them ---- */
+
+/* If an operand is divided along a dimension that the rule of the node's op excludes, and the op has steps for this, makes the
+ * parts of the steps. *out_done false: it has none, or needs none. */
+STRATA_MUST_USE strata_status strata_partition_resolve(strata_partitioner *p, const strata_node_division *v, bool *out_done,
+                                                       strata_error *err);
 
 #endif

@@ -73,37 +73,6 @@ static bool updated_between(const rewriter *r, const strata_variable *variable, 
 
 /* ---- common subexpressions ---- */
 
-static bool attr_equal(const strata_attr_field *field, const char *a, const char *b) {
-    /* Lists are compared by their address: equal lists in two places are only not recognized. */
-    static const size_t bytes[] = {[STRATA_ATTR_INT] = sizeof(int64_t),
-                                   [STRATA_ATTR_FLOAT] = sizeof(double),
-                                   [STRATA_ATTR_INTS] = sizeof(int64_t) * STRATA_MAX_RANK,
-                                   [STRATA_ATTR_PAIR] = sizeof(int64_t) * 2,
-                                   [STRATA_ATTR_QUAD] = sizeof(int64_t) * 4,
-                                   [STRATA_ATTR_LIST] = sizeof(void *),
-                                   [STRATA_ATTR_CODES] = sizeof(int64_t) * STRATA_MAX_RANK,
-                                   [STRATA_ATTR_POINTER] = sizeof(void *)};
-    a += field->offset;
-    b += field->offset;
-    if (field->kind == STRATA_ATTR_SHAPE) return strata_shape_equal(*(const strata_shape *)a, *(const strata_shape *)b);
-    return !memcmp(a, b, bytes[field->kind]);
-}
-
-static bool same_value(const strata_tensor *a, const strata_tensor *b) {
-    if (a->op != b->op || a->dtype != b->dtype || a->n_inputs != b->n_inputs || !strata_shape_equal(a->shape, b->shape))
-        return false;
-    for (int i = 0; i < a->n_inputs; i++)
-        if (a->inputs[i] != b->inputs[i]) return false;
-    if (a->op == &strata_op_constant) {
-        size_t bytes = (size_t)strata_shape_elements(a->shape) * strata_dtype_bytes(a->dtype);
-        const strata_constant_attrs *x = a->attrs, *y = b->attrs;
-        return x->data == y->data || !memcmp(x->data, y->data, bytes);
-    }
-    for (const strata_attr_field *field = a->op->attrs; field->name; field++)
-        if (!attr_equal(field, a->attrs, b->attrs)) return false;
-    return true;
-}
-
 static size_t hash_node(const strata_tensor *node) {
     size_t hash = (size_t)node->op / 16 + (size_t)node->dtype;
     for (int i = 0; i < node->n_inputs; i++) hash = hash * 31 + (size_t)node->inputs[i]->id;
@@ -116,7 +85,7 @@ static strata_tensor *deduplicate(rewriter *r, strata_tensor *node) {
     size_t slot = hash_node(node) % r->table_size;
     while (r->table[slot]) {
         strata_tensor *other = r->to->nodes[r->table[slot] - 1];
-        if (same_value(node, other)) return other;
+        if (strata_same_value(node, other)) return other;
         slot = (slot + 1) % r->table_size;
     }
     r->table[slot] = node->id + 1;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/compile/walk.h"
 
+#include <string.h>
+
 #include "core/compile/collectives.h"
 #include "core/op/attrs.h"
 #include "core/op/compose.h"
@@ -139,4 +141,48 @@ strata_tensor *strata_stand_in(strata_graph *graph, const strata_tensor *tensor)
 strata_tensor *strata_copy_value(strata_tensor *value) {
     strata_broadcast_to_attrs attrs = {.shape = value->shape};
     return strata_tensor_set_name(strata_node(value->graph, &strata_op_broadcast_to, 1, &value, &attrs), value->name);
+}
+
+static bool attr_equal(const strata_attr_field *field, const char *a, const char *b) {
+    /* Lists are compared by their address: equal lists in two places are only not recognized. */
+    static const size_t bytes[] = {[STRATA_ATTR_INT] = sizeof(int64_t),
+                                   [STRATA_ATTR_FLOAT] = sizeof(double),
+                                   [STRATA_ATTR_INTS] = sizeof(int64_t) * STRATA_MAX_RANK,
+                                   [STRATA_ATTR_PAIR] = sizeof(int64_t) * 2,
+                                   [STRATA_ATTR_QUAD] = sizeof(int64_t) * 4,
+                                   [STRATA_ATTR_LIST] = sizeof(void *),
+                                   [STRATA_ATTR_CODES] = sizeof(int64_t) * STRATA_MAX_RANK,
+                                   [STRATA_ATTR_POINTER] = sizeof(void *)};
+    a += field->offset;
+    b += field->offset;
+    if (field->kind == STRATA_ATTR_SHAPE) return strata_shape_equal(*(const strata_shape *)a, *(const strata_shape *)b);
+    return !memcmp(a, b, bytes[field->kind]);
+}
+
+bool strata_same_value(const strata_tensor *a, const strata_tensor *b) {
+    if (a->op != b->op || a->dtype != b->dtype || a->n_inputs != b->n_inputs || !strata_shape_equal(a->shape, b->shape))
+        return false;
+    for (int i = 0; i < a->n_inputs; i++)
+        if (a->inputs[i] != b->inputs[i]) return false;
+    if (a->op == &strata_op_constant) {
+        size_t bytes = (size_t)strata_shape_elements(a->shape) * strata_dtype_bytes(a->dtype);
+        const strata_constant_attrs *x = a->attrs, *y = b->attrs;
+        return x->data == y->data || !memcmp(x->data, y->data, bytes);
+    }
+    for (const strata_attr_field *field = a->op->attrs; field->name; field++)
+        if (!attr_equal(field, a->attrs, b->attrs)) return false;
+    return true;
+}
+
+strata_tensor *strata_node_in_f32(const strata_tensor *node) {
+    bool narrow = false;
+    if (node->op == &strata_op_cast || (node->op->flags & STRATA_OP_UPDATE)) return NULL;
+    strata_tensor **inputs = strata_graph_alloc(node->graph, ((size_t)node->n_inputs + 1) * sizeof *inputs);
+    for (int i = 0; i < node->n_inputs && inputs; i++) {
+        inputs[i] = strata_is_narrow(node->inputs[i]) ? strata_cast(node->inputs[i], STRATA_DTYPE_F32) : node->inputs[i];
+        narrow = narrow || strata_is_narrow(node->inputs[i]);
+    }
+    strata_tensor *wide = narrow ? strata_node(node->graph, node->op, node->n_inputs, inputs, node->attrs) : NULL;
+    if (!wide || strata_tensor_is_poison(wide)) return wide;
+    return wide->dtype == node->dtype ? wide : strata_cast(wide, node->dtype);
 }

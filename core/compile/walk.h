@@ -48,6 +48,15 @@ bool strata_is_written(const strata_tensor *node, int i);
  * in between changes what the node reads. */
 bool strata_may_move(const strata_tensor *node, const strata_tensor *later);
 
+/* Whether two nodes of a graph compute the same: they have the same op, attributes and inputs. Constants are compared by their
+ * elements. */
+bool strata_same_value(const strata_tensor *a, const strata_tensor *b);
+static inline bool strata_is_narrow(const strata_tensor *x) {
+    return x->dtype == STRATA_DTYPE_F16 || x->dtype == STRATA_DTYPE_BF16;
+}
+/* Builds the node with f32 operands and rounds its result; NULL if no operand is f16 or bf16, and for casts and updates. */
+strata_tensor *strata_node_in_f32(const strata_tensor *node);
+
 /* Adds to `to` a node with the op, attributes, dtype, shape and name of `node`, and these inputs. */
 strata_tensor *strata_copy_node(strata_graph *to, const strata_tensor *node, strata_tensor *const *inputs);
 /* The same, with mapped[id] in the place of each input of that id. */

@@ -64,23 +64,38 @@ static int64_t n_computing(const strata_strategy *strategy, int w, int64_t n) {
     }
     for (int r = 0; r < strategy->n_replicas; r++) {
         strata_strategy_local_share(strategy, n, r, &first, &own);
-        count += own > 0;
+        count += own > 0 && strata_strategy_is_first_of_share(strategy, r);
     }
     return count;
 }
 
-/* The next step if all workers read the same batch. */
-static strata_status next_shared(strata_worker_batches *b, strata_error *err) {
-    const int n_workers = strata_strategy_has_workers(b->strategy) ? b->strategy->workers.n : 1;
-    strata_worker_step *step = &b->step;
-    STRATA_TRY(strata_batches_next(b->batches, &step->n, err));
+/* Divides the n examples of a step that all workers read. */
+static void divide(const strata_strategy *strategy, strata_worker_step *step) {
+    const int n_workers = strata_strategy_has_workers(strategy) ? strategy->workers.n : 1;
     step->n_computing = 0;
     for (int w = 0; w < n_workers; w++) {
-        strata_strategy_worker_share(b->strategy, step->n, w, &step->first, &step->own);
-        step->n_computing += n_computing(b->strategy, w, step->own);
+        strata_strategy_worker_share(strategy, step->n, w, &step->first, &step->own);
+        step->n_computing += n_computing(strategy, w, step->own);
     }
-    strata_strategy_worker_share(b->strategy, step->n, b->strategy->workers.rank, &step->first, &step->own);
+    strata_strategy_worker_share(strategy, step->n, strategy->workers.rank, &step->first, &step->own);
     step->offset = step->first;
+}
+
+strata_worker_step strata_worker_step_part(const strata_strategy *strategy, const strata_worker_step *step, int k, int m) {
+    const int64_t least = step->n / m, larger = step->n % m, before = k * least + (k < larger ? k : larger);
+    strata_worker_step part = *step;
+    if (m == 1) return part;
+    part.n = least + (k < larger);
+    divide(strategy, &part);
+    part.offset += before;
+    return part;
+}
+
+/* The next step if all workers read the same batch. */
+static strata_status next_shared(strata_worker_batches *b, strata_error *err) {
+    strata_worker_step *step = &b->step;
+    STRATA_TRY(strata_batches_next(b->batches, &step->n, err));
+    divide(b->strategy, step);
     step->rows = step->n;
     step->batch++;
     return STRATA_OK;

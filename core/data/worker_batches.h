@@ -27,6 +27,10 @@ typedef struct strata_worker_step {
     int64_t n_computing;
 } strata_worker_step;
 
+/* Micro-batch k of m of a step of a strategy whose workers read the same batches; the sizes differ by at most one. n 0: the
+ * step has fewer examples than micro-batches. */
+strata_worker_step strata_worker_step_part(const strata_strategy *strategy, const strata_worker_step *step, int k, int m);
+
 /* Borrows strategy and dataset. All workers create one, and call next equally often. opts->first is the number of a batch. */
 STRATA_MUST_USE strata_status strata_worker_batches_create(const strata_strategy *strategy, const strata_dataset *dataset,
                                                            strata_auto_shard policy, const strata_batches_options *opts,

@@ -84,7 +84,8 @@ enum {
     STRATA_OP_ELEMENTWISE = 8,    /* output element i needs element i of inputs of the same shape only: may run in place     */
     STRATA_OP_SLICES = 16,        /* pack: inputs may be computed directly at their places in the output                  */
     STRATA_OP_COMMUNICATION = 32, /* performed between replicas, not by a device; with one replica the value is input 0's  */
-    STRATA_OP_SAMPLES = 64        /* the reference computes only the elements that are wanted (strata_op_call.elements)     */
+    STRATA_OP_SAMPLES = 64,       /* the reference computes only the elements that are wanted (strata_op_call.elements)     */
+    STRATA_OP_RESOLVED = 128      /* if devices divide a dimension that the placement rule excludes, they compute `compose` */
 };
 
 struct strata_op {

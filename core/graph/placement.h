@@ -149,6 +149,8 @@ struct strata_node_part {
     /* The shape of the part of the result, and the position of its first element. */
     strata_shape shape;
     int64_t begin[STRATA_MAX_RANK];
+    /* [n_inputs] The position of the first element of each operand's part. */
+    int64_t (*input_begins)[STRATA_MAX_RANK];
 };
 
 /* A node of the same op and attributes, except that attributes which are the shape of the result become the shape of the

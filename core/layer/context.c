@@ -12,6 +12,11 @@
 #include "core/op/communication.h"
 #include "core/op/ops.h"
 
+strata_tensor *strata_layer_context_at_stage(const strata_layer_context *context, strata_tensor *x, int from) {
+    if (!context->has_stages || from == context->stage) return x;
+    return strata_move_along(x, context->stage_axis, from, context->stage);
+}
+
 /* Adds `spec`, which is complete except for its name and offset, to the set. */
 static strata_status declare_parameter(strata_parameter_set *set, const char *layer, const char *name, const char *initializer,
                                        strata_parameter_spec spec, strata_error *err) {
@@ -44,16 +49,18 @@ static strata_parameter_spec *find_parameter(const strata_parameter_set *set, co
     return NULL;
 }
 
-/* The view of part number `index` of the set. It gets the name of its parameter. */
+/* The view of part number `index` of the set, at the stage that is being built. It gets the name of its parameter. */
 static strata_tensor *part_view(strata_layer_context *context, int index) {
     const strata_parameter_set *set = context->parameters;
     const strata_parameter_part *part = &set->parts[index];
+    const strata_parameter_block *block = &set->blocks[part->block];
+    const strata_parameter_spec *p = &set->items[part->parameter];
     if (!context->parts[index]) {
-        const int64_t first = part->offset - set->blocks[part->block].begin;
-        strata_tensor *view = strata_parameter_view(context->blocks[part->block], first, part->shape);
-        context->parts[index] = strata_tensor_set_name(view, set->items[part->parameter].name);
+        strata_tensor *view = context->blocks[part->block];
+        if (!block->shaped) view = strata_parameter_view(view, part->offset - block->begin, part->shape);
+        context->parts[index] = strata_tensor_set_name(view, p->name);
     }
-    return context->parts[index];
+    return strata_layer_context_at_stage(context, context->parts[index], p->stage);
 }
 
 /* The value of the state before the step. */

@@ -25,6 +25,8 @@ typedef struct strata_parameter_spec {
     bool splits;
     /* The index of its first element in its flat range. */
     int64_t offset;
+    /* The stage of a pipeline that owns it; 0 where there is none. */
+    int stage;
     /* Its parts are parts[first_part .. first_part + n_parts) of the set. A state has none. */
     int first_part, n_parts;
     const strata_initializer *initializer;
@@ -44,6 +46,8 @@ typedef struct strata_parameter_part {
 
 /* Elements [begin, end) of the flat range of parameters. Each block is a separate buffer. */
 typedef struct strata_parameter_block {
+    /* The block is one dense parameter, and its variables have the parameter's shape. Else they are (end - begin). */
+    bool shaped;
     /* [begin, dense_end) are dense parameters, [dense_end, end) sparse ones. */
     int64_t begin, dense_end, end;
     /* The parts in the block, in the order of their offsets. */
@@ -75,10 +79,13 @@ strata_tensor *strata_parameter_rows_of(const strata_parameter_part *part, strat
 /* Computes the offset of every parameter and state, and the sizes of the set. */
 void strata_parameters_lay_out(strata_parameter_set *set);
 /* Divides the flat range into blocks of at most `most` elements (INT64_MAX: one block): between parameters, or between
- * rows of a parameter that is larger than a block. A further call replaces the blocks. Fails: UNSUPPORTED, with the
+ * rows of a parameter that is larger than a block. each: every parameter is a block of its own, of its own shape if it is
+ * dense. A further call replaces the blocks. Fails: UNSUPPORTED, with the
  * parameter's name, if a parameter is too large and its layer cannot compute with parts of it, or if a single row is too
  * large. */
-STRATA_MUST_USE strata_status strata_parameters_cut(strata_parameter_set *set, int64_t most, strata_error *err);
+STRATA_MUST_USE strata_status strata_parameters_cut(strata_parameter_set *set, int64_t most, bool each, strata_error *err);
+/* The shape of the variables of a block. */
+strata_shape strata_parameter_block_shape(const strata_parameter_set *set, int block);
 /* Frees everything. The set is then empty. */
 void strata_parameters_finish(strata_parameter_set *set);
 
@@ -151,6 +158,10 @@ struct strata_layer_context {
     strata_dtype dtype;
     /* [parameters->n_blocks] The blocks of the parameters' flat range; NULL while declaring. */
     strata_tensor **blocks;
+    /* In a graph for several stages of a pipeline: the axis of the mesh whose coordinates are the stages, and the stage of the
+     * call that is being built. */
+    bool has_stages;
+    int stage_axis, stage;
     /* The flat range of states; NULL while declaring, or if there are no states. */
     strata_tensor *state;
     /* [parameters->n_parts] The view of each part that a layer has used. Gradients are computed with respect to these
@@ -182,6 +193,9 @@ struct strata_layer_context {
  * padding. context->mask is then the mask of the output. */
 strata_tensor *strata_layer_build(strata_layer_context *context, const strata_layer *layer, int call, const char *name,
                                   strata_tensor *const *inputs, int n, strata_tensor *mask);
+/* x, which is at stage `from` (STRATA_EVERY_STAGE: at all), at the stage of the call that is being built. */
+enum { STRATA_EVERY_STAGE = -1 };
+strata_tensor *strata_layer_context_at_stage(const strata_layer_context *context, strata_tensor *x, int from);
 /* strata_layer_context_new_state: the new value of the flat range of states, from the layers' calls of
  * strata_layer_update_state in this build. strata_layer_context_state_rates: the rate of each of its elements. */
 strata_tensor *strata_layer_context_new_state(strata_layer_context *context);

@@ -46,6 +46,7 @@ void strata_parameters_finish(strata_parameter_set *set) {
 typedef struct cutter {
     strata_parameter_set *set;
     int64_t most;
+    bool each;
     /* The elements that gradients need after those of the newest block: the number of uses of each row of its sparse
      * parameters. */
     int64_t beside;
@@ -135,12 +136,18 @@ static void place(cutter *c, int parameter) {
         cut_rows(c, parameter, rows, elements / rows);
         return;
     }
-    if (!has_room(c, size, uses)) begin_block(c, p->offset);
+    if (c->each || !has_room(c, size, uses)) begin_block(c, p->offset);
     if (!c->status) add_part(c, parameter, 0, rows, rows ? elements / rows : 0);
+    if (!c->status) newest(c)->shaped = c->each && !p->sparse;
 }
 
-strata_status strata_parameters_cut(strata_parameter_set *set, int64_t most, strata_error *err) {
-    cutter c = {.set = set, .most = most, .err = err};
+strata_shape strata_parameter_block_shape(const strata_parameter_set *set, int block) {
+    const strata_parameter_block *at = &set->blocks[block];
+    return at->shaped ? set->parts[at->first_part].shape : STRATA_SHAPE(at->end - at->begin);
+}
+
+strata_status strata_parameters_cut(strata_parameter_set *set, int64_t most, bool each, strata_error *err) {
+    cutter c = {.set = set, .most = most, .each = each, .err = err};
     set->n_blocks = set->n_parts = 0;
     for (int sparse = 0; sparse < 2; sparse++)
         for (int i = 0; i < set->n && !c.status; i++)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "core/model/metrics.h"
+#include "core/model/parts.h"
 #include "core/model/recompute.h"
 #include "core/model/shards.h"
 
@@ -133,7 +134,13 @@ strata_status strata_optimizer_make_slot(const strata_optimizer_kind *kind, cons
 
 int64_t strata_model_accumulates(const strata_model *model) {
     const int64_t n = model->optimizer.gradient_accumulation_steps;
-    return n > 1 && model->trains ? n : 1;
+    return (n > 1 && model->trains ? n : 1) * (model->trains ? strata_model_n_microbatches(model) : 1);
+}
+
+static strata_shape gradient_shape(const strata_model *model, int block) {
+    const bool shaped = model->parameters.blocks[block].shaped;
+    return shaped ? strata_parameter_block_shape(&model->parameters, block)
+                  : STRATA_SHAPE(strata_model_gradient_size(model, block));
 }
 
 int64_t strata_model_gradient_size(const strata_model *model, int block) {
@@ -169,12 +176,19 @@ static strata_status make_block(strata_model *model, int replica, int block, str
     const bool computes = replica < model->strategy->n_replicas;
     if (!model->trains && !computes)
         return STRATA_OK; /* a model that is only built is run by the caller's functions, and only on devices that compute */
-    STRATA_TRY(make_sums(device, "parameters", at->end - at->begin, &own->flat, err));
+    strata_shape shape = strata_parameter_block_shape(&model->parameters, block), held = gradient_shape(model, block);
+    if (model->placements) {
+        const strata_placement *placement = &model->placements[block];
+        if (!strata_placement_has(&model->strategy->mesh, placement, replica)) return STRATA_OK;
+        shape = strata_placement_part(&model->strategy->mesh, placement, shape, replica, NULL);
+        if (at->shaped) held = shape;
+    }
+    STRATA_TRY(strata_variable_create(device, "parameters", STRATA_DTYPE_F32, shape, &own->flat, err));
     if (strata_model_accumulates(model) > 1 && computes)
-        STRATA_TRY(make_sums(device, "held gradients", strata_model_gradient_size(model, block), &own->accumulated, err));
+        STRATA_TRY(strata_variable_create(device, "held gradients", STRATA_DTYPE_F32, held, &own->accumulated, err));
     if (!model->trains || !strata_strategy_updates(model->strategy, replica)) return STRATA_OK;
     range_of(model, replica, block, &own->begin, &own->end);
-    const strata_shape shape = STRATA_SHAPE(own->end - own->begin);
+    if (!at->shaped) shape = STRATA_SHAPE(own->end - own->begin);
     if (model->shards.n)
         STRATA_TRY(strata_variable_create(device, "parameter shard", STRATA_DTYPE_F32, shape, &own->shard, err));
     for (int i = 0; i < strata_model_n_slots(model); i++)
@@ -237,16 +251,17 @@ static strata_status check_parts(const strata_model *model, strata_error *err) {
 /* Divides the parameters into blocks for these devices, and computes the positions of parameters in each block. */
 static strata_status make_blocks(strata_model *model, strata_error *err) {
     int64_t most = 0;
-    STRATA_TRY(strata_parameters_cut(&model->parameters, INT64_MAX, err));
+    const bool each = strata_strategy_has_mesh(model->strategy);
+    STRATA_TRY(strata_parameters_cut(&model->parameters, INT64_MAX, each, err));
     if (!model->parameters.n_blocks)
         return strata_fail(err, STRATA_INVALID, "model: no layer has parameters to train: all of them are frozen or constant");
     STRATA_TRY(most_of_block(model, &most, err));
-    STRATA_TRY(strata_parameters_cut(&model->parameters, most, err));
+    if (!each) STRATA_TRY(strata_parameters_cut(&model->parameters, most, false, err));
     STRATA_TRY(check_parts(model, err));
     STRATA_TRY(STRATA_NEW(model->segments, model->parameters.n_blocks, err, "model: no host memory for blocks of parameters"));
     for (int k = 0; k < model->parameters.n_blocks; k++) {
         const strata_parameter_block *at = &model->parameters.blocks[k];
-        STRATA_TRY(strata_shards_segments(model, at->begin, at->end, &model->segments[k], err));
+        if (!at->shaped) STRATA_TRY(strata_shards_segments(model, at->begin, at->end, &model->segments[k], err));
     }
     return STRATA_OK;
 }
@@ -265,6 +280,35 @@ static strata_status make_shards(strata_model *model, strata_error *err) {
     for (int r = 0; r <= n; r++) model->shards.begins[r] = strata_shards_cut_at(set->flat_size, r, n, NULL);
     model->shards.n = n;
     return STRATA_OK;
+}
+
+/* A variable without memory. */
+static strata_variable *stand_in(strata_model *model, const char *name, strata_shape shape) {
+    strata_variable *variable = strata_memory_take(&model->memory, 1, sizeof *variable);
+    if (variable) *variable = (strata_variable){.name = (char *)name, .dtype = STRATA_DTYPE_F32, .shape = shape};
+    return variable;
+}
+
+static void make_whole_block(strata_model *model, int block) {
+    strata_model_block *whole = &model->whole.blocks[block];
+    const strata_shape shape = strata_parameter_block_shape(&model->parameters, block);
+    whole->flat = stand_in(model, "parameters", shape);
+    if (strata_model_accumulates(model) > 1)
+        whole->accumulated = stand_in(model, "held gradients", gradient_shape(model, block));
+    for (int i = 0; i < strata_model_n_slots(model); i++) whole->slots[i] = stand_in(model, "optimizer slot", shape);
+}
+
+static strata_status make_whole(strata_model *model, strata_error *err) {
+    strata_model_replica *whole = &model->whole;
+    const strata_shape states = STRATA_SHAPE(model->parameters.state_size), sums = STRATA_SHAPE(model->metrics.n_sums);
+    const bool holds = strata_model_accumulates(model) > 1;
+    whole->blocks = strata_memory_take(&model->memory, model->parameters.n_blocks, sizeof *whole->blocks);
+    for (int k = 0; whole->blocks && k < model->parameters.n_blocks; k++) make_whole_block(model, k);
+    if (states.dims[0]) whole->state = stand_in(model, "states", states);
+    if (model->trains) whole->metrics = stand_in(model, "metrics", sums);
+    if (holds) whole->accumulated_sums = stand_in(model, "held sums", sums);
+    if (holds && states.dims[0]) whole->accumulated_states = stand_in(model, "held states", states);
+    return model->memory.failed ? strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its variables") : STRATA_OK;
 }
 
 /* Creates the distributed variables of the blocks, with a copy on each replica. */
@@ -291,7 +335,9 @@ static strata_status make_variables(strata_model *model, strata_error *err) {
     STRATA_TRY(STRATA_NEW(model->replicas, n, err, "model: no host memory for %d replicas", n));
     STRATA_TRY(make_blocks(model, err));
     STRATA_TRY(make_shards(model, err));
+    STRATA_TRY(strata_model_choose_parts(model, err));
     for (int r = 0; r < n; r++) STRATA_TRY(make_replica(model, r, err));
+    STRATA_TRY(make_whole(model, err));
     STRATA_TRY(make_distributed(model, err));
     return upload_parameters(model, err);
 }
@@ -327,6 +373,9 @@ void strata_model_free_variables(strata_model *model) {
     model->custom.list = NULL;
     free(model->shards.begins);
     model->shards = (strata_shards){0};
+    strata_memory_finish(&model->memory);
+    model->whole = (strata_model_replica){.device = NULL};
+    model->placements = NULL;
 }
 
 /* Norms of whole parameters cannot be computed from the gradients of a few rows, so sparse parameters are refused then. */

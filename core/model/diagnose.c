@@ -10,6 +10,7 @@
 #include "core/model/build.h"
 #include "core/model/data.h"
 #include "core/model/fit.h"
+#include "core/model/parts.h"
 #include "core/op/ops.h"
 #include "core/run/executable.h"
 
@@ -46,6 +47,7 @@ static strata_status dissect(strata_model *model, int replica, const strata_exam
     const strata_step_options step = {.replica = replica, .batch = what->n, .form = {.byte_scale = what->byte_scale}};
     const strata_executable_options opts = {.n_slots = 2, .no_fusion = true};
     *out = (dissection){0};
+    STRATA_TRY(strata_model_check_whole(model, "the search for the tensor", err));
     STRATA_TRY(strata_step_build(&out->step, model, STRATA_PROGRAM_TRAIN, &step, err));
     STRATA_TRY(STRATA_NEW(out->tensors, out->step.graph->n_nodes, err, "no host memory"));
     list_tensors(out);

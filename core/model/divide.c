@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The steps of several replicas, divided by the partitioner: a step is built once, for all examples of this worker's replicas,
- * as if there were one device. The mesh has one axis, "data", with a device for each replica of all workers, and for a device
+ * as if there were one device. The mesh is that of the strategy, or has one axis, "data", with a device for each replica of all workers, and for a device
  * that only stores parameters. Inputs are divided along the examples. Parameters and states are copies on every device. So are
  * slots and the epoch's sums, unless one device of each worker makes the update: then they are at its coordinate. With shards,
  * slots are divided, and the partitioner divides the update. What batches accumulate is a partial sum on each device. If
@@ -21,20 +21,22 @@ enum { N_WITH_SERVERS = 2, SERVERS = 1 };
 typedef struct division {
     const strata_model *model;
     strata_mesh mesh;
-    /* How the examples are divided; copies on every device; a sum over the devices; where updates are made; where slots and the
-     * epoch's sums are. */
-    strata_placement examples, whole, partial, update, slots;
+    /* How the examples are divided; copies on every device; a sum over the devices that have different examples; a sum over all
+     * devices among which batches are accumulated; where updates are made; where the epoch's sums are; a sum over all. */
+    strata_placement examples, whole, summed, held, update, sums, all;
     /* How what exact metrics need of the examples is divided: (n, examples). */
     strata_placement scores;
-    /* There is one device, which computes from examples of its own. */
+    /* There is one share of the examples, and the devices compute from examples of their own. */
     bool apart;
     /* Each device trains with variables of its own, whose placement this is. */
     bool has_own;
     strata_placement own;
     /* Each device also has numbers of its own: how many examples and batches it accumulated. */
     bool own_numbers;
-    /* [parameters.n_blocks] With shards: how the slots of each block are divided. */
-    strata_placement *shards;
+    /* [parameters.n_blocks] How each block is placed, its slots, and its accumulated gradients. */
+    struct placed_block {
+        strata_placement flat, slots, held;
+    } * blocks;
     const strata_step *step;
 } division;
 
@@ -62,34 +64,37 @@ strata_input_kind strata_model_input_kind(const char *name) {
     return STRATA_INPUT_EXAMPLES;
 }
 
-static bool is_accumulated(const strata_model *model, const strata_variable *variable) {
-    const strata_model_replica *own = &model->replicas[0];
-    bool is = variable == own->accumulated_sums || variable == own->accumulated_states;
-    for (int k = 0; k < model->parameters.n_blocks; k++) is |= variable == own->blocks[k].accumulated;
-    return is;
-}
-
-/* The block and the number of the slot for which the variable stands; -1: it is no slot. */
-static int slot_of(const division *v, const strata_variable *variable) {
-    const int n = v->model->parameters.n_blocks * STRATA_MAX_OPTIMIZER_SLOTS;
-    for (int i = 0; v->step->slots && i < n; i++)
-        if (variable == &v->step->slots[i]) return i;
-    return -1;
-}
-
-/* Whether every device that computes has a copy of the variable, which the forward pass reads. */
-static bool is_copied(const strata_model *model, const strata_variable *variable) {
-    const strata_model_replica *own = &model->replicas[strata_strategy_root(model->strategy)];
-    for (int k = 0; k < model->parameters.n_blocks; k++)
-        if (variable == own->blocks[k].flat) return true;
-    return variable == own->state;
+/* The variable of a replica that has the same place as one that stands for all; if `placement` is not NULL, also where the
+ * variable is. NULL: the replica has no such variable. */
+static strata_variable *find(const division *v, const strata_variable *whole, const strata_model_replica *to,
+                             const strata_placement **placement) {
+    const strata_model_replica *from = &v->model->whole;
+    const strata_placement *ignored;
+    if (!placement) placement = &ignored;
+    *placement = &v->whole;
+    if (whole == from->state) return to->state;
+    *placement = &v->sums;
+    if (whole == from->metrics) return to->metrics;
+    *placement = &v->held;
+    if (whole == from->accumulated_sums) return to->accumulated_sums;
+    if (whole == from->accumulated_states) return to->accumulated_states;
+    for (int k = 0; k < v->model->parameters.n_blocks; k++) {
+        const strata_model_block *own = &from->blocks[k], *other = &to->blocks[k];
+        *placement = &v->blocks[k].flat;
+        if (whole == own->flat) return other->flat;
+        *placement = &v->blocks[k].held;
+        if (whole == own->accumulated) return other->accumulated;
+        *placement = &v->blocks[k].slots;
+        for (int s = 0; s < STRATA_MAX_OPTIMIZER_SLOTS; s++)
+            if (whole == own->slots[s]) return other->slots[s];
+    }
+    return NULL;
 }
 
 static const strata_placement *place_variable(const division *v, const strata_variable *variable) {
-    const int slot = slot_of(v, variable);
-    if (slot >= 0) return &v->shards[slot / STRATA_MAX_OPTIMIZER_SLOTS];
-    if (is_accumulated(v->model, variable)) return &v->partial;
-    return is_copied(v->model, variable) ? &v->whole : &v->slots;
+    const strata_placement *placement;
+    (void)find(v, variable, &v->model->whole, &placement);
+    return placement;
 }
 
 static const strata_placement *place(void *user, const strata_tensor *leaf) {
@@ -100,32 +105,12 @@ static const strata_placement *place(void *user, const strata_tensor *leaf) {
     return kind == STRATA_INPUT_EXAMPLES                                                 ? &v->examples
            : v->own_numbers || ((v->has_own || v->apart) && kind != STRATA_INPUT_COPIED) ? &v->own
            : kind == STRATA_INPUT_COPIED                                                 ? &v->whole
-                                                                                         : &v->partial;
-}
-
-/* The variable of another replica that has the same place as one of the replica that makes updates, or as an accumulated one
- * of replica 0. */
-static strata_variable *counterpart(const strata_model *model, const strata_variable *own, int replica) {
-    const strata_model_replica *from = &model->replicas[strata_strategy_root(model->strategy)], *first = &model->replicas[0];
-    const strata_model_replica *to = &model->replicas[replica];
-    if (own == from->state) return to->state;
-    if (own == from->metrics) return to->metrics;
-    if (own == first->accumulated_sums) return to->accumulated_sums;
-    if (own == first->accumulated_states) return to->accumulated_states;
-    for (int k = 0; k < model->parameters.n_blocks; k++) {
-        if (own == from->blocks[k].flat) return to->blocks[k].flat;
-        if (own == first->blocks[k].accumulated) return to->blocks[k].accumulated;
-        for (int s = 0; s < STRATA_MAX_OPTIMIZER_SLOTS; s++)
-            if (own == from->blocks[k].slots[s]) return to->blocks[k].slots[s];
-    }
-    return NULL;
+                                                                                         : &v->summed;
 }
 
 static strata_variable *variable_of(void *user, strata_variable *whole, int device) {
     const division *v = user;
-    const int replica = device - v->model->strategy->workers.first_replica, slot = slot_of(v, whole);
-    if (slot < 0) return counterpart(v->model, whole, replica);
-    return v->model->replicas[replica].blocks[slot / STRATA_MAX_OPTIMIZER_SLOTS].slots[slot % STRATA_MAX_OPTIMIZER_SLOTS];
+    return find(v, whole, &v->model->replicas[device - v->model->strategy->workers.first_replica], NULL);
 }
 
 /* With shards: the replica's shard of the parameters. */
@@ -133,7 +118,7 @@ static strata_variable *shard_of(void *user, strata_variable *whole, int device)
     const division *v = user;
     const strata_model *model = v->model;
     for (int k = 0; k < model->parameters.n_blocks; k++)
-        if (whole == model->replicas[0].blocks[k].flat)
+        if (whole == model->whole.blocks[k].flat)
             return model->replicas[device - model->strategy->workers.first_replica].blocks[k].shard;
     return NULL;
 }
@@ -147,20 +132,43 @@ static void cut(const strata_shards *shards, int64_t begin, int64_t end, int64_t
     }
 }
 
-/* Sets how the slots of each block are divided, in memory of the step's graph. */
+/* Sets how the slots of each block are divided into shards, in memory of the step's graph. */
 static strata_status place_shards(division *v, strata_error *err) {
     const strata_shards *shards = &v->model->shards;
     const int n = v->model->parameters.n_blocks;
     if (!shards->n) return STRATA_OK;
-    v->shards = strata_graph_alloc(v->step->graph, (size_t)n * sizeof *v->shards);
     int64_t *lengths = strata_graph_alloc(v->step->graph, (size_t)n * (size_t)shards->n * sizeof *lengths);
-    if (!v->shards || !lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for shards");
+    if (!lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for shards");
     for (int k = 0; k < n; k++, lengths += shards->n) {
         const strata_parameter_block *at = &v->model->parameters.blocks[k];
         cut(shards, at->begin, at->end, lengths);
-        v->shards[k] = (strata_placement){.dims = {{.n_axes = 1, .axes = {0}, .lengths = lengths}}};
+        v->blocks[k].slots = (strata_placement){.dims = {{.n_axes = 1, .axes = {0}, .lengths = lengths}}};
     }
     return STRATA_OK;
+}
+
+/* The axes that the placement mentions. */
+static unsigned axes_of(const strata_placement *placement) {
+    unsigned axes = placement->at;
+    for (int d = 0; d < STRATA_MAX_RANK; d++)
+        for (int k = 0; k < placement->dims[d].n_axes; k++) axes |= 1u << placement->dims[d].axes[k];
+    return axes;
+}
+
+static strata_status place_blocks(division *v, strata_error *err) {
+    const int n = v->model->parameters.n_blocks;
+    v->blocks = strata_graph_alloc(v->step->graph, (size_t)n * sizeof *v->blocks);
+    if (!v->blocks) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %d blocks", n);
+    for (int k = 0; k < n; k++) {
+        struct placed_block *block = &v->blocks[k];
+        block->slots = v->sums;
+        block->held = v->summed;
+        if (!v->model->placements) continue;
+        block->flat = block->slots = block->held = v->model->placements[k];
+        block->slots.own = v->sums.own & ~axes_of(&block->flat);
+        block->held.partial = v->summed.partial;
+    }
+    return place_shards(v, err);
 }
 
 /* ---- the step ---- */
@@ -172,9 +180,17 @@ static int64_t compiled_examples(const strata_model_program *program, int part) 
 }
 
 /* The devices of all workers. */
-static int n_devices(const strata_strategy *strategy) {
-    if (strategy->trainer) return N_WITH_SERVERS;
-    return strata_strategy_num_replicas_in_sync(strategy) + strategy->n_devices - strategy->n_replicas;
+static strata_mesh mesh_of(const strata_strategy *strategy) {
+    const int n = strata_strategy_num_replicas_in_sync(strategy) + strategy->n_devices - strategy->n_replicas;
+    if (strata_strategy_has_mesh(strategy)) return strategy->mesh;
+    return (strata_mesh){.n_axes = 1, .axes = {{"data", strategy->trainer ? N_WITH_SERVERS : n}}};
+}
+
+/* Those of these axes that have several coordinates. */
+static unsigned several(const strata_mesh *mesh, unsigned axes) {
+    for (int a = 0; a < mesh->n_axes; a++)
+        if (mesh->axes[a].size == 1) axes &= ~(1u << a);
+    return axes;
 }
 
 /* One device of each worker makes the update, or each device does. If workers have devices of several kinds, their updates may
@@ -184,18 +200,20 @@ static void place_update(division *v) {
     v->update = strategy->update;
     if (v->update.at) v->update.coordinates[0] += strategy->workers.first_replica;
     if (strategy->trainer) v->update = strata_placement_at(v->whole, 0, SERVERS);
-    v->slots = v->update;
+    v->sums = v->update;
     v->update.own = strategy->workers.mixed;
-    if (!strategy->update.at) v->slots.own = v->update.own;
+    if (strata_strategy_has_mesh(strategy)) v->update.own = strategy->update.own;
+    if (!strategy->update.at) v->sums.own = v->update.own;
 }
 
 /* Predictions are those of the device's examples. The sums of an evaluation are added up by the host. */
 static strata_placement output_of(const division *v, strata_program_kind kind) {
     const bool own = v->has_own || (v->apart && kind == STRATA_PROGRAM_EVALUATE);
-    return own                               ? v->own
+    const strata_placement apart = {.own = v->own.own, .partial = v->all.partial & ~v->own.own};
+    return own                               ? apart
            : kind == STRATA_PROGRAM_PREDICT  ? v->examples
-           : kind == STRATA_PROGRAM_EVALUATE ? v->partial
-           : v->model->strategy->update.at   ? v->slots
+           : kind == STRATA_PROGRAM_EVALUATE ? v->all
+           : v->model->strategy->update.at   ? v->sums
                                              : v->whole;
 }
 
@@ -204,7 +222,7 @@ static strata_placement output_of(const division *v, strata_program_kind kind) {
 static void place_outputs(const division *v, strata_program_kind kind, strata_placement placements[3]) {
     const bool gradients = kind == STRATA_PROGRAM_GRADIENTS;
     int n = 0;
-    if (gradients || v->step->outputs[0] != v->step->scores) placements[n++] = gradients ? v->partial : output_of(v, kind);
+    if (gradients || v->step->outputs[0] != v->step->scores) placements[n++] = gradients ? v->summed : output_of(v, kind);
     placements[n++] = gradients ? v->update : v->scores;
     placements[n] = v->own;
 }
@@ -221,7 +239,7 @@ static strata_status divide(const division *given, const strata_model_program *p
     for (int r = 0; r < n; r++) idle[r] = first + r >= strategy->n_replicas;
     const bool no_batch = strata_program_is_without_batch(program->kind);
     place_update(&v);
-    STRATA_TRY(place_shards(&v, err));
+    STRATA_TRY(place_blocks(&v, err));
     strata_placement placements[3];
     place_outputs(&v, program->kind, placements);
     const strata_partition_options opts = {.mesh = &v.mesh,
@@ -246,35 +264,44 @@ static strata_status divide(const division *given, const strata_model_program *p
     return strata_partition_create(&opts, out_partition, err);
 }
 
-/* Builds the step of the parts [first, first + n) and divides it among them. apart: there is one, and its examples are its own;
- * else they are divided. */
+/* Sets how values are placed. lengths: those of the shares of the examples. apart: as for `build`. */
+static void place_values(division *v, const int64_t *lengths, bool apart) {
+    const strata_placement own = {.own = several(&v->mesh, 1u << STRATA_DATA_AXIS)};
+    const strata_dim_split split = {.n_axes = own.own ? 1 : 0, .axes = {STRATA_DATA_AXIS}, .lengths = lengths};
+    v->own = own;
+    v->examples = apart ? own : (strata_placement){.dims = {split}};
+    v->scores = apart ? own : (strata_placement){.dims = {{0}, split}};
+    v->summed = (strata_placement){.partial = own.own};
+    v->held = (strata_placement){.partial = several(&v->mesh, 1u << STRATA_DATA_AXIS | 1u << STRATA_STAGE_AXIS)};
+    v->all = (strata_placement){.partial = several(&v->mesh, ~0u >> (32 - v->mesh.n_axes))};
+}
+
+/* Builds the step of the parts [first, first + n) and divides it among them. apart: they have one share of the examples, which
+ * are its own; else the examples of all shares are divided. */
 static strata_status build(strata_model *model, const strata_model_program *program, int first, int n, bool apart,
                            strata_layer_cost *layers, strata_step *step, strata_partition **out_partition, strata_error *err) {
     const strata_strategy *strategy = model->strategy;
     const bool has_own = strata_strategy_has_own(strategy);
-    strata_step_options opts = {.replica = strata_strategy_root(strategy),
+    strata_step_options opts = {.replica = STRATA_WHOLE_MODEL,
                                 .form = program->form,
                                 .divided = true,
                                 .has_replicas = !strategy->trainer && strata_strategy_num_replicas_in_sync(strategy) > 1,
                                 .layers = layers};
     STRATA_FREED int64_t *lengths = NULL;
-    STRATA_TRY(STRATA_NEW(lengths, n_devices(strategy), err, "model: no host memory for a program"));
+    division v = {.model = model,
+                  .mesh = mesh_of(strategy),
+                  .apart = apart,
+                  .has_own = has_own && !strata_program_computes_only(program->kind),
+                  .own_numbers = has_own && program->kind == STRATA_PROGRAM_APPLY,
+                  .step = step};
+    STRATA_TRY(STRATA_NEW(lengths, strata_mesh_n_devices(&v.mesh), err, "model: no host memory for a program"));
     for (int r = first; r < first + n; r++) {
         const bool computes = r < strategy->n_replicas;
-        if (computes || apart) opts.batch += lengths[strategy->workers.first_replica + r] = compiled_examples(program, r);
+        const int share = strategy->workers.first_replica + strata_strategy_share_of(strategy, r);
+        if ((computes || apart) && (r == first || strata_strategy_is_first_of_share(strategy, r)))
+            opts.batch += lengths[share] = compiled_examples(program, r);
     }
-    const strata_dim_split split = {.n_axes = 1, .axes = {0}, .lengths = lengths};
-    const strata_placement own = {.own = 1};
-    const division v = {.model = model,
-                        .mesh = {.n_axes = 1, .axes = {{"data", n_devices(strategy)}}},
-                        .examples = apart ? own : (strata_placement){.dims = {split}},
-                        .scores = apart ? own : (strata_placement){.dims = {{0}, split}},
-                        .partial = {.partial = 1},
-                        .apart = apart,
-                        .has_own = has_own && !strata_program_computes_only(program->kind),
-                        .own_numbers = has_own && program->kind == STRATA_PROGRAM_APPLY,
-                        .own = own,
-                        .step = step};
+    place_values(&v, lengths, apart);
     STRATA_TRY(strata_step_build(step, model, program->kind, &opts, err));
     const strata_status status = divide(&v, program, first, n, out_partition, err);
     if (status) strata_graph_destroy(step->graph);
@@ -295,7 +322,8 @@ static bool mixes_examples(const strata_step *step, const strata_partition *part
     }
     for (int i = 0; i < partition->n_exchanges && of_examples; i++) {
         const strata_partition_exchange *x = &partition->exchanges[i];
-        mixes |= of_examples[x->value->id] && x->reader && x->reader->op != &strata_op_all_reduce;
+        mixes |=
+            of_examples[x->value->id] && x->reader && x->reader->op != &strata_op_all_reduce && x->axes >> STRATA_DATA_AXIS & 1;
     }
     return mixes;
 }
@@ -348,8 +376,11 @@ strata_status strata_model_divide(strata_model *model, strata_model_program *pro
     const bool several = is_divided(model, program->kind);
     bool apart = true, again;
     if (several) STRATA_TRY(add(model, program, 0, program->n_parts, false, layers, &apart, err));
-    for (int r = 0; r < program->n_parts && apart; r++)
-        STRATA_TRY(several ? add(model, program, r, 1, true, layers, &again, err)
+    /* The parts that have the same examples. */
+    const bool has_mesh = strata_strategy_has_mesh(model->strategy);
+    const int n_alike = has_mesh ? program->n_parts / strata_strategy_n_shares(model->strategy) : 1;
+    for (int r = 0; r < program->n_parts && apart; r += n_alike)
+        STRATA_TRY(several ? add(model, program, r, n_alike, true, layers, &again, err)
                            : build_alone(model, program, r, layers, &program->steps[r], err));
     program->divided = !apart;
     return STRATA_OK;

@@ -569,9 +569,9 @@ static strata_status begin(fit *f, strata_error *err) {
                                     .stop = &f->end.after_epoch,
                                     .stop_now = &f->end.wanted};
     if (model->strategy->trainer) return STRATA_OK;
-    f->step.n_batches = strata_model_accumulates(model);
+    f->step.n_batches = strata_model_accumulates(model) / strata_model_n_microbatches(model);
     f->step.form.weighted = strata_model_weighs(f->dataset, f->opts.class_weights);
-    f->step.kind = f->step.n_batches > 1 ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN;
+    f->step.kind = strata_model_accumulates(model) > 1 ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN;
     int64_t size = strata_dataset_size(f->dataset), first, share;
     strata_strategy_worker_share(model->strategy, f->opts.batch, model->strategy->workers.rank, &first, &share);
     /* A batch that is not larger than the data is checked when its program is compiled. */

@@ -59,6 +59,8 @@ struct strata_fit {
         strata_batch_form form;
         strata_program_kind kind;
         int64_t n_batches;
+        /* How many batches of the step were submitted. */
+        int64_t n_submitted;
         /* The step whose batches are being submitted: step, first, last, n, examples and the scale are used. n is 0 between two
          * steps. */
         strata_fit_run open;

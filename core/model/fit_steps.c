@@ -17,6 +17,7 @@
 #include "core/data/stage/stage.h"
 #include "core/model/data.h"
 #include "core/model/fit.h"
+#include "core/model/pipeline.h"
 
 /* The steps of a fit whose time is measured, to find out whether steps are short. */
 enum { FIRST_MEASURED = 8, LAST_MEASURED = 40 };
@@ -261,31 +262,42 @@ static void write_replica_inputs(fit *f, const run *step, const strata_worker_st
     strata_part_write_examples(f->model, part, step->slot, &source, rows->offset);
 }
 
+/* Gets the program for a batch of n examples. */
+static strata_status get_program(fit *f, strata_program_kind kind, int64_t n, strata_model_program **out_program,
+                                 strata_error *err) {
+    const strata_batch_form none = {.n_slots = f->step.form.n_slots};
+    const strata_batch_form form = strata_program_is_without_batch(kind) ? none : f->step.form;
+    const strata_model_program *newest = f->model->programs;
+    const double began = f->tracing.now ? strata_trace_now() : 0;
+    STRATA_TRY(strata_model_get_program(f->model, kind, n, form, out_program, err));
+    if (f->model->programs != newest) {
+        strata_fit_add_to_trace(f, "compile", f->model->optimizer_steps, began);
+        f->epoch.compared += (*out_program)->compared_seconds;
+    }
+    if (f->tracing.now) strata_group_set_trace((*out_program)->group, f->tracing.now, f->tracing.tracks);
+    strata_group_set_check((*out_program)->group, f->opts.check_every);
+    return STRATA_OK;
+}
+
+static strata_run_numbers numbers_of(const fit *f, int64_t update, const run *what) {
+    return strata_run_numbers_of(f->model, update,
+                                 what->numbers.scale > 0 ? what->numbers.scale : strata_loss_scale(f->model));
+}
+
 /* Gets the program for a batch of n examples and a free slot of it, and sets runs[n_runs], whose inputs the caller then writes.
  * `what` has the numbers of the step and of its batches. */
 static strata_status acquire_run(fit *f, strata_program_kind kind, int64_t n, run what, strata_error *err) {
-    const strata_batch_form none = {.n_slots = f->step.form.n_slots};
-    const strata_batch_form form = strata_program_is_without_batch(kind) ? none : f->step.form;
     strata_model_program *program = NULL;
     /* Runs end in the order of submission, so if the queue has a free place, the next slot of any program is free. */
     if (f->queue.n == f->queue.most) STRATA_TRY(strata_fit_finish_oldest(f, err));
-    const strata_model_program *newest = f->model->programs;
-    const double began = f->tracing.now ? strata_trace_now() : 0;
-    STRATA_TRY(strata_model_get_program(f->model, kind, n, form, &program, err));
-    if (f->model->programs != newest) {
-        strata_fit_add_to_trace(f, "compile", f->model->optimizer_steps, began);
-        f->epoch.compared += program->compared_seconds;
-    }
-    if (f->tracing.now) strata_group_set_trace(program->group, f->tracing.now, f->tracing.tracks);
-    strata_group_set_check(program->group, f->opts.check_every);
+    STRATA_TRY(get_program(f, kind, n, &program, err));
     if (f->queue.n_unsubmitted && f->queue.runs[f->queue.n - 1].program != program) STRATA_TRY(submit_prepared(f, err));
     run *step = &f->queue.runs[f->queue.n];
     *step = what;
     step->program = program;
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
     const int64_t update = f->model->optimizer_steps + (kind != STRATA_PROGRAM_AVERAGE);
-    step->numbers =
-        strata_run_numbers_of(f->model, update, what.numbers.scale > 0 ? what.numbers.scale : strata_loss_scale(f->model));
+    step->numbers = numbers_of(f, update, &what);
     if (kind != STRATA_PROGRAM_ACCUMULATE) f->model->optimizer_steps = update;
     return STRATA_OK;
 }
@@ -359,24 +371,13 @@ strata_status strata_fit_submit_accumulated(fit *f, strata_error *err) {
     }
     f->epoch.n_examples += f->step.open.examples;
     f->step.open = (run){.step = f->step.open.step + 1};
+    f->step.n_submitted = 0;
     return submit_update(f, err);
 }
 
-strata_status strata_fit_submit(fit *f, const strata_worker_step *rows, strata_error *err) {
-    const strata_batches *batch = strata_worker_batches_batch(f->epoch.batches);
-    const bool whole = f->step.n_batches == 1, has_own = strata_strategy_has_own(f->model->strategy);
-    const int64_t row = f->step.open.examples + rows->first;
-    run what = f->step.open;
-    if (!what.n) f->step.expected_examples = rows->n * f->step.n_batches, what.first = rows->batch;
-    what.last = rows->batch;
-    what.n++;
-    what.examples += rows->n;
-    what.own += rows->own;
-    const bool repeats = whole && f->opts.check_repeats;
-    if (repeats) STRATA_TRY(finish_step(f, err)); /* the parameters are those that this step begins with */
-    STRATA_TRY(acquire_run(f, f->step.kind, rows->own, what, err));
-    run *step = &f->queue.runs[f->queue.n];
-    if (repeats && rows->own) STRATA_TRY(diagnose_batch(f, step, batch, rows->offset, rows->own, row, true, err));
+/* Writes the inputs of a run of a batch or micro-batch. row: the index in the step of this worker's first row. */
+static void write_inputs(fit *f, run *step, const strata_worker_step *rows, int64_t row) {
+    const bool whole = f->step.kind == STRATA_PROGRAM_TRAIN, has_own = strata_strategy_has_own(f->model->strategy);
     const double began = f->tracing.now ? strata_trace_now() : 0;
     step->numbers.words[STRATA_STEP_STATE_SHARE] = has_own ? 1 : 1.0f / (float)rows->n_computing;
     for (int r = 0; r < step->program->n_parts; r++) {
@@ -386,6 +387,31 @@ strata_status strata_fit_submit(fit *f, const strata_worker_step *rows, strata_e
         f->model->replicas[r].accumulated_examples += whole ? 0 : part->n;
     }
     strata_fit_add_to_trace(f, "write inputs", step->numbers.update - 1, began);
+}
+
+/* The open step with one more batch or micro-batch. */
+static run with_rows(const fit *f, const strata_worker_step *rows) {
+    run what = f->step.open;
+    if (!what.n) what.first = rows->batch;
+    what.last = rows->batch;
+    what.n++;
+    what.examples += rows->n;
+    what.own += rows->own;
+    return what;
+}
+
+/* Submits the run of a batch or micro-batch. */
+static strata_status submit_rows(fit *f, const strata_worker_step *rows, strata_error *err) {
+    const strata_batches *batch = strata_worker_batches_batch(f->epoch.batches);
+    const bool whole = f->step.kind == STRATA_PROGRAM_TRAIN;
+    const int64_t row = f->step.open.examples + rows->first;
+    run what = with_rows(f, rows);
+    const bool repeats = whole && f->opts.check_repeats;
+    if (repeats) STRATA_TRY(finish_step(f, err)); /* the parameters are those that this step begins with */
+    STRATA_TRY(acquire_run(f, f->step.kind, rows->own, what, err));
+    run *step = &f->queue.runs[f->queue.n];
+    if (repeats && rows->own) STRATA_TRY(diagnose_batch(f, step, batch, rows->offset, rows->own, row, true, err));
+    write_inputs(f, step, rows, row);
     what.numbers.scale = step->numbers.scale; /* all batches of the step use this scale */
     f->step.open = what;
     if (whole) {
@@ -394,6 +420,71 @@ strata_status strata_fit_submit(fit *f, const strata_worker_step *rows, strata_e
         return submit_update(f, err);
     }
     STRATA_TRY(submit(f, err));
-    STRATA_TRY(measure_newest(f, err));
-    return what.n < f->step.n_batches ? STRATA_OK : strata_fit_submit_accumulated(f, err);
+    return measure_newest(f, err);
+}
+
+/* Micro-batches of one size that run in turns, as the schedule of the pipeline says. */
+typedef struct pipeline {
+    fit *f;
+    const strata_worker_step *rows;
+    /* The number of the first of them among those of the batch. */
+    int first;
+    /* The run of the micro-batch that begins. */
+    run now;
+} pipeline;
+
+static strata_status begin_microbatch(void *user, int microbatch, int slot, strata_error *err) {
+    pipeline *p = user;
+    const strata_worker_step part =
+        strata_worker_step_part(p->f->model->strategy, p->rows, p->first + microbatch, strata_model_n_microbatches(p->f->model));
+    (void)err;
+    p->now.slot = slot;
+    write_inputs(p->f, &p->now, &part, p->f->step.open.examples + part.first);
+    p->f->step.open = with_rows(p->f, &part);
+    return STRATA_OK;
+}
+
+static strata_status end_microbatch(void *user, int microbatch, int slot, strata_error *err) {
+    const pipeline *p = user;
+    (void)microbatch;
+    for (int r = 0; r < p->now.program->n_parts; r++)
+        STRATA_TRY(strata_scores_take(p->f->model, &p->f->epoch.scores, &p->now.program->parts[r], slot, err));
+    return STRATA_OK;
+}
+
+/* Runs micro-batches [first, first + n) of the batch. */
+static strata_status run_pipeline(fit *f, const strata_worker_step *rows, int first, int n, strata_error *err) {
+    const strata_worker_step part =
+        strata_worker_step_part(f->model->strategy, rows, first, strata_model_n_microbatches(f->model));
+    const int64_t update = f->model->optimizer_steps + 1;
+    pipeline p = {.f = f, .rows = rows, .first = first};
+    STRATA_FINISHED(strata_model_flights) flights = {0};
+    if (!n || !part.n) return STRATA_OK;
+    STRATA_TRY(strata_fit_submit_prepared(f, err));
+    STRATA_TRY(get_program(f, STRATA_PROGRAM_ACCUMULATE, part.own, &p.now.program, err));
+    p.now.numbers = numbers_of(f, update, &f->step.open);
+    STRATA_TRY(strata_model_plan_flights(f->model, p.now.program, n, &flights, err));
+    flights.schedule.step = update - 1;
+    flights.schedule.begin = begin_microbatch;
+    flights.schedule.end = end_microbatch;
+    flights.schedule.user = &p;
+    STRATA_TRY(strata_group_run_schedule(p.now.program->group, &flights.schedule, err));
+    f->step.open.numbers.scale = p.now.numbers.scale; /* all batches of the step use this scale */
+    return STRATA_OK;
+}
+
+strata_status strata_fit_submit(fit *f, const strata_worker_step *rows, strata_error *err) {
+    const int m = strata_model_n_microbatches(f->model), n_larger = (int)(rows->n % m);
+    if (!f->step.open.n) f->step.expected_examples = rows->n * f->step.n_batches;
+    f->step.n_submitted++;
+    if (strata_model_has_pipeline(f->model)) {
+        STRATA_TRY(run_pipeline(f, rows, 0, n_larger, err));
+        STRATA_TRY(run_pipeline(f, rows, n_larger, m - n_larger, err));
+    }
+    for (int k = 0; k < m && !strata_model_has_pipeline(f->model); k++) {
+        const strata_worker_step part = strata_worker_step_part(f->model->strategy, rows, k, m);
+        if (part.n) STRATA_TRY(submit_rows(f, &part, err));
+    }
+    const bool complete = f->step.kind == STRATA_PROGRAM_TRAIN || f->step.n_submitted == f->step.n_batches;
+    return complete && f->step.open.n ? strata_fit_submit_accumulated(f, err) : STRATA_OK;
 }

@@ -31,9 +31,16 @@ void strata_model_build_calls(strata_model *model, strata_layer_context *context
             tensors[v] = strata_tensor_dtype(x) == STRATA_DTYPE_F32 ? strata_cast(x, context->dtype) : x;
             continue;
         }
-        for (int i = 0; i < value->n_inputs; i++) taken[i] = tensors[value->inputs[i]];
+        context->stage = value->stage;
+        strata_tensor *mask = common_mask(masks, value);
+        for (int i = 0; i < value->n_inputs; i++) {
+            const strata_value *input = model->values[value->inputs[i]];
+            const int from = input->layer < 0 ? STRATA_EVERY_STAGE : input->stage;
+            taken[i] = strata_layer_context_at_stage(context, tensors[value->inputs[i]], from);
+            if (mask && !i) mask = strata_layer_context_at_stage(context, mask, from);
+        }
         tensors[v] = strata_layer_build(context, &model->list.layers[value->layer], value->number, value->name, taken,
-                                        value->n_inputs, common_mask(masks, value));
+                                        value->n_inputs, mask);
         masks[v] = context->mask;
     }
     for (int i = 0; i < model->n_outputs; i++) {
@@ -122,6 +129,13 @@ strata_status strata_model_graph(strata_model *model, strata_graph **out_graph, 
     strata_graph_destroy(*out_graph);
     *out_graph = NULL;
     return status;
+}
+
+strata_status strata_model_cost_calls(strata_model *model, strata_layer_cost *out_costs, strata_error *err) {
+    STRATA_OWNED(strata_graph) *graph = NULL;
+    strata_layer_context context = {.declaring = true, .costs = out_costs};
+    strata_tensor *inputs[STRATA_MAX_INPUTS], *outputs[STRATA_MAX_OUTPUTS];
+    return build_for_one(model, &context, &graph, inputs, outputs, err);
 }
 
 strata_status strata_model_check_endings(strata_model *model, const strata_output_spec *specs, strata_error *err) {

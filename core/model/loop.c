@@ -9,7 +9,7 @@
 
 void strata_model_begin_layers(const strata_model *model, int device, strata_graph *graph, strata_layer_context *context) {
     const strata_parameter_set *set = &model->parameters;
-    const strata_model_replica *own = &model->replicas[device];
+    const strata_model_replica *own = strata_model_replica_of(model, device);
     context->new_state = strata_graph_alloc(graph, (size_t)set->n * sizeof *context->new_state);
     context->state_rates = strata_graph_alloc(graph, (size_t)set->n * sizeof *context->state_rates);
     context->rows = strata_graph_alloc(graph, (size_t)set->n * sizeof *context->rows);

@@ -6,6 +6,7 @@
 #include "core/base/locale.h"
 #include "core/compile/partition.h"
 #include "core/model/data.h"
+#include "core/model/mesh_spec.h"
 #include "core/op/ops.h"
 
 typedef struct report {
@@ -18,44 +19,16 @@ static void report_finish(report *r) {
     free(r->lengths);
 }
 
-/* ---- the mesh ---- */
-
-/* Reads "name=size" up to a comma or the end, which is returned; NULL if it is not written so. */
-static const char *read_axis(const char *text, strata_mesh *mesh) {
-    const size_t n = strcspn(text, "=,");
-    long long size = 0;
-    const char *end = text + n + 1;
-    if (text[n] != '=' || n == 0 || n >= sizeof mesh->axes[0].name || mesh->n_axes == STRATA_MESH_MOST_AXES) return NULL;
-    while (*end >= '0' && *end <= '9' && size < STRATA_MESH_MOST_DEVICES) size = 10 * size + (*end++ - '0');
-    if (end == text + n + 1 || (*end && *end != ',')) return NULL;
-    memcpy(mesh->axes[mesh->n_axes].name, text, n);
-    mesh->axes[mesh->n_axes++].size = (int)size;
-    return end;
-}
-
-static strata_status read_mesh(const char *text, strata_mesh *mesh, strata_error *err) {
-    const char *at = text ? text : "";
-    for (bool more = true; more; at++) {
-        at = read_axis(at, mesh);
-        if (!at)
-            return strata_fail(err, STRATA_INVALID,
-                               "mesh is \"%s\"; it must be names and sizes of at most %d axes, such as data=2,tensor=4",
-                               text ? text : "", STRATA_MESH_MOST_AXES);
-        more = *at == ',';
-    }
-    return strata_mesh_check(mesh, err);
-}
+/* ---- the leaves ---- */
 
 /* Divides the examples evenly over the axis "data". */
 static strata_status place_examples(report *r, int64_t batch, strata_error *err) {
-    for (int a = 0; a < r->mesh.n_axes; a++) {
-        const int n = r->mesh.axes[a].size;
-        if (strcmp(r->mesh.axes[a].name, "data")) continue;
-        STRATA_TRY(STRATA_NEW(r->lengths, n, err, "mesh: no host memory for %d devices", n));
-        for (int i = 0; i < n; i++) r->lengths[i] = batch / n + (i < batch % n);
-        r->examples.dims[0] = (strata_dim_split){.n_axes = 1, .axes = {a}, .lengths = r->lengths};
-        r->partial.partial = 1u << a;
-    }
+    const int a = strata_mesh_find(&r->mesh, "data"), n = strata_mesh_size(&r->mesh, "data");
+    if (a < 0) return STRATA_OK;
+    STRATA_TRY(STRATA_NEW(r->lengths, n, err, "mesh: no host memory for %d devices", n));
+    for (int i = 0; i < n; i++) r->lengths[i] = batch / n + (i < batch % n);
+    r->examples.dims[0] = (strata_dim_split){.n_axes = 1, .axes = {a}, .lengths = r->lengths};
+    r->partial.partial = 1u << a;
     return STRATA_OK;
 }
 
@@ -132,7 +105,7 @@ strata_status strata_model_list_mesh(strata_model *model, int64_t batch, const c
     *out_mesh = (strata_model_mesh){0};
     STRATA_TRY(strata_model_check_report(model, "mesh", "mesh", true, &batch, err));
     const strata_step_options opts = {.batch = batch, .divided = true, .has_replicas = true};
-    STRATA_TRY(read_mesh(mesh, &r.mesh, err));
+    STRATA_TRY(strata_mesh_read(mesh, 0, &r.mesh, err));
     STRATA_TRY(place_examples(&r, opts.batch, err));
     STRATA_TRY(strata_step_build(&step, model, STRATA_PROGRAM_TRAIN, &opts, err));
     STRATA_OWNED(strata_graph) *graph = step.graph;

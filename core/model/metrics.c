@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "core/graph/variable.h"
 #include "core/model/build.h"
 
 enum { N_FIXED = 2, MAX_NAMES = 512 };
@@ -182,22 +183,22 @@ strata_metrics strata_model_metrics(const strata_model *model, const double *sum
     return metrics;
 }
 
-static strata_status clear(strata_variable *variable, int64_t size, strata_error *err) {
+static strata_status clear(strata_variable *variable, strata_error *err) {
     STRATA_FREED float *zeros = NULL;
     if (!variable) return STRATA_OK;
+    const int64_t size = strata_shape_elements(variable->shape);
     STRATA_TRY(STRATA_NEW(zeros, size, err, "model: no host memory for %lld sums", (long long)size));
-    const strata_array all = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(size), zeros);
+    const strata_array all = strata_array_view(STRATA_DTYPE_F32, variable->shape, zeros);
     return strata_variable_set(variable, &all, err);
 }
 
 strata_status strata_model_reset_sums(strata_model *model, strata_error *err) {
     for (int r = 0; r < model->strategy->n_devices; r++) {
         strata_model_replica *own = &model->replicas[r];
-        STRATA_TRY(clear(own->metrics, model->metrics.n_sums, err));
-        for (int k = 0; k < model->parameters.n_blocks; k++)
-            STRATA_TRY(clear(own->blocks[k].accumulated, strata_model_gradient_size(model, k), err));
-        STRATA_TRY(clear(own->accumulated_sums, model->metrics.n_sums, err));
-        STRATA_TRY(clear(own->accumulated_states, model->parameters.state_size, err));
+        STRATA_TRY(clear(own->metrics, err));
+        for (int k = 0; k < model->parameters.n_blocks; k++) STRATA_TRY(clear(own->blocks[k].accumulated, err));
+        STRATA_TRY(clear(own->accumulated_sums, err));
+        STRATA_TRY(clear(own->accumulated_states, err));
         own->n_accumulated = own->accumulated_examples = 0;
     }
     return STRATA_OK;

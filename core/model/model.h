@@ -67,6 +67,8 @@ struct strata_value {
     int layer;
     /* For an input: its index. For a call: 1 for the first call of the layer, 2 for the second, and so on. */
     int number;
+    /* The stage of a pipeline that computes it; 0 where there is none. */
+    int stage;
     /* [n_inputs] Indices of the values that are the inputs of the call. */
     int *inputs;
     int n_inputs;
@@ -271,9 +273,11 @@ typedef struct strata_model_program {
     struct strata_model_program *next;
 } strata_model_program;
 
+enum { STRATA_WHOLE_MODEL = -1 };
+
 /* What a step's graph is built for. */
 typedef struct strata_step_options {
-    /* The replica whose variables it reads and changes. */
+    /* The replica whose variables it reads and changes; STRATA_WHOLE_MODEL: those that stand for all devices' variables. */
     int replica;
     int64_t batch;
     strata_batch_form form;
@@ -297,10 +301,6 @@ typedef struct strata_step {
     int n_outputs;
     /* Except for the kind GRADIENTS: what exact metrics need of each example (strata_model_metric_scores); NULL: nothing. */
     strata_tensor *scores;
-    /* In the graph of all replicas of an optimizer with shards: [parameters.n_blocks * STRATA_MAX_OPTIMIZER_SLOTS] what stands
-     * for the slots of the whole blocks, of which each device has its shard; NULL: the slots are not divided. They have no
-     * memory. */
-    strata_variable *slots;
     strata_gradient_layout layout;
     strata_tensor **updates;
     int n_updates, most_updates;
@@ -400,6 +400,13 @@ struct strata_model {
     bool trains;
     /* [strategy->n_devices] The model on each device. */
     strata_model_replica *replicas;
+    /* What stands for these variables in a graph that is written for all devices: they have the shapes of the whole values,
+     * and no memory. */
+    strata_model_replica whole;
+    /* Under a mesh: [parameters.n_blocks] which part of each block each device has. NULL: every device has all of it. */
+    strata_placement *placements;
+    /* Memory of `whole` and `placements`. */
+    strata_memory memory;
     /* Replicas with parameters of their own have made updates since the last average. */
     bool apart;
     /* What they had when a fit was stopped within an epoch, before its last average, so that it can go on as if it had not been
@@ -457,6 +464,10 @@ void strata_model_free_notes(strata_model *model);
 /* The number of elements of a block's gradients that replicas exchange: those of its parameters, and for each row of a sparse
  * parameter how often batches use it. */
 int64_t strata_model_gradient_size(const strata_model *model, int block);
+/* The variables of a replica of this worker, or those that stand for all. */
+static inline const strata_model_replica *strata_model_replica_of(const strata_model *model, int replica) {
+    return replica == STRATA_WHOLE_MODEL ? &model->whole : &model->replicas[replica];
+}
 /* strata_model_all_size: the number of elements of both ranges, the parameters followed by the states.
  * strata_model_place: the index of a parameter's first element among them. */
 int64_t strata_model_all_size(const strata_model *model);
@@ -528,7 +539,11 @@ STRATA_MUST_USE strata_status strata_optimizer_make_slot(const strata_optimizer_
 /* The number of slots of the model's optimizer; 0: the model was only built. */
 int strata_model_n_slots(const strata_model *model);
 int strata_model_root(const strata_model *model);
-/* The number of batches whose gradients are accumulated for an update. */
+/* In how many micro-batches a step computes each batch. */
+static inline int strata_model_n_microbatches(const strata_model *model) {
+    return model->strategy->microbatches > 1 ? model->strategy->microbatches : 1;
+}
+/* The number of batches or micro-batches whose gradients are accumulated for an update. */
 int64_t strata_model_accumulates(const strata_model *model);
 void strata_model_free_variables(strata_model *model);
 

@@ -2,6 +2,7 @@
  *
  * Reading, writing, comparing and hashing the parameters and states of a compiled model, one by one and all together. */
 #include "core/model/data.h"
+#include "core/model/parts.h"
 #include "core/model/shards.h"
 #include "strata/describe.h"
 #include "strata/sha256.h"
@@ -49,6 +50,11 @@ static strata_status copy_values(const strata_model *model, int replica, const s
         const strata_parameter_block *at = &set->blocks[k];
         const strata_model_block *b = &own->blocks[k];
         strata_variable *of_update = what < 0 ? b->shard : b->slots[what], *flat = equal ? equal->blocks[k].flat : NULL;
+        if (at->shaped) {
+            strata_variable *own_part = what == STRATA_VALUES_ALL ? b->flat : of_update;
+            if (own_part) STRATA_TRY(strata_model_copy_part(model, k, replica, own_part, c.set, c.begin, c.n, c.values, err));
+            continue;
+        }
         STRATA_TRY(what == STRATA_VALUES_ALL ? copy_common(b->flat, flat, at->begin, at->end - at->begin, &c, err)
                                              : copy_common(of_update, NULL, b->begin, b->end - b->begin, &c, err));
     }
@@ -69,6 +75,8 @@ static strata_status read_some(const strata_model *model, int replica, int64_t b
 /* As read_some, of the replica that is read by default; of replicas that are apart, their mean. */
 static strata_status read_model(const strata_model *model, int64_t begin, int64_t n, float *out, strata_error *err) {
     const int n_replicas = model->strategy->n_replicas;
+    for (int r = 0; r < n_replicas && model->placements; r++) STRATA_TRY(read_some(model, r, begin, n, out, err));
+    if (model->placements) return STRATA_OK;
     STRATA_TRY(read_some(model, strata_model_root(model), begin, n, out, err));
     if (!model->apart || n_replicas == 1) return STRATA_OK;
     STRATA_FREED float *other = NULL;
@@ -262,9 +270,10 @@ static strata_status compare_some(strata_model *model, int64_t begin, int64_t n,
     const strata_workers *workers = &model->strategy->workers;
     const size_t bytes = (size_t)float_bytes(n);
     float *first = room, *other = room + n;
-    STRATA_TRY(read_some(model, 0, begin, n, first, err));
+    STRATA_TRY(model->placements ? read_model(model, begin, n, first, err) : read_some(model, 0, begin, n, first, err));
+    memcpy(other, first, bytes); /* for elements of which a device has no part */
     const int n_copies = model->trains ? model->strategy->n_devices : model->strategy->n_replicas;
-    for (int r = 1; r < n_copies; r++) {
+    for (int r = model->placements ? 0 : 1; r < n_copies; r++) {
         STRATA_TRY(read_some(model, r, begin, n, other, err));
         if (memcmp(first, other, bytes)) *equal = false;
     }

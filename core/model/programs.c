@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "core/graph/graph.h"
+#include "core/model/pipeline.h"
 #include "core/model/recompute.h"
 #include "core/op/ops.h"
 #include "core/run/executable.h"
@@ -185,21 +186,26 @@ static strata_status compile_part(strata_model *model, strata_model_program *pro
                                   strata_error *err) {
     strata_program_part *part = &program->parts[replica];
     strata_device *device = model->replicas[replica].device;
-    const strata_executable_options opts = {.n_slots = program->form.n_slots};
+    strata_executable_options opts = {.n_slots = program->form.n_slots};
+    int n_in_flight, n_kept;
+    STRATA_TRY(strata_model_count_flights(model, program->kind, replica, &n_in_flight, &n_kept, err));
+    if (n_in_flight > 1 && n_in_flight > opts.n_slots) opts.n_slots = n_in_flight;
     const strata_core_place place = strata_strategy_core_place(model->strategy, replica, program->contributes);
     /* The set of replicas that have accumulated gradients differs from update to update, so the host performs the
      * exchanges of APPLY. */
     const bool inside = place.cores && program->kind != STRATA_PROGRAM_APPLY;
-    const bool of_group =
-        !strata_program_computes_only(program->kind) &&
-        (model->strategy->n_devices > 1 || strata_strategy_has_workers(model->strategy) || step->layout.n_buckets);
+    const strata_strategy *strategy = model->strategy;
+    const bool of_group = (!strata_program_computes_only(program->kind) || strata_strategy_has_mesh(strategy)) &&
+                          (strategy->n_devices > 1 || strata_strategy_has_workers(strategy) || step->layout.n_buckets);
     strata_executable **exe = &part->executable;
     strata_tensor *const *outputs = step->outputs;
     const int n = step->n_outputs;
-    part->scores = step->scores ? n - 1 : -1;
-    STRATA_TRY(of_group ? strata_executable_create_replica(device, outputs, n, step->updates, step->n_updates, &opts,
-                                                           inside ? &place : NULL, exe, err)
-                        : strata_executable_create(device, outputs, n, step->updates, step->n_updates, &opts, exe, err));
+    part->scores = step->scores && strata_strategy_is_first_of_share(strategy, replica) ? n - 1 : -1;
+    STRATA_TRY(n_in_flight > 1 ? strata_executable_create_in_flight(device, outputs, n, step->updates, step->n_updates, &opts,
+                                                                    n_kept, exe, err)
+               : of_group      ? strata_executable_create_replica(device, outputs, n, step->updates, step->n_updates, &opts,
+                                                             inside ? &place : NULL, exe, err)
+                               : strata_executable_create(device, outputs, n, step->updates, step->n_updates, &opts, exe, err));
     program->compared_seconds += (*exe)->compared_seconds;
     strata_program_find_inputs(model, part);
     return STRATA_OK;

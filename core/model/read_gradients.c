@@ -4,6 +4,7 @@
  * replica. They are returned in the layout of the parameters. */
 #include "core/model/data.h"
 #include "core/model/fit.h"
+#include "core/model/parts.h"
 
 /* Runs the executable on the first n examples. */
 static strata_status run(strata_model *model, const strata_dataset *dataset, const strata_model_feed *parts,
@@ -66,6 +67,7 @@ strata_status strata_model_get_gradients(strata_model *model, const strata_datas
     const strata_parameter_set *set = &model->parameters;
     strata_model_feed parts;
     STRATA_TRY(strata_model_check_compiled(model, "gradients", err));
+    STRATA_TRY(strata_model_check_whole(model, "gradients", err));
     STRATA_TRY(strata_model_check_dataset(model, dataset, true, "gradients", &parts, err));
     if (n < 1) return strata_fail(err, STRATA_INVALID, "gradients: n is %lld; it must be at least 1", (long long)n);
     for (int i = 0; i < set->n; i++)

@@ -84,7 +84,8 @@ void strata_shards_own_range(const strata_model *model, int64_t *out_begin, int6
 }
 
 strata_status strata_shards_read_own_slot(strata_model *model, int slot, float *values, strata_error *err) {
-    const int root = strata_strategy_root(model->strategy), n = model->shards.n ? model->strategy->n_replicas : 1;
+    const int root = strata_strategy_root(model->strategy),
+              n = model->shards.n || model->placements ? model->strategy->n_replicas : 1;
     for (int r = 0; r < n; r++) STRATA_TRY(strata_model_copy(model, root + r, slot, false, values, err));
     return STRATA_OK;
 }

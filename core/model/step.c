@@ -46,6 +46,7 @@
 #include "core/metric/metric.h"
 #include "core/model/loop.h"
 #include "core/model/metrics.h"
+#include "core/model/parts.h"
 #include "core/model/recompute.h"
 #include "core/op/communication.h"
 #include "core/op/ops.h"
@@ -75,6 +76,8 @@ typedef struct strata_step_builder {
     /* [parameters.n_parts] The first element of each part's gradient within its block's gradients, and of its counts; -1: it
      * has none. */
     int64_t *gradient_at, *uses_at;
+    /* [parameters.n_parts] The gradients of blocks of their own shape; NULL: not computed yet. */
+    strata_tensor **all_gradients;
 } builder;
 
 /* What the device computes from its examples; every pointer is NULL if it has no examples. */
@@ -89,6 +92,10 @@ typedef struct computed {
     /* Sums and states have been added up over the replicas. */
     bool reduced;
 } computed;
+
+static const strata_model_replica *variables_of(const builder *b) {
+    return strata_model_replica_of(b->model, b->opts.replica);
+}
 
 /* Adds a node to the updates of the program, so that it is computed, and returns it. */
 static strata_tensor *add_update(builder *b, strata_tensor *update) {
@@ -317,7 +324,8 @@ static bool place_gradients(builder *b) {
     b->uses_at = b->gradient_at + set->n_parts;
     for (int k = 0; k < set->n_blocks; k++) {
         const strata_parameter_block *at = &set->blocks[k];
-        b->n_gradients[k] = at->dense_end - at->begin;
+        b->n_gradients[k] =
+            at->shaped ? strata_shape_elements(strata_parameter_block_shape(set, k)) : at->dense_end - at->begin;
         for (int i = at->first_part; i < at->first_part + at->n_parts; i++) {
             b->gradient_at[i] = parameter_of(b, i)->sparse ? b->n_gradients[k] : set->parts[i].offset - at->begin;
             if (parameter_of(b, i)->sparse) b->n_gradients[k] += sparse_gradient_size(b, i);
@@ -362,7 +370,7 @@ static int make_buckets(const strata_model *model, int block, int64_t end, bool 
 /* There is only one bucket if computing gradients needs exchanges itself, which each bucket would repeat, and if there are
  * sparse parameters, which have another order. */
 static int buckets_of(const builder *b, int block, bucket buckets[STRATA_MOST_BUCKETS]) {
-    const bool whole = !b->exchanges || b->context.exchanges_inside || has_sparse(b->model);
+    const bool whole = !b->exchanges || b->context.exchanges_inside || has_sparse(b->model) || b->model->placements;
     return make_buckets(b->model, block, b->n_all[block], whole, buckets);
 }
 
@@ -391,25 +399,37 @@ static strata_tensor *source_of(const builder *b, int part) {
     return row ? row : b->context.parts[part];
 }
 
-/* The gradients of y with respect to the bucket's parameters, in the layout of place_gradients. dy is the
- * gradient of y. */
-static strata_tensor *bucket_gradients(const builder *b, const bucket *range, strata_tensor *y, strata_tensor *dy) {
+/* The gradients of y with respect to the parts [first, last); dy is the gradient of y. There is room for as many more. */
+static strata_tensor **part_gradients(const builder *b, int first, int last, strata_tensor *y, strata_tensor *dy) {
+    const size_t n = (size_t)(last - first);
+    strata_tensor **sources = strata_graph_alloc(b->graph, 3 * n * sizeof *sources);
+    for (int i = first; i < last && sources; i++) {
+        sources[i - first] = source_of(b, i);
+        if (!sources[i - first])
+            strata_graph_poison(b->graph, NULL, STRATA_INTERNAL, "parameter %s is not in the graph", parameter_of(b, i)->name);
+    }
+    if (!sources || b->graph->status) return NULL;
+    strata_gradients(y, dy, sources, (int)n, sources + n);
+    return sources + n;
+}
+
+/* Under a mesh the backward pass has exchanges, so the gradients of all parts are computed together. */
+static strata_tensor *shaped_gradient(builder *b, int part, strata_tensor *y, strata_tensor *dy) {
+    if (!b->all_gradients) b->all_gradients = part_gradients(b, 0, b->model->parameters.n_parts, y, dy);
+    return b->all_gradients ? b->all_gradients[part] : &b->graph->poison;
+}
+
+/* The gradients of y with respect to the bucket's parameters, in the layout of place_gradients. */
+static strata_tensor *bucket_gradients(builder *b, const bucket *range, strata_tensor *y, strata_tensor *dy) {
     const strata_parameter_set *set = &b->model->parameters;
     const size_t most = (size_t)(range->last - range->first);
-    strata_tensor **sources = strata_graph_alloc(b->graph, 3 * most * sizeof *sources);
+    if (set->blocks[set->parts[range->first].block].shaped) return shaped_gradient(b, range->first, y, dy);
+    strata_tensor **gradients = part_gradients(b, range->first, range->last, y, dy);
     int64_t *offsets = strata_graph_alloc(b->graph, 2 * most * sizeof *offsets);
     int n = 0, n_uses = 0;
-    if (!sources || !offsets)
+    if (!gradients || !offsets)
         return strata_graph_poison(b->graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for gradients");
-    for (int i = range->first; i < range->last; i++) {
-        sources[n] = source_of(b, i);
-        if (!sources[n] && !b->graph->status)
-            return strata_graph_poison(b->graph, NULL, STRATA_INTERNAL, "parameter %s is not in the graph",
-                                       parameter_of(b, i)->name);
-        offsets[n++] = b->gradient_at[i] - range->begin;
-    }
-    strata_tensor **gradients = sources + most;
-    strata_gradients(y, dy, sources, n, gradients);
+    for (int i = range->first; i < range->last; i++) offsets[n++] = b->gradient_at[i] - range->begin;
     for (int i = range->first; i < range->last; i++) {
         const strata_parameter_part *part = &set->parts[i];
         if (b->uses_at[i] < 0) continue;
@@ -420,13 +440,14 @@ static strata_tensor *bucket_gradients(const builder *b, const bucket *range, st
     return strata_pack(gradients, offsets, n + n_uses, range->end - range->begin);
 }
 
-static strata_tensor *own_gradients(const builder *b, const computed *c, int block, const bucket *range) {
+static strata_tensor *own_gradients(builder *b, const computed *c, int block, const bucket *range) {
+    if (c->gradients && b->model->parameters.blocks[block].shaped) return c->gradients[block];
     if (c->gradients) return slice(c->gradients[block], range->begin, range->end - range->begin);
     return c->y ? bucket_gradients(b, range, c->y, c->dy) : NULL;
 }
 
 /* This device's gradients of a block, (n_all[block]). NULL: it has none. */
-static strata_tensor *all_own_gradients(const builder *b, const computed *c, int block) {
+static strata_tensor *all_own_gradients(builder *b, const computed *c, int block) {
     const strata_parameter_block *at = &b->model->parameters.blocks[block];
     const bucket all = {at->first_part, at->first_part + at->n_parts, 0, b->n_all[block]};
     return own_gradients(b, c, block, &all);
@@ -434,21 +455,26 @@ static strata_tensor *all_own_gradients(const builder *b, const computed *c, int
 
 /* ---- over replicas ---- */
 
-/* Adds up x, f32 (n), over the replicas; devices that update get the result. Without other replicas x is returned. */
-static strata_tensor *sum_over_replicas(builder *b, strata_tensor *x, int64_t n, strata_reduction reduction, bool gradients) {
+/* Adds up x, f32 of this shape, over the replicas; devices that update get the result. Without other replicas x is returned. */
+static strata_tensor *sum_over_replicas(builder *b, strata_tensor *x, strata_shape shape, strata_reduction reduction,
+                                        bool gradients) {
     if (!b->exchanges) return x;
     const strata_all_reduce_attrs attrs = {
-        .common = {.dtype = STRATA_DTYPE_F32, .shape = STRATA_SHAPE(n)}, .reduction = reduction, .gradients = gradients};
+        .common = {.dtype = STRATA_DTYPE_F32, .shape = shape}, .reduction = reduction, .gradients = gradients};
     return strata_all_reduce_among(b->graph, x, attrs);
 }
 
 static void reduce_sums(builder *b, computed *c) {
     const strata_model *model = b->model;
     c->reduced = true;
-    c->sums = sum_over_replicas(b, c->sums, model->metrics.n_sums, STRATA_REDUCE_SUM, false);
+    c->sums = sum_over_replicas(b, c->sums, STRATA_SHAPE(model->metrics.n_sums), STRATA_REDUCE_SUM, false);
     /* Accumulated states are parts of a mean already. */
     const strata_reduction states = c->rates ? STRATA_REDUCE_SUM : STRATA_REDUCE_MEAN;
-    if (model->parameters.state_size) c->state = sum_over_replicas(b, c->state, model->parameters.state_size, states, false);
+    if (!model->parameters.state_size) return;
+    /* Each stage has the new states of its own layers; all get them before the mean over the replicas. */
+    if (b->context.has_stages)
+        c->state = strata_move_along(c->state, b->context.stage_axis, STRATA_EVERY_STAGE, STRATA_EVERY_STAGE);
+    c->state = sum_over_replicas(b, c->state, STRATA_SHAPE(model->parameters.state_size), states, false);
 }
 
 /* The sum over replicas of a block's gradients. The first call also adds up c's sums and states. */
@@ -456,11 +482,14 @@ static strata_tensor *reduce(builder *b, computed *c, int block) {
     bucket buckets[STRATA_MOST_BUCKETS];
     strata_tensor *parts[STRATA_MOST_BUCKETS] = {NULL};
     const int n = buckets_of(b, block, buckets);
+    const bool shaped = b->model->parameters.blocks[block].shaped;
     for (int k = 0; k < n; k++) {
         strata_tensor *own = own_gradients(b, c, block, &buckets[k]);
         if (k == n - 1 && !c->reduced) reduce_sums(b, c);
         /* In the order of the parameters: the last bucket has the first ones. */
-        parts[n - 1 - k] = sum_over_replicas(b, own, buckets[k].end - buckets[k].begin, STRATA_REDUCE_SUM, true);
+        const strata_shape shape = shaped ? strata_parameter_block_shape(&b->model->parameters, block)
+                                          : STRATA_SHAPE(buckets[k].end - buckets[k].begin);
+        parts[n - 1 - k] = sum_over_replicas(b, own, shape, STRATA_REDUCE_SUM, true);
     }
     return n > 1 ? strata_concat(parts, n, 0) : parts[0];
 }
@@ -516,25 +545,13 @@ static void update_sparse(builder *b, block_update *blocks, int k) {
 
 /* ---- a block ---- */
 
-/* The optimizer's slot of a block. In a graph that is divided it is that of the whole block. */
-static strata_variable *slot_of(builder *b, int block, int slot) {
-    const strata_parameter_block *at = &b->model->parameters.blocks[block];
-    strata_variable *own = b->model->replicas[b->opts.replica].blocks[block].slots[slot];
-    if (!b->opts.divided || !own || !b->model->shards.n) return own;
-    const size_t n = (size_t)b->model->parameters.n_blocks * STRATA_MAX_OPTIMIZER_SLOTS;
-    if (!b->step->slots) b->step->slots = strata_graph_alloc(b->graph, n * sizeof *b->step->slots);
-    if (!b->step->slots) return NULL;
-    strata_variable *whole = &b->step->slots[block * STRATA_MAX_OPTIMIZER_SLOTS + slot];
-    *whole = (strata_variable){.name = own->name, .dtype = own->dtype, .shape = STRATA_SHAPE(at->end - at->begin)};
-    return whole;
-}
-
 /* Sets the operands of the optimizer's node, except the gate. */
 static void begin_block(builder *b, block_update *block, int k, strata_tensor *gradients) {
     block->used = gradients;
     block->update = (strata_update){
         .parameters = b->step->blocks[k], .gradients = gradients, .step = b->words, .segments = &b->model->segments[k]};
-    for (int s = 0; s < n_slots(b); s++) block->update.slots[s] = strata_variable_read(b->graph, slot_of(b, k, s));
+    for (int s = 0; s < n_slots(b); s++)
+        block->update.slots[s] = strata_variable_read(b->graph, variables_of(b)->blocks[k].slots[s]);
     if (b->n_gradients[k] < b->n_all[k]) block->update.gradients = slice(gradients, 0, b->n_gradients[k]);
     if (b->scaled) block->update.gradients = strata_mul(block->update.gradients, word_of(b, STRATA_STEP_SCALE));
 }
@@ -606,7 +623,7 @@ static strata_tensor *open_gate(builder *b, const computed *c, strata_tensor *sq
     if (b->model->measures_norm) output[n++] = strata_reshape(square, STRATA_SHAPE(1));
     output[0] = sums;
     b->output = n > 1 ? strata_concat(output, n, 0) : sums;
-    strata_variable *metrics = b->model->replicas[b->opts.replica].metrics;
+    strata_variable *metrics = variables_of(b)->metrics;
     strata_tensor *epoch = add_update(b, strata_assign_add(strata_variable_read(b->graph, metrics), sums));
     strata_tensor *gate = strata_reshape(slice(epoch, 0, 1), STRATA_SHAPE());
     if (share) gate = strata_add(gate, strata_div(times_zero(share), share)); /* 0, or NaN without examples */
@@ -651,11 +668,6 @@ static void build_train(builder *b) {
 
 /* ---- accumulation ---- */
 
-/* The replica whose accumulated variables the graph has. */
-static const strata_model_replica *accumulating(const builder *b) {
-    return &b->model->replicas[b->opts.divided ? 0 : b->opts.replica];
-}
-
 static void add_to(builder *b, strata_variable *accumulated, strata_tensor *value) {
     if (accumulated) add_update(b, strata_assign_add(strata_variable_read(b->graph, accumulated), value));
 }
@@ -671,7 +683,7 @@ static void accumulate_states(builder *b, strata_variable *accumulated, strata_t
 }
 
 static void build_accumulate(builder *b) {
-    const strata_model_replica *own = accumulating(b);
+    const strata_model_replica *own = variables_of(b);
     const computed c = compute(b);
     if (!place_gradients(b)) return;
     for (int k = 0; k < b->model->parameters.n_blocks; k++) add_to(b, own->blocks[k].accumulated, all_own_gradients(b, &c, k));
@@ -699,7 +711,7 @@ static void clear_accumulated(builder *b, strata_tensor *accumulated) {
 }
 
 static void build_apply(builder *b) {
-    const strata_model_replica *own = accumulating(b);
+    const strata_model_replica *own = variables_of(b);
     const int n = b->model->parameters.n_blocks;
     strata_tensor **accumulated = strata_graph_alloc(b->graph, (size_t)n * sizeof *accumulated);
     if (!accumulated) return;
@@ -876,6 +888,8 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
     *step = (strata_step){0};
     STRATA_TRY(strata_graph_create(&b.graph, err));
     step->graph = b.graph;
+    b.context.has_stages = opts->divided && strata_model_has_stages(model);
+    b.context.stage_axis = STRATA_STAGE_AXIS;
     /* A team says that all devices that compute need a sum, not only where updates are made. */
     b.context.replicas = strata_team_of_first(b.graph, model->strategy->n_replicas);
     strata_status status = begin(&b, err);

@@ -75,6 +75,7 @@ static void factors(const strata_tensor *node, strata_factors *factors) {
 const strata_op strata_op_argmax = {
     .name = "argmax",
     .n_inputs = 1,
+    .flags = STRATA_OP_RESOLVED,
     .attrs_bytes = sizeof(argmax_attrs),
     .attrs = {{"axis", STRATA_ATTR_INT, offsetof(argmax_attrs, axis)}},
     .factors = factors,

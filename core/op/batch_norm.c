@@ -256,7 +256,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
 
 const strata_op strata_op_batch_norm_grad = {.name = "batch_norm_grad",
                                              .n_inputs = 6,
-                                             .flags = STRATA_OP_ELEMENTWISE | STRATA_OP_SAMPLES,
+                                             .flags = STRATA_OP_ELEMENTWISE | STRATA_OP_SAMPLES | STRATA_OP_RESOLVED,
                                              .whole = 1u << SUMS,
                                              .attrs_bytes = sizeof(batch_norm_attrs),
                                              .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(batch_norm_attrs, epsilon)},

@@ -6,7 +6,7 @@
 
 #include "core/op/define.h"
 
-extern const strata_op strata_op_all_reduce, strata_op_reduce_to, strata_op_broadcast, strata_op_all_gather,
+extern const strata_op strata_op_move, strata_op_all_reduce, strata_op_reduce_to, strata_op_broadcast, strata_op_all_gather,
     strata_op_reduce_scatter, strata_op_send, strata_op_recv, strata_op_merge;
 
 /* ---- teams ---- */
@@ -90,6 +90,30 @@ static void reference(strata_op_call *call) {
         {"n_members", STRATA_ATTR_INT, offsetof(type, common.n_cores)}, {              \
         "shape", STRATA_ATTR_SHAPE, offsetof(type, common.shape)                       \
     }
+
+/* ---- move: y = x at another coordinate of the mesh ---- */
+
+static void move_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    const strata_move_attrs *attrs = node->attrs;
+    dx[0] = strata_move_along(dy, (int)attrs->axis, (int)attrs->to, (int)attrs->from);
+}
+
+const strata_op strata_op_move = {COMMON(move, strata_move_attrs),
+                                  .n_inputs = 1,
+                                  .attrs = {COMMON_ATTRS(strata_move_attrs),
+                                            {"axis", STRATA_ATTR_INT, offsetof(strata_move_attrs, axis)},
+                                            {"from", STRATA_ATTR_INT, offsetof(strata_move_attrs, from)},
+                                            {"to", STRATA_ATTR_INT, offsetof(strata_move_attrs, to)}},
+                                  .shape = shape,
+                                  .gradient = move_gradient,
+                                  .reference = reference};
+
+strata_tensor *strata_move_along(strata_tensor *x, int axis, int from, int to) {
+    if (!x || strata_tensor_is_poison(x)) return x;
+    const strata_move_attrs attrs = {
+        .common = {.dtype = x->dtype, .shape = x->shape, .takes = true}, .axis = axis, .from = from, .to = to};
+    return strata_node(x->graph, &strata_op_move, 1, &x, &attrs);
+}
 
 /* ---- all_reduce: y = x of replica 0 + x of replica 1 + ..., folded in that order, the same bits on every replica; MEAN
  * divides by the number of replicas that gave a value. gradient: the same all_reduce of dy ---- */

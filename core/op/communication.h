@@ -51,6 +51,16 @@ typedef struct strata_communication_attrs {
     int64_t n_cores;
 } strata_communication_attrs;
 
+/* ---- move ---- */
+
+/* In a graph that is written as if there were one device: x, which the partitioner has at coordinate `from` of an axis of the
+ * mesh (-1: at each), is needed at coordinate `to`. The partitioner sends it there. y = x; gradient: dy is moved back. */
+typedef struct strata_move_attrs {
+    strata_communication_attrs common;
+    int64_t axis, from, to;
+} strata_move_attrs;
+strata_tensor *strata_move_along(strata_tensor *x, int axis, int from, int to);
+
 /* ---- all_reduce and reduce_to ---- */
 
 typedef struct strata_all_reduce_attrs {
@@ -70,7 +80,7 @@ strata_tensor *strata_reduce_to(strata_graph *graph, strata_tensor *x, strata_al
 /* ---- broadcast ---- */
 
 /* One device sends x (NULL on the others), and the others receive it. In a team of several workers the sender is a device of
- * the first of them. */
+ * the first of them, unless the team has two devices: then it is a message, like that of strata_send_to_worker. */
 strata_tensor *strata_broadcast(strata_graph *graph, strata_tensor *x, strata_communication_attrs attrs);
 
 /* ---- all_gather and reduce_scatter ---- */

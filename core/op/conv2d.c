@@ -322,13 +322,27 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_conv2d_lower_blocks(node, 4, columns >= 8 ? 8 : columns > 1 ? 4 : 1, lowering, err);
 }
 
-/* A convolution without groups adds up the products of all channels. */
-static void factors(const strata_tensor *node, strata_factors *factors) {
-    static const char *const rows[2][2] = {{"nHWC,KLCF->nHWF", "nHWc,KLcf->nHWf"}, {"nHWF,KLCF->nHWC", "nHWf,KLcf->nHWc"}};
-    if (node->n_inputs > 2) return;
+/* The dimensions of channels and filters are the last ones of all operands. */
+void strata_conv2d_factors(const strata_tensor *node, const char *row, strata_factors *factors) {
+    const int64_t groups = attrs_of(node)->groups;
     factors->linearity = STRATA_LINEAR_EACH;
-    factors->filled = strata_factor_bit('c') | strata_factor_bit('f');
-    strata_factors_row(rows[is_transposed(node)][attrs_of(node)->groups == 1], node, factors);
+    factors->filled = strata_factor_bit('c') | strata_factor_bit('f') | strata_factor_bit('g');
+    strata_factors_row(row, node, factors);
+    if (groups == 1) return;
+    for (int i = 0; i < 2; i++) factors->inputs[i].unit[3] = node->inputs[i]->shape.dims[3] / groups;
+    factors->result.unit[3] = node->shape.dims[3] / groups;
+    factors->sizes['g' - 'a'] = groups;
+}
+
+strata_tensor *strata_conv2d_divided(const strata_node_part *part) {
+    strata_conv2d_attrs attrs = *attrs_of(part->node);
+    attrs.groups = attrs.groups * part->inputs[0]->shape.dims[3] / part->node->inputs[0]->shape.dims[3];
+    return attrs_of(part->node)->groups == 1 ? strata_node_part_copy(part) : strata_node_part_with(part, &attrs);
+}
+
+static void factors(const strata_tensor *node, strata_factors *factors) {
+    const char *row = is_transposed(node) ? "nHWf,KLcf->nHWc" : "nHWc,KLcf->nHWf";
+    if (node->n_inputs == 2) strata_conv2d_factors(node, attrs_of(node)->groups == 1 ? row : "nHWg,KLCg->nHWg", factors);
 }
 
 #define PRODUCT(which)                                                                         \
@@ -345,6 +359,7 @@ static void factors(const strata_tensor *node, strata_factors *factors) {
         .epilogue = offsetof(strata_conv2d_attrs, epilogue),                                   \
         .words = strata_epilogue_words,                                                        \
         .factors = factors,                                                                    \
+        .part = strata_conv2d_divided,                                                         \
         .shape = which##_shape,                                                                \
         .gradient = which##_gradient,                                                          \
         .reference = reference,                                                                \

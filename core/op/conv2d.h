@@ -101,4 +101,10 @@ STRATA_MUST_USE strata_status strata_conv2d_check_pair(const strata_tensor *node
  * node of the same convolution. */
 strata_tensor *strata_conv2d_product(const strata_op *op, strata_tensor *a, strata_tensor *b, const strata_tensor *like);
 
+/* The placement rule of the three products. Without groups, the row has the letters c of channels and f of filters, and a
+ * convolution adds up the products of all channels; with groups it has the letter g, whose factor is whole groups. */
+void strata_conv2d_factors(const strata_tensor *node, const char *row, strata_factors *factors);
+/* A device's part of one of them, which may have some of the groups. */
+strata_tensor *strata_conv2d_divided(const strata_node_part *part);
+
 #endif

@@ -181,9 +181,7 @@ static strata_tensor *compose(strata_tensor *node) {
 }
 
 static void factors(const strata_tensor *node, strata_factors *factors) {
-    factors->linearity = STRATA_LINEAR_EACH;
-    factors->filled = strata_factor_bit('c') | strata_factor_bit('f');
-    strata_factors_row(attrs_of(node)->groups == 1 ? "nHWc,nHWf->KLcf" : "nHWC,nHWF->KLCF", node, factors);
+    strata_conv2d_factors(node, attrs_of(node)->groups == 1 ? "nHWc,nHWf->KLcf" : "nHWg,nHWg->KLCg", factors);
 }
 
 const strata_op strata_op_conv2d_filter_grad = {
@@ -193,6 +191,7 @@ const strata_op strata_op_conv2d_filter_grad = {
     .attrs_bytes = sizeof(strata_conv2d_attrs),
     .attrs = {STRATA_WINDOW_ATTRS(strata_conv2d_attrs), {"groups", STRATA_ATTR_INT, offsetof(strata_conv2d_attrs, groups)}},
     .factors = factors,
+    .part = strata_conv2d_divided,
     .shape = shape,
     .gradient = gradient,
     .reference = reference,

@@ -2,6 +2,8 @@
  *
  * Dropout: y = u >= rate ? x / (1 - rate) : 0, where u is the result of random_uniform for the same state and stream. The mask
  * is not stored: the gradient is the same op applied to dy. */
+#include <string.h>
+
 #include "core/op/define.h"
 #include "core/op/random.h"
 
@@ -54,24 +56,37 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
 }
 
 /* The composition uses where(), not x times a mask of 0 or 1 / (1 - rate): an infinity that is dropped would become NaN. */
-static strata_tensor *compose(strata_tensor *node) {
-    strata_tensor *x = node->inputs[0];
-    strata_tensor *u = strata_random_uniform(node->inputs[1], (uint32_t)((const dropout_attrs *)node->attrs)->stream, x->shape);
+static strata_tensor *dropped(const strata_tensor *node, strata_tensor *x, strata_tensor *u) {
     strata_tensor *kept = strata_greater_equal(u, strata_scalar(x->graph, STRATA_DTYPE_F32, (double)rate_of(node)));
     strata_tensor *scaled = strata_mul(x, strata_scalar(x->graph, x->dtype, (double)scale_of(node)));
-    return strata_where(kept, scaled, strata_scalar(x->graph, x->dtype, 0));
+    return strata_cast(strata_where(kept, scaled, strata_scalar(x->graph, x->dtype, 0)), node->dtype);
 }
 
-/* The elements are numbered along the first axis, so a part of this axis is drawn from the same sequence. */
+static strata_tensor *compose(strata_tensor *node) {
+    strata_tensor *x = node->inputs[0];
+    const int64_t stream = ((const dropout_attrs *)node->attrs)->stream;
+    return dropped(node, x, strata_random_uniform(node->inputs[1], (uint32_t)stream, x->shape));
+}
+
 static void factors(const strata_tensor *node, strata_factors *factors) {
-    if (!node->shape.rank) return;
-    strata_factors_set(factors, node, 0, 0, 0);
-    strata_factors_set(factors, node, 2, 0, 0);
+    for (int d = 0; d < node->shape.rank; d++)
+        for (int i = 0; i < 3; i += 2) strata_factors_set(factors, node, i, d, d);
 }
 
+/* The elements are numbered along the first axis, so a part of this axis is drawn from the same sequence. For a part of another
+ * axis the numbers of whole rows are drawn. */
 static strata_tensor *part_of(const strata_node_part *part) {
-    strata_tensor *inputs[] = {part->inputs[0], strata_random_state_part(part, part->inputs[1])};
-    return strata_node(part->graph, part->node->op, 2, inputs, part->node->attrs);
+    const dropout_attrs *attrs = part->node->attrs;
+    strata_tensor *x = part->inputs[0], *state = strata_random_state_part(part, part->inputs[1]);
+    strata_shape rows = part->node->shape;
+    int64_t begin[STRATA_MAX_RANK];
+    if (rows.rank) rows.dims[0] = part->shape.dims[0];
+    if (strata_shape_equal(rows, part->shape))
+        return strata_node(part->graph, part->node->op, 2, (strata_tensor *[]){x, state}, attrs);
+    memcpy(begin, part->begin, sizeof begin);
+    begin[0] = 0;
+    strata_tensor *u = strata_slice(strata_random_uniform(state, (uint32_t)attrs->stream, rows), begin, part->shape.dims);
+    return dropped(part->node, strata_wide(x), u);
 }
 
 const strata_op strata_op_dropout = {

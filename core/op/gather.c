@@ -133,9 +133,19 @@ static strata_tensor *gather_compose(strata_tensor *node) {
     return strata_reshape(strata_matmul(hits, x, false, false), node->shape);
 }
 
-/* x (outer..., A, inner...), indices (J...) -> y (outer..., J..., inner...): all axes but A. */
+/* The indices of rows as they are counted from row `first` on. Rows before it get indices below 0, which are out of range. */
+static strata_tensor *indices_from(strata_tensor *indices, int64_t first) {
+    if (!first) return indices;
+    if (first > INT32_MAX) indices = strata_cast(indices, STRATA_DTYPE_I64);
+    return strata_sub(indices, strata_scalar(indices->graph, indices->dtype, (double)first));
+}
+
+/* x (outer..., A, inner...), indices (J...) -> y (outer..., J..., inner...): all axes; rows that a part of A lacks are zeros
+ * there, so parts of A make a partial result. */
 static void gather_factors(const strata_tensor *node, strata_factors *factors) {
     const int axis = gather_axis(node), n = node->inputs[1]->shape.rank;
+    if (node->dtype != STRATA_DTYPE_BOOL && node->dtype != STRATA_DTYPE_U8)
+        strata_factors_set(factors, node, 0, axis, node->shape.rank);
     for (int d = 0; d < node->shape.rank; d++) {
         const bool is_index = d >= axis && d < axis + n;
         const int from = d < axis ? d : is_index ? d - axis : d - n + 1;
@@ -144,11 +154,17 @@ static void gather_factors(const strata_tensor *node, strata_factors *factors) {
     }
 }
 
+static strata_tensor *gather_part(const strata_node_part *part) {
+    const int64_t first = part->input_begins[0][gather_axis(part->node)];
+    return strata_gather(part->inputs[0], indices_from(part->inputs[1], first), gather_axis(part->node));
+}
+
 const strata_op strata_op_gather = {.name = "gather",
                                     .n_inputs = 2,
                                     .attrs_bytes = sizeof(gather_attrs),
                                     .attrs = {{"axis", STRATA_ATTR_INT, offsetof(gather_attrs, axis)}},
                                     .factors = gather_factors,
+                                    .part = gather_part,
                                     .linearity = STRATA_LINEAR_FIRST,
                                     .shape = gather_shape,
                                     .gradient = gather_gradient,
@@ -295,9 +311,11 @@ static strata_tensor *gather_grad_compose(strata_tensor *node) {
     return strata_reshape(strata_matmul(hits, dy, true, false), node->shape);
 }
 
-/* dy (outer..., J..., inner...), indices (J...) -> dx (outer..., A, inner...): each part of the rows adds to dx. */
+/* dy (outer..., J..., inner...), indices (J...) -> dx (outer..., A, inner...): each part of dy's rows adds to dx, and a part of
+ * A takes the rows whose indices are in it. */
 static void gather_grad_factors(const strata_tensor *node, strata_factors *factors) {
     const int axis = (int)((const gather_grad_attrs *)node->attrs)->axis, n = node->inputs[1]->shape.rank;
+    strata_factors_set(factors, node, 2, axis, node->inputs[0]->shape.rank);
     for (int d = 0; d < node->inputs[0]->shape.rank; d++) {
         const bool is_index = d >= axis && d < axis + n;
         if (is_index && node->inputs[0]->shape.dims[d] != node->inputs[1]->shape.dims[d - axis]) continue;
@@ -306,12 +324,20 @@ static void gather_grad_factors(const strata_tensor *node, strata_factors *facto
     }
 }
 
+static strata_tensor *gather_grad_part(const strata_node_part *part) {
+    gather_grad_attrs attrs = *(const gather_grad_attrs *)part->node->attrs;
+    strata_tensor *inputs[] = {part->inputs[0], indices_from(part->inputs[1], part->begin[attrs.axis])};
+    attrs.size = part->shape.dims[attrs.axis];
+    return strata_node(part->graph, part->node->op, 2, inputs, &attrs);
+}
+
 const strata_op strata_op_gather_grad = {.name = "gather_grad",
                                          .n_inputs = 2,
                                          .attrs_bytes = sizeof(gather_grad_attrs),
                                          .attrs = {{"axis", STRATA_ATTR_INT, offsetof(gather_grad_attrs, axis)},
                                                    {"size", STRATA_ATTR_INT, offsetof(gather_grad_attrs, size)}},
                                          .factors = gather_grad_factors,
+                                         .part = gather_grad_part,
                                          .linearity = STRATA_LINEAR_FIRST,
                                          .shape = gather_grad_shape,
                                          .gradient = gather_grad_gradient,

@@ -101,6 +101,7 @@ static strata_tensor *layer_norm_compose(strata_tensor *node) {
 const strata_op strata_op_layer_norm = {
     .name = "layer_norm",
     .n_inputs = 3,
+    .flags = STRATA_OP_RESOLVED,
     .attrs_bytes = sizeof(layer_norm_attrs),
     .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(layer_norm_attrs, epsilon)}},
     .dims = "...C,C,C->...C",
@@ -154,6 +155,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
 const strata_op strata_op_layer_norm_grad = {
     .name = "layer_norm_grad",
     .n_inputs = 3,
+    .flags = STRATA_OP_RESOLVED,
     .attrs_bytes = sizeof(layer_norm_attrs),
     .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(layer_norm_attrs, epsilon)}},
     .dims = "...C,C,...C->...C",

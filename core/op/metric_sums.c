@@ -76,6 +76,7 @@ static strata_tensor *binary_compose(strata_tensor *node) {
 const strata_op strata_op_binary_sums = {
     .name = "binary_sums",
     .n_inputs = 3,
+    .flags = STRATA_OP_RESOLVED,
     .attrs_bytes = sizeof(binary_sums_attrs),
     .attrs = {{"threshold", STRATA_ATTR_FLOAT, offsetof(binary_sums_attrs, threshold)}},
     .dims = "b,bC,bC->S",
@@ -144,6 +145,7 @@ static strata_tensor *classification_compose(strata_tensor *node) {
 const strata_op strata_op_classification_sums = {
     .name = "classification_sums",
     .n_inputs = 3,
+    .flags = STRATA_OP_RESOLVED,
     .dims = "b,bC,b->S",
     .shape = classification_shape,
     .no_gradient = "it is a metric; take the gradient of the losses",

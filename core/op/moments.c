@@ -66,7 +66,7 @@ static strata_tensor *compose(strata_tensor *node) {
 
 const strata_op strata_op_moments = {.name = "moments",
                                      .n_inputs = 1,
-                                     .flags = STRATA_OP_SAMPLES,
+                                     .flags = STRATA_OP_SAMPLES | STRATA_OP_RESOLVED,
                                      .dims = "c->Sc",
                                      .own_dims = "...c->Sc",
                                      .shape = shape,

@@ -118,6 +118,7 @@ static strata_tensor *compose(strata_tensor *node) {
     const strata_op strata_op_##op_name = { \
         .name = #op_name,                   \
         .n_inputs = 1,                      \
+        .flags = STRATA_OP_RESOLVED,        \
         .dims = "...C->...C",               \
         .shape = shape,                     \
         .gradient = gradient,               \
@@ -177,6 +178,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
     const strata_op strata_op_##op_name = { \
         .name = #op_name,                   \
         .n_inputs = 2,                      \
+        .flags = STRATA_OP_RESOLVED,        \
         .dims = "...C->...C",               \
         .shape = grad_shape,                \
         .gradient = gradient_of,            \

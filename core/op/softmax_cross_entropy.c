@@ -59,6 +59,7 @@ static strata_tensor *compose(strata_tensor *node) {
 const strata_op strata_op_softmax_cross_entropy = {
     .name = "softmax_cross_entropy",
     .n_inputs = 2,
+    .flags = STRATA_OP_RESOLVED,
     .dims = "...C,...C->...",
     .shape = shape,
     .gradient = gradient,
@@ -110,6 +111,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
 const strata_op strata_op_softmax_cross_entropy_grad = {
     .name = "softmax_cross_entropy_grad",
     .n_inputs = 3,
+    .flags = STRATA_OP_RESOLVED,
     .attrs_bytes = sizeof(grad_attrs),
     .attrs = {{"of", STRATA_ATTR_INT, offsetof(grad_attrs, of)}},
     .words = (const strata_attr_words[]){{"of", (const char *const[]){"loss", "logits", "labels", NULL}}, {NULL, NULL}},

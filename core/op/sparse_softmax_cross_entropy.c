@@ -61,22 +61,28 @@ static strata_tensor *is_label(const strata_tensor *node) {
     return strata_equal(strata_column_of(labels, shape), columns);
 }
 
-/* count / count, where count is 1 for a row with a valid label and 0 for any other row. So the result is 1 or NaN. */
-static strata_tensor *one_or_nan(strata_tensor *hits, strata_dtype dtype, bool keep_dims) {
-    strata_tensor *count = strata_reduce_sum(strata_cast(hits, dtype), (int[]){-1}, 1, keep_dims);
-    return strata_div(count, count);
+/* A number for each label: 1 if it is a class, else NaN. */
+static strata_tensor *one_or_nan(const strata_tensor *node) {
+    strata_tensor *labels = node->inputs[LABELS];
+    const strata_shape shape = node->inputs[LOGITS]->shape;
+    strata_tensor *zero = strata_scalar(node->graph, labels->dtype, 0);
+    strata_tensor *classes = strata_scalar(node->graph, labels->dtype, (double)shape.dims[shape.rank - 1]);
+    strata_tensor *valid = strata_mul(strata_cast(strata_greater_equal(labels, zero), node->dtype),
+                                      strata_cast(strata_less(labels, classes), node->dtype));
+    return strata_div(valid, valid);
 }
 
 static strata_tensor *compose(strata_tensor *node) {
     strata_tensor *hits = is_label(node), *zero = strata_scalar(node->graph, node->dtype, 0);
     strata_tensor *taken = strata_where(hits, strata_log_softmax(node->inputs[LOGITS]), zero);
     strata_tensor *loss = strata_neg(strata_reduce_sum(taken, (int[]){-1}, 1, false));
-    return strata_mul(loss, one_or_nan(hits, node->dtype, false));
+    return strata_mul(loss, one_or_nan(node));
 }
 
 const strata_op strata_op_sparse_softmax_cross_entropy = {
     .name = "sparse_softmax_cross_entropy",
     .n_inputs = 2,
+    .flags = STRATA_OP_RESOLVED,
     .dims = "...C,...->...",
     .shape = shape,
     .gradient = gradient,
@@ -111,13 +117,14 @@ static void grad_reference(strata_op_call *call) {
 
 static strata_tensor *grad_compose(strata_tensor *node) {
     strata_tensor *logits = node->inputs[LOGITS], *hits = is_label(node);
-    strata_tensor *dy = strata_mul(strata_column_of(node->inputs[DY], logits->shape), one_or_nan(hits, node->dtype, true));
+    strata_tensor *dy = strata_column_of(strata_mul(node->inputs[DY], one_or_nan(node)), logits->shape);
     return strata_mul(dy, strata_sub(strata_softmax(logits), strata_cast(hits, node->dtype)));
 }
 
 const strata_op strata_op_sparse_softmax_cross_entropy_grad = {
     .name = "sparse_softmax_cross_entropy_grad",
     .n_inputs = 3,
+    .flags = STRATA_OP_RESOLVED,
     .dims = "...C,...,...->...C",
     .shape = grad_shape,
     .no_gradient = "for second derivatives build the loss from strata_log_softmax",

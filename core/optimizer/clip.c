@@ -23,10 +23,7 @@ void strata_clip_gradients(const strata_optimizer *settings, strata_tensor **gra
             gradients[k] = strata_clip(gradients[k], -settings->clip_value, settings->clip_value);
             continue;
         }
-        if (settings->clip_norm > 0 && !segments[k].n) { /* the block is one parameter */
-            square = strata_reduce_sum(strata_square(gradients[k]), NULL, 0, false);
-            gradients[k] = strata_mul(gradients[k], factor(square, settings->clip_norm));
-        } else if (settings->clip_norm > 0) {
+        if (settings->clip_norm > 0) {
             squares = strata_segment_squares(&segments[k], gradients[k]);
             square = strata_reduce_sum(squares, NULL, 0, false);
             gradients[k] = strata_segment_scale(&segments[k], gradients[k], factor(squares, settings->clip_norm));

@@ -26,9 +26,11 @@ typedef struct strata_segments {
     const int32_t *owner;
 } strata_segments;
 
-/* The tensors of one update of all parameters. They are flat and have one size; `step` and `gate` are as in strata/ops.h. */
+/* The tensors of one update of all parameters, or of one parameter. They have one shape; `step` and `gate` are as in
+ * strata/ops.h. */
 typedef struct strata_update {
     strata_tensor *parameters, *slots[STRATA_MAX_OPTIMIZER_SLOTS], *gradients, *step, *gate;
+    /* The parameters of the range, which is then flat. If it has none (n 0), the range is one parameter of any shape. */
     const strata_segments *segments;
 } strata_update;
 
@@ -108,9 +110,9 @@ bool strata_optimizer_takes_norms(const strata_optimizer *settings);
 void strata_clip_gradients(const strata_optimizer *settings, strata_tensor **gradients, const strata_segments *segments, int n,
                            strata_tensor **out_square);
 
-/* segments.c: the sum of the squares of each parameter's elements, (n). */
+/* segments.c: the sum of the squares of each parameter's elements, (n); for n 0 one number. */
 strata_tensor *strata_segment_squares(const strata_segments *segments, strata_tensor *flat);
-/* Multiplies the elements of each parameter by its factor. */
+/* Multiplies the elements of each parameter by its factor, or, for n 0, all elements by the one factor. */
 strata_tensor *strata_segment_scale(const strata_segments *segments, strata_tensor *flat, strata_tensor *factors);
 /* a / b where both are above 0, else 1. */
 strata_tensor *strata_ratio_or_one(strata_tensor *a, strata_tensor *b);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Norms and factors of each parameter in the flat range. First each chunk is summed, then the chunks of each parameter,
- * in an order that depends only on the shapes. */
+ * in an order that depends only on the shapes. A block without segments is one parameter, of any shape. */
 #include "core/optimizer/optimizer.h"
 
 static strata_tensor *as_chunks(const strata_segments *segments, strata_tensor *flat) {
@@ -14,11 +14,13 @@ static strata_tensor *constant(strata_tensor *beside, const int32_t *values, int
 }
 
 strata_tensor *strata_segment_squares(const strata_segments *segments, strata_tensor *flat) {
+    if (!segments->n) return strata_reduce_sum(strata_square(flat), NULL, 0, false);
     strata_tensor *chunks = strata_reduce_sum(strata_square(as_chunks(segments, flat)), (int[]){1}, 1, false);
     return strata_segment_sum(chunks, constant(flat, segments->ends, segments->n));
 }
 
 strata_tensor *strata_segment_scale(const strata_segments *segments, strata_tensor *flat, strata_tensor *factors) {
+    if (!segments->n) return strata_mul(flat, factors);
     strata_tensor *each = strata_gather(factors, constant(flat, segments->owner, segments->n_chunks), 0);
     strata_tensor *scaled = strata_mul(as_chunks(segments, flat), strata_reshape(each, STRATA_SHAPE(segments->n_chunks, 1)));
     return strata_reshape(scaled, strata_tensor_shape(flat));

@@ -92,10 +92,34 @@ static strata_status fold(job *j, strata_error *err) {
                           elements_of(j), j->results, j->n_results, err);
 }
 
+/* ---- messages between workers ---- */
+
+/* Sends the value of the job's only member to a worker, or receives it, also if nobody reads it, since it was sent. */
+static strata_status send_message(job *j, int worker, strata_error *err) {
+    const strata_exchange_member *m = &j->members[0];
+    const size_t bytes = whole_bytes(j);
+    const int64_t tag = common_of(j)->team.id;
+    if (!m->gives) return j->workers->receive(j->workers, worker, tag, m->takes ? m->result : j->scratch, bytes, err);
+    j->sent += bytes;
+    return j->workers->send(j->workers, worker, tag, m->operand, bytes, err);
+}
+
+/* The worker of the other one of two devices. */
+static int find_peer(const job *j) {
+    const strata_team team = common_of(j)->team;
+    const strata_workers *workers = j->workers;
+    const int64_t first = workers->first_replica, end = workers->first_replicas[workers->rank + 1];
+    const int64_t other = team.members[team.members[0] >= first && team.members[0] < end];
+    int w = 0;
+    while (w < workers->n - 1 && other >= workers->first_replicas[w + 1]) w++;
+    return w;
+}
+
 /* ---- broadcast ---- */
 
 static strata_status broadcast_value(job *j, strata_error *err) {
     const size_t bytes = whole_bytes(j);
+    if (strata_exchange_is_message(j->members[0].node, j->workers)) return send_message(j, find_peer(j), err);
     const void *value = j->n_operands ? j->operands[0] : NULL;
     if (j->over_workers) {
         void *all = j->n_results && j->reads_results ? j->results[0] : j->scratch;
@@ -113,14 +137,12 @@ static strata_status broadcast_value(job *j, strata_error *err) {
 static strata_status send_and_receive(job *j, strata_error *err) {
     const strata_point_attrs *attrs = j->members[0].node->attrs;
     const strata_exchange_member *m = &j->members[0];
-    const size_t bytes = whole_bytes(j);
     const strata_workers *workers = j->workers;
     if (attrs->worker < 0) return broadcast_value(j, err);
     if (!workers || attrs->worker >= workers->n || attrs->worker == workers->rank)
         return strata_fail(err, STRATA_INVALID, "%s: worker %lld is none of the %d others", m->node->op->name,
                            (long long)attrs->worker, workers ? workers->n - 1 : 0);
-    if (m->gives) return workers->send(workers, (int)attrs->worker, common_of(j)->team.id, m->operand, bytes, err);
-    return m->takes ? workers->receive(workers, (int)attrs->worker, common_of(j)->team.id, m->result, bytes, err) : STRATA_OK;
+    return send_message(j, (int)attrs->worker, err);
 }
 
 /* Sets sizes[w] to `unit` times the lengths of the parts of worker w's replicas. */
@@ -307,6 +329,12 @@ bool strata_exchange_spans_workers(const strata_tensor *node, const strata_worke
                                      workers->first_replicas[workers->rank + 1] - workers->first_replica);
 }
 
+bool strata_exchange_is_message(const strata_tensor *node, const strata_workers *workers) {
+    const strata_communication_attrs *common = node->attrs;
+    const bool pair = node->op == &strata_op_broadcast && common->team.n_members == 2;
+    return (pair || strata_exchange_is_point(node)) && strata_exchange_spans_workers(node, workers);
+}
+
 bool strata_exchange_folds(const strata_tensor *node, int64_t *out_elements, strata_reduction *out_reduction) {
     const strata_all_reduce_attrs *attrs = node->attrs;
     if (!is_fold(node)) return false;
@@ -323,7 +351,8 @@ const char *strata_exchange_name(const strata_tensor *node) {
 int64_t strata_exchange_scratch_bytes(const strata_tensor *node, const strata_workers *workers) {
     const strata_communication_attrs *common = node->attrs;
     int64_t elements = strata_shape_elements(common->shape), bytes;
-    if (!strata_exchange_spans_workers(node, workers) || strata_exchange_is_point(node)) return 0;
+    if (!strata_exchange_spans_workers(node, workers)) return 0;
+    if (node->n_inputs && strata_exchange_is_message(node, workers)) return 0;
     if (node->op == &strata_op_reduce_scatter) row_of(node->attrs, &elements);
     if (__builtin_mul_overflow(elements, (int64_t)strata_dtype_bytes(common->dtype), &bytes)) return -1;
     /* The parts are: the size of each worker's bytes, this worker's bytes, and the bytes of all workers. */

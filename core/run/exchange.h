@@ -91,6 +91,8 @@ typedef struct strata_exchange_job {
     int number;
     /* The bytes of the members' memory that were read and written are added to these. */
     uint64_t read, written;
+    /* The bytes of the messages that were sent to other workers are added to this. */
+    uint64_t sent;
 } strata_exchange_job;
 
 /* Performs an exchange. Allocates nothing. */
@@ -100,12 +102,15 @@ STRATA_MUST_USE strata_status strata_exchange_run(strata_exchange_job *job, stra
 STRATA_MUST_USE strata_status strata_exchange_check(const strata_tensor *a, const strata_tensor *b, strata_error *err);
 /* Whether the exchange involves replicas of other workers. */
 bool strata_exchange_spans_workers(const strata_tensor *node, const strata_workers *workers);
-/* Whether the node is a message of two devices, and whether it gathers or scatters parts. */
+/* Whether the node is a send or a receive, and whether it gathers or scatters parts. */
 bool strata_exchange_is_point(const strata_tensor *node);
 bool strata_exchange_is_parts(const strata_tensor *node);
 /* Whether the exchange uses the job's cross-device ops; if so, *out_elements and *out_reduction are the size and the reduction
  * for which they prepare. */
 bool strata_exchange_folds(const strata_tensor *node, int64_t *out_elements, strata_reduction *out_reduction);
+/* Whether the exchange is a message between workers, for which the receiving device waits and the sending one does not: a send,
+ * a receive, or a broadcast among two devices. */
+bool strata_exchange_is_message(const strata_tensor *node, const strata_workers *workers);
 /* How many bytes of scratch memory an exchange of this node needs; -1: the number overflows. */
 int64_t strata_exchange_scratch_bytes(const strata_tensor *node, const strata_workers *workers);
 /* "sum", "mean", "broadcast", "all_gather": for messages and lists. */

@@ -28,27 +28,56 @@ static strata_status check_variables(const strata_executable *exe, strata_error 
     return STRATA_OK;
 }
 
+/* How many slots the programs of one copy have. */
+static int slots_of_copy(const strata_executable *exe) {
+    return (exe->n_slots + exe->n_carried - 1) / exe->n_carried;
+}
+
 /* At most INT64_MAX, also where the sum is larger. */
-static int64_t plan_device_bytes(const strata_plan *plan, int n_slots) {
-    const strata_arena_kind kinds[] = {STRATA_ARENA_WORK, STRATA_ARENA_CONSTANT, STRATA_ARENA_INPUT, STRATA_ARENA_OUTPUT};
-    int64_t sum = 0;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const bool of_slots = kinds[i] == STRATA_ARENA_INPUT || kinds[i] == STRATA_ARENA_OUTPUT;
-        int64_t bytes;
-        if (__builtin_mul_overflow(strata_plan_bytes(plan, kinds[i]), of_slots ? n_slots : 1, &bytes) ||
+static int64_t device_bytes(const strata_executable *exe) {
+    const int n_slots = exe->n_carried * slots_of_copy(exe);
+    const struct {
+        strata_arena_kind kind;
+        int times;
+    } parts[] = {{STRATA_ARENA_WORK, 1}, /* with one copy of the CARRIED arenas */
+                 {STRATA_ARENA_CARRIED, exe->n_carried - 1},
+                 {STRATA_ARENA_CONSTANT, 1},
+                 {STRATA_ARENA_INPUT, n_slots},
+                 {STRATA_ARENA_OUTPUT, n_slots}};
+    int64_t sum = 0, bytes;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (__builtin_mul_overflow(strata_plan_bytes(&exe->plan, parts[i].kind), parts[i].times, &bytes) ||
             __builtin_add_overflow(sum, bytes, &sum))
             return INT64_MAX;
-    }
     return sum;
 }
 
 static strata_status check_memory(const strata_executable *exe, strata_error *err) {
-    uint64_t wanted = (uint64_t)plan_device_bytes(&exe->plan, exe->n_slots);
+    uint64_t wanted = (uint64_t)device_bytes(exe);
     uint64_t all = exe->device->info.memory_bytes, used = exe->device->counters.allocated_bytes;
     uint64_t left = used < all ? all - used : 0;
     if (!all || wanted <= left) return STRATA_OK;
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: the program needs %.1f MiB, %.1f MiB are free", exe->device->info.id,
                        (double)wanted / 1048576, (double)left / 1048576);
+}
+
+/* The arenas of a copy, which differ in the buffers of the CARRIED ones. */
+static strata_arena *arenas_of(const strata_executable *exe, int copy) {
+    return copy ? exe->copies + (copy - 1) * exe->plan.n_arenas : exe->plan.arenas;
+}
+
+static strata_status make_copies(strata_executable *exe, strata_error *err) {
+    const int n = exe->plan.n_arenas;
+    STRATA_TRY(STRATA_NEW(exe->copies, (exe->n_carried - 1) * n, err, "executable: no host memory for %d arenas", n));
+    for (int copy = 1; copy < exe->n_carried; copy++)
+        for (int i = 0; i < n; i++) {
+            strata_arena *arena = &arenas_of(exe, copy)[i];
+            *arena = exe->plan.arenas[i];
+            if (arena->kind != STRATA_ARENA_CARRIED) continue;
+            arena->buffer = NULL;
+            STRATA_TRY(exe->device->api->buffer_create(exe->device, arena->bytes, &arena->buffer, err));
+        }
+    return STRATA_OK;
 }
 
 /* Allocates device memory for the arenas, except those that the device manages itself, and uploads constants. */
@@ -69,7 +98,7 @@ static strata_status make_buffers(strata_executable *exe, strata_error *err) {
         STRATA_TRY(
             exe->device->api->upload(exe->device, exe->plan.arenas[place.arena].buffer, place.offset, data, place.bytes, err));
     }
-    return STRATA_OK;
+    return make_copies(exe, err);
 }
 
 strata_piece strata_executable_piece(const strata_executable *exe) {
@@ -79,7 +108,7 @@ strata_piece strata_executable_piece(const strata_executable *exe) {
                           .n_places = exe->plan.n_places,
                           .arenas = exe->plan.arenas,
                           .n_arenas = exe->plan.n_arenas,
-                          .n_slots = exe->n_slots};
+                          .n_slots = slots_of_copy(exe)};
 }
 
 static strata_piece piece_of(const strata_executable *exe, int k, const strata_arena *arenas) {
@@ -90,12 +119,14 @@ static strata_piece piece_of(const strata_executable *exe, int k, const strata_a
     return piece;
 }
 
-static strata_status compile_segment(strata_executable *exe, int k, strata_arena *arenas, strata_error *err) {
+/* arenas: memory for the copy's arenas with the sizes of this segment. */
+static strata_status compile_segment(strata_executable *exe, int copy, int k, strata_arena *arenas, strata_error *err) {
     const strata_segment *segment = &exe->plan.segments[k];
+    memcpy(arenas, arenas_of(exe, copy), (size_t)exe->plan.n_arenas * sizeof *arenas);
     arenas[STRATA_ARENA_INDEX_INPUT].bytes = segment->input_bytes;
     arenas[STRATA_ARENA_INDEX_OUTPUT].bytes = segment->output_bytes;
     const strata_piece piece = piece_of(exe, k, arenas);
-    return exe->device->api->compile(exe->device, &piece, &exe->programs[k], err);
+    return exe->device->api->compile(exe->device, &piece, &exe->programs[copy * exe->plan.n_segments + k], err);
 }
 
 static strata_status compile(strata_executable *exe, strata_error *err) {
@@ -103,10 +134,9 @@ static strata_status compile(strata_executable *exe, strata_error *err) {
     const int n = exe->plan.n_segments;
     STRATA_FREED strata_arena *arenas = NULL;
     STRATA_TRY(STRATA_NEW(arenas, exe->plan.n_arenas, err, no_memory, n));
-    STRATA_TRY(STRATA_NEW(exe->programs, n, err, no_memory, n));
+    STRATA_TRY(STRATA_NEW(exe->programs, n * exe->n_carried, err, no_memory, n));
     STRATA_TRY(STRATA_NEW(exe->tickets, n * exe->n_slots, err, no_memory, n));
-    memcpy(arenas, exe->plan.arenas, (size_t)exe->plan.n_arenas * sizeof *arenas);
-    for (int k = 0; k < n; k++) STRATA_TRY(compile_segment(exe, k, arenas, err));
+    for (int i = 0; i < n * exe->n_carried; i++) STRATA_TRY(compile_segment(exe, i / n, i % n, arenas, err));
     return STRATA_OK;
 }
 
@@ -128,6 +158,8 @@ typedef struct request {
     strata_executable_options opts;
     bool alone;
     const strata_core_place *place;
+    /* How many copies of the CARRIED arenas; 0: 1. */
+    int n_carried;
 } request;
 
 /* The part of creating an executable that needs no device memory: passes and plan. */
@@ -137,6 +169,7 @@ static strata_status plan(strata_executable *exe, const request *wanted, strata_
     strata_device_query query = strata_node_support_query(exe->device);
     query.no_fusion = wanted->opts.no_fusion;
     STRATA_TRY(STRATA_NEW(exe->slots, exe->n_slots, err, "executable: no host memory"));
+    for (int i = 0; i < exe->n_slots; i++) exe->slots[i].position = i;
     STRATA_TRY(strata_draft_begin(draft, wanted->outputs, wanted->n_outputs, wanted->updates, wanted->n_updates, err));
     STRATA_TRY(strata_prints_find(exe->device, draft, &exe->prints, err));
     STRATA_TRY(strata_passes_run(draft, &query, wanted->alone, err));
@@ -151,14 +184,19 @@ static strata_status plan(strata_executable *exe, const request *wanted, strata_
     if (!limit || limit > INT64_MAX) limit = INT64_MAX;
     STRATA_TRY(strata_plan_create(draft, (int64_t)limit, &exe->plan, err));
     STRATA_TRY(strata_plan_check(&exe->plan, err));
+    const bool carries = wanted->n_carried > 1 && strata_plan_bytes(&exe->plan, STRATA_ARENA_CARRIED);
+    exe->n_carried = carries ? wanted->n_carried : 1;
     return check_variables(exe, err);
 }
 
 /* Lets the device compare the nodes of all segments with the references, in the order in which they run. */
 static strata_status check(strata_executable *exe, const strata_check_request *request, strata_error *err) {
+    const int copy = exe->slots[request->slot].position % exe->n_carried;
+    strata_check_request own = *request;
     for (int k = 0; k < exe->plan.n_segments && exe->device->api->check; k++) {
-        const strata_piece piece = piece_of(exe, k, exe->plan.arenas);
-        STRATA_TRY(exe->device->api->check(exe->device, &piece, exe->programs[k], request, err));
+        strata_program *program = strata_executable_program(exe, request->slot, k, &own.slot);
+        const strata_piece piece = piece_of(exe, k, arenas_of(exe, copy));
+        STRATA_TRY(exe->device->api->check(exe->device, &piece, program, &own, err));
     }
     return STRATA_OK;
 }
@@ -180,12 +218,19 @@ static strata_status check_first(strata_executable *exe, strata_error *err) {
 /* Allocates an executable and runs passes and plan. is_referee: see the struct. */
 static strata_status create_planned(strata_device *device, const request *wanted, bool is_referee,
                                     strata_executable **out_executable, strata_error *err) {
+    const int n_slots = wanted->opts.n_slots ? wanted->opts.n_slots : DEFAULT_SLOTS;
     strata_executable *exe;
+    if (n_slots < 0 || n_slots > STRATA_MAX_SLOTS)
+        return strata_fail(err, STRATA_INVALID, "executable: n_slots is %d; it must be 1..%d", n_slots, STRATA_MAX_SLOTS);
+    if (wanted->n_carried < 0 || wanted->n_carried > n_slots)
+        return strata_fail(err, STRATA_INVALID, "executable: n_carried is %d; it must be 1..%d, the number of slots",
+                           wanted->n_carried, n_slots);
     STRATA_TRY(STRATA_NEW(exe, 1, err, "executable: no host memory"));
     exe->device = device;
     exe->is_referee = is_referee;
     exe->n_outputs = wanted->n_outputs;
-    exe->n_slots = wanted->opts.n_slots ? wanted->opts.n_slots : DEFAULT_SLOTS;
+    exe->n_slots = n_slots;
+    exe->n_carried = 1;
     const strata_status status = plan(exe, wanted, err);
     if (status)
         strata_executable_destroy(exe);
@@ -195,30 +240,50 @@ static strata_status create_planned(strata_device *device, const request *wanted
 }
 
 /* create_planned with the device's lock, which passes and plan need to query what the device supports. */
+static strata_status create_unbuilt(strata_device *device, const request *wanted, strata_executable **out_executable,
+                                    strata_error *err) {
+    STRATA_TRY(strata_device_enter(device, err));
+    const strata_status status = create_planned(device, wanted, false, out_executable, err);
+    strata_device_leave(device);
+    return status;
+}
+
 static strata_status create_alone(strata_device *device, strata_tensor *const *outputs, int n_outputs,
                                   strata_tensor *const *updates, int n_updates, strata_executable **out_executable,
                                   strata_error *err) {
     const request wanted = {
         .outputs = outputs, .updates = updates, .n_outputs = n_outputs, .n_updates = n_updates, .alone = true};
-    STRATA_TRY(strata_device_enter(device, err));
-    const strata_status status = create_planned(device, &wanted, false, out_executable, err);
-    strata_device_leave(device);
-    return status;
+    return create_unbuilt(device, &wanted, out_executable, err);
 }
 
-strata_status strata_executable_measure(strata_device *device, strata_tensor *const *outputs, int n_outputs,
-                                        strata_tensor *const *updates, int n_updates, strata_program_cost *out_cost,
-                                        strata_error *err) {
+static strata_status measure(strata_device *device, const request *wanted, strata_program_cost *out_cost, strata_error *err) {
     strata_executable *exe = NULL;
-    STRATA_TRY(create_alone(device, outputs, n_outputs, updates, n_updates, &exe, err));
+    STRATA_TRY(create_unbuilt(device, wanted, &exe, err));
     const strata_status status = check_supported(exe, err);
-    *out_cost = (strata_program_cost){.device_bytes = plan_device_bytes(&exe->plan, exe->n_slots)};
+    *out_cost = (strata_program_cost){.device_bytes = device_bytes(exe)};
     for (int i = 0; i < exe->plan.n_schedule; i++) {
         out_cost->flops += strata_node_flops(exe->plan.schedule[i]);
         out_cost->moved_bytes += strata_node_moved_bytes(exe->plan.schedule[i]);
     }
     strata_executable_destroy(exe);
     return status;
+}
+
+strata_status strata_executable_measure(strata_device *device, strata_tensor *const *outputs, int n_outputs,
+                                        strata_tensor *const *updates, int n_updates, strata_program_cost *out_cost,
+                                        strata_error *err) {
+    const request wanted = {
+        .outputs = outputs, .updates = updates, .n_outputs = n_outputs, .n_updates = n_updates, .alone = true};
+    return measure(device, &wanted, out_cost, err);
+}
+
+strata_status strata_executable_measure_in_flight(strata_device *device, strata_tensor *const *outputs, int n_outputs,
+                                                  strata_tensor *const *updates, int n_updates,
+                                                  const strata_executable_options *opts, int n_carried,
+                                                  strata_program_cost *out_cost, strata_error *err) {
+    const strata_executable_options none = {0};
+    return measure(device, &(request){outputs, updates, n_outputs, n_updates, opts ? *opts : none, false, NULL, n_carried},
+                   out_cost, err);
 }
 
 strata_status strata_executable_place(strata_device *device, strata_tensor *const *outputs, int n_outputs,
@@ -284,7 +349,7 @@ static strata_status check_by_referee(strata_executable *exe, const request *wan
     strata_error why = {0};
     if (device->trace || !exe->plan.n_schedule) return STRATA_OK;
     request own = *wanted;
-    own.opts.n_slots = 1;
+    own.opts.n_slots = own.n_carried = 1;
     own.place = NULL;
     strata_status status = create_planned(device->referee, &own, true, &referee, &why);
     if (!status) status = build(referee, &why);
@@ -333,9 +398,6 @@ static strata_status create_locked(strata_device *device, const request *wanted,
 
 static strata_status create(strata_device *device, const request *wanted, strata_executable **out_executable,
                             strata_error *err) {
-    const int n_slots = wanted->opts.n_slots;
-    if (n_slots < 0 || n_slots > STRATA_MAX_SLOTS)
-        return strata_fail(err, STRATA_INVALID, "executable: n_slots is %d; it must be 1..%d", n_slots, STRATA_MAX_SLOTS);
     STRATA_TRY(strata_device_enter(device, err));
     const strata_status status = create_locked(device, wanted, out_executable, err);
     strata_device_leave(device);
@@ -346,8 +408,8 @@ strata_status strata_executable_create(strata_device *device, strata_tensor *con
                                        strata_tensor *const *updates, int n_updates, const strata_executable_options *opts,
                                        strata_executable **out_executable, strata_error *err) {
     const strata_executable_options none = {0};
-    return create(device, &(request){outputs, updates, n_outputs, n_updates, opts ? *opts : none, true, NULL}, out_executable,
-                  err);
+    return create(device, &(request){outputs, updates, n_outputs, n_updates, opts ? *opts : none, true, NULL, 1},
+                  out_executable, err);
 }
 
 strata_status strata_executable_create_replica(strata_device *device, strata_tensor *const *outputs, int n_outputs,
@@ -355,21 +417,33 @@ strata_status strata_executable_create_replica(strata_device *device, strata_ten
                                                const strata_executable_options *opts, const strata_core_place *place,
                                                strata_executable **out_executable, strata_error *err) {
     const strata_executable_options none = {0};
-    return create(device, &(request){outputs, updates, n_outputs, n_updates, opts ? *opts : none, false, place}, out_executable,
-                  err);
+    return create(device, &(request){outputs, updates, n_outputs, n_updates, opts ? *opts : none, false, place, 1},
+                  out_executable, err);
+}
+
+strata_status strata_executable_create_in_flight(strata_device *device, strata_tensor *const *outputs, int n_outputs,
+                                                 strata_tensor *const *updates, int n_updates,
+                                                 const strata_executable_options *opts, int n_carried,
+                                                 strata_executable **out_executable, strata_error *err) {
+    const strata_executable_options none = {0};
+    return create(device, &(request){outputs, updates, n_outputs, n_updates, opts ? *opts : none, false, NULL, n_carried},
+                  out_executable, err);
 }
 
 static void free_on_device(strata_executable *exe) {
     for (int i = 0; i < exe->n_slots && exe->programs; i++)
         (void)!strata_executable_wait(exe, i, NULL);    /* it fails if the device is lost */
     if (strata_device_enter(exe->device, NULL)) return; /* in a child of fork */
-    for (int k = 0; k < exe->plan.n_segments && exe->programs; k++)
+    for (int k = 0; k < exe->plan.n_segments * exe->n_carried && exe->programs; k++)
         if (exe->programs[k]) exe->device->api->program_destroy(exe->programs[k]);
     for (int i = 0; i < exe->plan.n_arenas; i++) {
         strata_arena *arena = &exe->plan.arenas[i];
         const bool own = arena->kind != STRATA_ARENA_VARIABLE || exe->is_referee;
         if (own && arena->buffer) exe->device->api->buffer_destroy(exe->device, arena->buffer);
     }
+    for (int i = 0; i < exe->plan.n_arenas * (exe->n_carried - 1) && exe->copies; i++)
+        if (exe->copies[i].kind == STRATA_ARENA_CARRIED && exe->copies[i].buffer)
+            exe->device->api->buffer_destroy(exe->device, exe->copies[i].buffer);
     strata_device_leave(exe->device);
 }
 
@@ -378,6 +452,7 @@ void strata_executable_destroy(strata_executable *exe) {
     strata_executable_destroy(exe->referee);
     if (exe->device) free_on_device(exe);
     free(exe->programs);
+    free(exe->copies);
     free(exe->tickets);
     strata_draft_finish(&exe->draft);
     free(exe->prints.nodes);
@@ -394,7 +469,8 @@ int strata_executable_n_slots(const strata_executable *exe) {
 strata_executable_stats strata_executable_get_stats(const strata_executable *exe) {
     return (strata_executable_stats){
         .n_nodes = exe->plan.n_schedule,
-        .work_bytes = strata_plan_bytes(&exe->plan, STRATA_ARENA_WORK),
+        .work_bytes = strata_plan_bytes(&exe->plan, STRATA_ARENA_WORK) +
+                      (exe->n_carried - 1) * strata_plan_bytes(&exe->plan, STRATA_ARENA_CARRIED),
         .slot_bytes = strata_plan_bytes(&exe->plan, STRATA_ARENA_INPUT) + strata_plan_bytes(&exe->plan, STRATA_ARENA_OUTPUT),
         .constant_bytes = strata_plan_bytes(&exe->plan, STRATA_ARENA_CONSTANT)};
 }
@@ -407,10 +483,17 @@ int strata_executable_input_index(const strata_executable *exe, const char *name
 
 /* ---- running ---- */
 
+strata_program *strata_executable_program(const strata_executable *exe, int slot, int segment, int *out_slot) {
+    const int position = exe->slots[slot].position;
+    *out_slot = position / exe->n_carried;
+    return exe->programs[position % exe->n_carried * exe->plan.n_segments + segment];
+}
+
 char *strata_executable_memory(const strata_executable *exe, int slot_index, const strata_tensor *tensor, bool written) {
     const strata_device_api *api = exe->device->api;
-    strata_program *program = exe->programs[exe->plan.segment_of[tensor->id]];
-    char *base = written ? api->program_input(program, slot_index) : (char *)api->program_output(program, slot_index);
+    int slot;
+    strata_program *program = strata_executable_program(exe, slot_index, exe->plan.segment_of[tensor->id], &slot);
+    char *base = written ? api->program_input(program, slot) : (char *)api->program_output(program, slot);
     return base ? base + exe->plan.places[tensor->id].offset : NULL;
 }
 
@@ -437,6 +520,20 @@ static strata_status wait_for(const strata_executable *exe, uint64_t ticket, str
     return status;
 }
 
+void strata_executable_place_run(strata_executable *exe, int slot, int number) {
+    exe->slots[slot].position = number % (exe->n_carried * slots_of_copy(exe));
+}
+
+void strata_executable_begin_run(strata_executable *exe, int slot) {
+    exe->slots[slot] =
+        (strata_slot){.run = exe->n_runs++, .running = true, .shows = exe->prints.n > 0, .position = exe->slots[slot].position};
+}
+
+void strata_executable_end_run(strata_executable *exe, int slot) {
+    exe->slots[slot].running = false;
+    if (exe->prints.n) show_runs(exe, exe->slots[slot].run);
+}
+
 strata_status strata_executable_wait(strata_executable *exe, int slot_index, strata_error *err) {
     if (slot_index < 0 || slot_index >= exe->n_slots)
         return strata_fail(err, STRATA_INVALID, "executable: slot is %d; there are %d", slot_index, exe->n_slots);
@@ -444,13 +541,14 @@ strata_status strata_executable_wait(strata_executable *exe, int slot_index, str
     if (!s->running) return STRATA_OK;
     s->running = false;
     STRATA_TRY(wait_for(exe, s->ticket, err));
-    if (exe->prints.n) show_runs(exe, s->run);
+    strata_executable_end_run(exe, slot_index);
     return STRATA_OK;
 }
 
 strata_status strata_executable_acquire(strata_executable *exe, int *out_slot, strata_error *err) {
     STRATA_TRY(strata_executable_wait(exe, exe->next_slot, err));
     *out_slot = exe->next_slot;
+    exe->slots[*out_slot].position = *out_slot;
     exe->next_slot = (exe->next_slot + 1) % exe->n_slots;
     return STRATA_OK;
 }
@@ -497,17 +595,17 @@ strata_status strata_executable_recheck(strata_executable *exe, int slot, double
 
 strata_status strata_executable_submit_segment(strata_executable *exe, int first, int n, int segment, strata_error *err) {
     const strata_device_api *api = exe->device->api;
-    strata_program *program = exe->programs[segment];
+    int own;
+    strata_program *program = strata_executable_program(exe, first, segment, &own);
     uint64_t ticket = 0;
     STRATA_TRY(strata_device_enter_run(exe->device, err));
-    const strata_status status =
-        n > 1 ? api->run_many(program, first, n, &ticket, err) : api->run(program, first, &ticket, err);
+    const strata_status status = n > 1 ? api->run_many(program, own, n, &ticket, err) : api->run(program, own, &ticket, err);
     strata_device_leave_run(exe->device);
     if (status) return status;
     for (int i = 0; i < n; i++) {
         const int slot = (first + i) % exe->n_slots;
         strata_slot *s = &exe->slots[slot];
-        if (!s->running) *s = (strata_slot){.run = exe->n_runs++, .running = true, .shows = exe->prints.n > 0};
+        if (!s->running) strata_executable_begin_run(exe, slot);
         s->ticket = exe->tickets[slot * exe->plan.n_segments + segment] = ticket;
     }
     return STRATA_OK;

@@ -19,6 +19,9 @@ typedef struct strata_slot {
     bool running;
     /* The values that its run prints have not been shown yet. */
     bool shows;
+    /* Which memory it has: that of slot position / n_carried of the programs of copy position % n_carried. It is the slot's
+     * number, unless strata_executable_place_run has chosen another. */
+    int position;
 } strata_slot;
 
 struct strata_executable {
@@ -30,7 +33,12 @@ struct strata_executable {
     /* The number of the caller's outputs. */
     int n_outputs;
     strata_prints prints;
-    /* [n_segments] */
+    /* Values that several segments use are kept in n_carried copies, so that the segments of so many runs can alternate. 1: one
+     * run at a time, or there are no such values. */
+    int n_carried;
+    /* [(n_carried - 1) * plan.n_arenas] The arenas of the copies from number 1 on; those of copy 0 are the plan's. */
+    strata_arena *copies;
+    /* [n_carried * n_segments] Of copy c and segment k, at index c * n_segments + k. */
     strata_program **programs;
     /* Of slot s and segment k, at index s * n_segments + k. */
     uint64_t *tickets;
@@ -49,6 +57,8 @@ struct strata_executable {
 
 /* The host memory, in a slot, of a tensor that the host writes or reads. */
 char *strata_executable_memory(const strata_executable *executable, int slot, const strata_tensor *tensor, bool written);
+/* The program that runs a segment of a slot, and the number of that slot among those of the program. */
+strata_program *strata_executable_program(const strata_executable *executable, int slot, int segment, int *out_slot);
 /* The nodes of all segments as one piece. */
 strata_piece strata_executable_piece(const strata_executable *executable);
 
@@ -106,11 +116,29 @@ STRATA_MUST_USE strata_status strata_executable_create_replica(strata_device *de
                                                                const strata_executable_options *opts,
                                                                const strata_core_place *place,
                                                                strata_executable **out_executable, strata_error *err);
+/* The same for a replica whose host performs all exchanges, and of which n_carried runs may alternate (core/run/flight.c).
+ * n_carried: at most the number of slots. */
+STRATA_MUST_USE strata_status strata_executable_create_in_flight(strata_device *device, strata_tensor *const *outputs,
+                                                                 int n_outputs, strata_tensor *const *updates, int n_updates,
+                                                                 const strata_executable_options *opts, int n_carried,
+                                                                 strata_executable **out_executable, strata_error *err);
+/* strata_executable_measure of such a replica. */
+STRATA_MUST_USE strata_status strata_executable_measure_in_flight(strata_device *device, strata_tensor *const *outputs,
+                                                                  int n_outputs, strata_tensor *const *updates, int n_updates,
+                                                                  const strata_executable_options *opts, int n_carried,
+                                                                  strata_program_cost *out_cost, strata_error *err);
 /* Submits a segment for n acquired slots, first, first + 1, ... (modulo the slots), in one call of the device. n is 1, or at
  * most strata_executable_most_runs, which is more than 1 only where there is one segment. */
 STRATA_MUST_USE strata_status strata_executable_submit_segment(strata_executable *executable, int first, int n, int segment,
                                                                strata_error *err);
 int strata_executable_most_runs(const strata_executable *executable);
+/* Gives an acquired slot the memory of a sequence's run with this number. Of the sequence, at most as many runs are in flight
+ * as there are slots. n_carried runs that follow each other have their own copies of the values between segments. */
+void strata_executable_place_run(strata_executable *executable, int slot, int number);
+/* Begins the run of an acquired slot before its first segment is submitted, and ends it after its last one was waited for:
+ * shows what runs up to this one printed. For a thread that does not submit and wait itself. */
+void strata_executable_begin_run(strata_executable *executable, int slot);
+void strata_executable_end_run(strata_executable *executable, int slot);
 STRATA_MUST_USE strata_status strata_executable_wait_segment(strata_executable *executable, int slot, int segment,
                                                              strata_error *err);
 

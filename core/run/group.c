@@ -2,16 +2,12 @@
  *
  * Groups of replicas (group.h). One thread of the host serves all devices: it only submits segments, waits for them, and
  * performs exchanges. Exchanges that have no device in common are performed by threads of their own (lanes.h). */
-#include "core/run/group.h"
-
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "core/op/ops.h"
-#include "core/run/device.h"
-#include "core/run/exchange.h"
-#include "core/run/lanes.h"
+#include "core/run/group_state.h"
 
 /* When a device is checked first, and how often then, in seconds; the largest share of the time; and how long one check may
  * take: the first one, and one that the caller has requested after some steps. */
@@ -19,65 +15,9 @@ static const double FIRST_CHECK = 5, BETWEEN_CHECKS = 60, CHECKS_SHARE = 0.005, 
                     STEP_CHECK_LENGTH = 0.1;
 static const double WORTH_A_WAIT = 5e-6; /* seconds; a wait for a segment that has already ended takes less */
 
-/* A submitted segment that is not known to have ended, for the trace. */
-typedef struct submission {
-    /* When it was submitted, in seconds, and its step; 0: it has ended, or there is no trace. */
-    double at;
-    int64_t step;
-    /* Its name in the trace; NULL: not set yet. */
-    const strata_trace_label *label;
-} submission;
-
-typedef struct member {
-    strata_executable *executable;
-    /* The segment to submit next, and how many segments were submitted before the last fold. */
-    int next, n_before_fold;
-    /* Of segment k in slot s, at index s * n_segments + k. */
-    submission *submissions;
-    int n_segments;
-    /* Seconds to the first communication, the sum over the `n_timed` steps in which this replica was waited for first. */
-    double seconds_to_exchange;
-    uint64_t n_timed;
-} member;
-
-/* What a thread needs to perform an exchange. */
-typedef struct lane {
-    strata_exchange_job job;
-    double folded; /* seconds of the last exchange, until it is known whether it was hidden */
-    int track;     /* in the trace */
-    strata_group_counters counters;
-} lane;
-
-struct strata_group {
-    strata_memory memory;
-    member *members; /* [n_replicas] */
-    int n_replicas;
-    strata_exchange *exchanges; /* [n_exchanges + 1], as strata_exchanges_match makes them */
-    int n_exchanges;
-    /* How many collectives each replica's programs contain, the bytes that all read and write in a step, and how long they have
-     * taken. */
-    int n_inside;
-    uint64_t inside_read, inside_written;
-    double inside_seconds;
-    const strata_cross_device_ops *ops;
-    const strata_workers *workers; /* NULL: there are no other workers */
-    strata_lanes *order;
-    lane *lanes;         /* [strata_lanes_n] */
-    double started;      /* when the current step was started, in seconds */
-    int64_t step;        /* the number of the current step */
-    int64_t check_every; /* strata_group_set_check */
-    /* The slot of the step that is being finished, and the replicas that contribute. */
-    int slot;
-    const bool *contributes;
-    strata_trace *trace;  /* borrowed; NULL: none */
-    const int *tracks;    /* [n_replicas] the tracks of the devices in the trace */
-    strata_status failed; /* a failure, after which nothing is submitted; written atomically */
-    uint64_t steps;
-};
-
-static strata_device *device_of(const strata_group *group, int replica) {
-    return group->members[replica].executable->device;
-}
+typedef strata_group_member member;
+typedef strata_group_lane lane;
+typedef strata_group_run one_run;
 
 static bool takes_part(const strata_group *group, int index, int replica) {
     return group->exchanges[index].own[replica] >= 0;
@@ -85,12 +25,6 @@ static bool takes_part(const strata_group *group, int index, int replica) {
 
 const strata_communication *strata_group_communication(const strata_group *group, int replica, int index) {
     return strata_exchange_part(&group->exchanges[index], group->members[replica].executable, replica);
-}
-
-/* The segment of the replica for which an exchange waits; -1: it gives no value. */
-static int after_of(const strata_group *group, int replica, int index) {
-    const strata_communication *c = strata_group_communication(group, replica, index);
-    return c ? c->after : -1;
 }
 
 /* ---- create ---- */
@@ -102,11 +36,11 @@ static strata_status prepare_ops(strata_group *group, strata_error *err) {
         strata_reduction reduction;
         int n_givers = 0;
         if (!strata_exchange_folds(exchange->node, &elements, &reduction)) continue;
-        for (int r = 0; r < group->n_replicas; r++) n_givers += after_of(group, r, e) >= 0;
+        for (int r = 0; r < group->n_replicas; r++) n_givers += strata_group_after(group, r, e) >= 0;
         /* A mean over workers is divided after the sum over all workers. */
         if (strata_exchange_spans_workers(exchange->node, group->workers)) reduction = STRATA_REDUCE_SUM;
         const strata_communication_attrs *attrs = exchange->node->attrs;
-        STRATA_TRY(group->ops->prepare(device_of(group, exchange->first), attrs->dtype, reduction, n_givers, elements,
+        STRATA_TRY(group->ops->prepare(strata_group_device(group, exchange->first), attrs->dtype, reduction, n_givers, elements,
                                        &exchange->plan, err));
     }
     return STRATA_OK;
@@ -123,7 +57,6 @@ static strata_status make_lanes(strata_group *group, strata_error *err) {
                                        .user = group,
                                        .in_order = group->n_inside > 0};
     int64_t scratch_bytes = 0;
-    bool reads_results = true;
     for (int e = 0; e < group->n_exchanges; e++) {
         const strata_tensor *node = group->exchanges[e].node;
         const int64_t bytes = strata_exchange_scratch_bytes(node, group->workers);
@@ -132,20 +65,30 @@ static strata_status make_lanes(strata_group *group, strata_error *err) {
                                strata_tensor_name(node));
         if (bytes > scratch_bytes) scratch_bytes = bytes;
     }
-    for (int r = 0; r < group->n_replicas; r++) reads_results &= strata_device_get_info(device_of(group, r))->unified_memory;
+    group->scratch_bytes = scratch_bytes;
     STRATA_TRY(strata_lanes_create(&opts, &group->order, err));
-    const int n = group->n_replicas, n_lanes = strata_lanes_n(group->order);
-    group->lanes = strata_memory_take(&group->memory, n_lanes, sizeof *group->lanes);
-    for (int k = 0; k < n_lanes && group->lanes; k++) {
-        strata_exchange_job *job = &group->lanes[k].job;
-        group->lanes[k].track = STRATA_TRACE_HOST;
+    const int n = strata_lanes_n(group->order), most = n > group->n_replicas ? n : group->n_replicas + 1;
+    STRATA_TRY(STRATA_TAKE(&group->memory, group->lanes, most, err, "no host memory for %d lanes", most));
+    return strata_group_need_lanes(group, n, err);
+}
+
+strata_status strata_group_need_lanes(strata_group *group, int n, strata_error *err) {
+    const int n_replicas = group->n_replicas;
+    bool reads_results = true;
+    for (int r = 0; r < n_replicas; r++) reads_results &= strata_device_get_info(strata_group_device(group, r))->unified_memory;
+    for (; group->n_lanes < n && !group->memory.failed; group->n_lanes++) {
+        strata_exchange_job *job = &group->lanes[group->n_lanes].job;
+        group->lanes[group->n_lanes].track = STRATA_TRACE_HOST;
         job->ops = group->ops;
         job->reads_results = reads_results;
-        job->members = strata_memory_take(&group->memory, n, sizeof *job->members);
-        job->operands = strata_memory_take(&group->memory, n, sizeof(*job->operands));
-        job->results = strata_memory_take(&group->memory, n, sizeof(*job->results));
-        job->scratch = strata_memory_take(&group->memory, scratch_bytes, 1);
+        job->receive = group->lanes[0].job.receive;
+        job->receiver = group->lanes[0].job.receiver;
+        job->members = strata_memory_take(&group->memory, n_replicas, sizeof *job->members);
+        job->operands = strata_memory_take(&group->memory, n_replicas, sizeof(*job->operands));
+        job->results = strata_memory_take(&group->memory, n_replicas, sizeof(*job->results));
+        job->scratch = strata_memory_take(&group->memory, group->scratch_bytes, 1);
     }
+    strata_group_set_trace(group, group->trace, group->tracks);
     return group->memory.failed ? strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for sums over workers") : STRATA_OK;
 }
 
@@ -190,6 +133,7 @@ void strata_group_destroy(strata_group *group) {
     for (int e = 0; group->ops && group->ops->destroy && e < group->n_exchanges; e++)
         group->ops->destroy(group->exchanges[e].plan);
     strata_lanes_destroy(group->order);
+    strata_flights_destroy(group->flights);
     for (int r = 0; r < group->n_replicas; r++) strata_executable_destroy(group->members[r].executable);
     strata_memory_finish(&group->memory);
     free(group);
@@ -222,10 +166,11 @@ strata_group_counters strata_group_get_counters(const strata_group *group) {
                                  .bytes_read = group->steps * group->inside_read,
                                  .bytes_written = group->steps * group->inside_written,
                                  .fold_seconds = group->inside_seconds};
-    for (int k = 0; k < strata_lanes_n(group->order); k++) {
+    for (int k = 0; k < group->n_lanes; k++) {
         add_counters(&sum, &group->lanes[k].counters);
         sum.bytes_read += group->lanes[k].job.read;
         sum.bytes_written += group->lanes[k].job.written;
+        sum.bytes_sent += group->lanes[k].job.sent;
     }
     return sum;
 }
@@ -267,7 +212,7 @@ static int find_straggler(const strata_group *group, uint64_t *out_reached, uint
     int straggler = -1;
     uint64_t least = UINT64_MAX, next = UINT64_MAX;
     for (int r = 0; r < group->n_replicas && group->n_inside; r++) {
-        strata_device *device = device_of(group, r);
+        strata_device *device = strata_group_device(group, r);
         const strata_device_collectives *c = strata_device_get_collectives(device);
         if (!c || !c->reached) return -1;
         const uint64_t reached = c->reached(device);
@@ -289,13 +234,12 @@ static void abandon_cores(const strata_group *group, strata_status status, const
     const strata_error unknown = {.status = status, .message = "another core of its system was lost"};
     if (!group->n_inside || (status != STRATA_TIMEOUT && status != STRATA_DEVICE_LOST)) return;
     for (int r = 0; r < group->n_replicas; r++) {
-        strata_device *device = device_of(group, r);
+        strata_device *device = strata_group_device(group, r);
         if (device->api->abandon) device->api->abandon(device, err ? err : &unknown);
     }
 }
 
-/* Adds the replica to the message, and the core for which other cores wait, and marks the group as failed. */
-static strata_status fail(strata_group *group, int replica, strata_status status, strata_error *err) {
+strata_status strata_group_fail(strata_group *group, int replica, strata_status status, strata_error *err) {
     uint64_t reached, next;
     __atomic_store_n(&group->failed, status, __ATOMIC_RELAXED);
     const int straggler = find_straggler(group, &reached, &next);
@@ -304,22 +248,22 @@ static strata_status fail(strata_group *group, int replica, strata_status status
         return strata_fail_in(err, status,
                               "replica %d waits for replica %d, %s, which has come to %llu collectives where all others have "
                               "come to %llu or more",
-                              replica, straggler, strata_device_get_info(device_of(group, straggler))->id,
+                              replica, straggler, strata_device_get_info(strata_group_device(group, straggler))->id,
                               (unsigned long long)reached, (unsigned long long)next);
     return strata_fail_in(err, status, "replica %d", replica);
 }
 
-static strata_status check_alive(const strata_group *group, strata_error *err) {
+strata_status strata_group_check_alive(const strata_group *group, strata_error *err) {
     if (!group->failed) return STRATA_OK;
     return strata_fail(err, group->failed, "the group of replicas failed at an earlier step; make it anew");
 }
 
 strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_error *err) {
-    STRATA_TRY(check_alive(group, err));
+    STRATA_TRY(strata_group_check_alive(group, err));
     for (int r = 0; r < group->n_replicas; r++) {
         int slot = 0;
         strata_status status = strata_executable_acquire(group->members[r].executable, &slot, err);
-        if (status) return fail(group, r, status, err);
+        if (status) return strata_group_fail(group, r, status, err);
         if (r > 0 && slot != *out_slot)
             return strata_fail(err, STRATA_INVALID,
                                "replica %d is at slot %d, replica 0 at %d: one was run outside of its group", r, slot,
@@ -329,21 +273,21 @@ strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_er
     return STRATA_OK;
 }
 
-/* Submits the replica's next segment for the steps in n slots from `first` on, the first of which is the current step. */
-static strata_status submit(strata_group *group, const lane *l, int replica, int first, int n, strata_error *err) {
+strata_status strata_group_submit(strata_group *group, const lane *l, const one_run *run, int n, int replica, int segment,
+                                  strata_error *err) {
     member *m = &group->members[replica];
     const int n_slots = m->executable->n_slots;
     const double began = group->trace ? strata_trace_now() : 0;
     for (int i = 0; i < n && group->trace; i++) {
-        submission *s = &m->submissions[(first + i) % n_slots * m->n_segments + m->next];
+        strata_group_submission *s = &m->submissions[(run->slot + i) % n_slots * m->n_segments + segment];
         s->at = began;
-        s->step = group->step + i;
+        s->step = run->step + i;
     }
-    if (group->trace) m->executable->device->trace_step = group->step;
-    const strata_status status = strata_executable_submit_segment(m->executable, first, n, m->next, err);
-    if (group->trace) strata_trace_add_named(group->trace, l->track, "submit", group->step, began, strata_trace_now());
-    if (status) return fail(group, replica, status, err);
-    m->next++;
+    if (group->trace) m->executable->device->trace_step = run->step;
+    const strata_status status = strata_executable_submit_segment(m->executable, run->slot, n, segment, err);
+    if (group->trace) strata_trace_add_named(group->trace, l->track, "submit", run->step, began, strata_trace_now());
+    if (status) return strata_group_fail(group, replica, status, err);
+    m->ticket = m->executable->slots[run->slot].ticket;
     return STRATA_OK;
 }
 
@@ -362,24 +306,22 @@ static const strata_trace_label *segment_label(const strata_group *group, int re
     return strata_trace_add_label(group->trace, name, "", 0, 0);
 }
 
-/* Waits for the end of a segment of the replica, and so of all segments before it. *out_waited: how many seconds it waited;
- * NULL: not needed. */
-static strata_status wait_for_segment(strata_group *group, const lane *l, int replica, int slot, int segment,
-                                      double *out_waited, strata_error *err) {
+strata_status strata_group_wait_for_segment(strata_group *group, const lane *l, const one_run *run, int replica, int segment,
+                                            double *out_waited, strata_error *err) {
     member *m = &group->members[replica];
     const double began = strata_trace_now();
-    strata_status status = strata_executable_wait_segment(m->executable, slot, segment, err);
-    if (status) return fail(group, replica, status, err);
+    strata_status status = strata_executable_wait_segment(m->executable, run->slot, segment, err);
+    if (status) return strata_group_fail(group, replica, status, err);
     const double ended = strata_trace_now();
     for (int k = 0; k <= segment && group->trace && !m->executable->device->trace; k++) {
-        submission *was = &m->submissions[slot * m->n_segments + k];
+        strata_group_submission *was = &m->submissions[run->slot * m->n_segments + k];
         if (was->at > 0) {
             if (!was->label) was->label = segment_label(group, replica, k);
             strata_trace_add(group->trace, group->tracks[replica], was->label, was->step, was->at, ended);
         }
         was->at = 0;
     }
-    if (group->trace) strata_trace_add_named(group->trace, l->track, "wait for device", group->step, began, ended);
+    if (group->trace) strata_trace_add_named(group->trace, l->track, "wait for device", run->step, began, ended);
     if (out_waited) *out_waited = ended - began;
     return STRATA_OK;
 }
@@ -387,7 +329,7 @@ static strata_status wait_for_segment(strata_group *group, const lane *l, int re
 void strata_group_set_trace(strata_group *group, strata_trace *trace, const int *tracks) {
     group->trace = trace;
     group->tracks = tracks;
-    for (int k = 1; k < strata_lanes_n(group->order) && trace; k++) {
+    for (int k = 1; k < group->n_lanes && trace; k++) {
         char name[32];
         snprintf(name, sizeof name, "exchanges %d", k);
         group->lanes[k].track = strata_trace_thread_track(trace, name);
@@ -398,17 +340,17 @@ void strata_group_set_trace(strata_group *group, strata_trace *trace, const int 
  * `run` returns only after the program has ended, segments that do not need that one would delay it, so they are submitted
  * later. */
 static int end_after(const strata_group *group, int replica, int index) {
-    const bool runs_at_once = device_of(group, replica)->api->buffer_memory != NULL;
+    const bool runs_at_once = strata_group_device(group, replica)->api->buffer_memory != NULL;
     const int limit = group->exchanges[index + 1].limit[replica];
     int next = index + 1;
     while (runs_at_once && next < group->n_exchanges && !takes_part(group, next, replica)) next++;
     if (!runs_at_once || next == group->n_exchanges || group->exchanges[next].node->op != &strata_op_send) return limit;
-    const int after = after_of(group, replica, next);
+    const int after = strata_group_after(group, replica, next);
     return after >= 0 && after + 1 < limit ? after + 1 : limit;
 }
 
 void strata_group_set_receiver(strata_group *group, strata_receive *receive, void *user) {
-    for (int k = 0; k < strata_lanes_n(group->order); k++) {
+    for (int k = 0; k < group->n_lanes; k++) {
         group->lanes[k].job.receive = receive;
         group->lanes[k].job.receiver = user;
     }
@@ -431,17 +373,16 @@ static bool is_check_due(const strata_group *group, strata_device *device, int64
     return next && now * 1e6 >= fabs((double)next);
 }
 
-/* Checks the devices that are due, on the values of the step in `slot`. */
-static strata_status check_devices(strata_group *group, int slot, int64_t step, int n, strata_error *err) {
+strata_status strata_group_check_devices(strata_group *group, const one_run *run, int n, strata_error *err) {
     for (int r = 0; r < group->n_replicas; r++) {
         strata_executable *exe = group->members[r].executable;
         strata_device *device = exe->device;
         double seconds;
-        if (!is_check_due(group, device, step, n, &seconds)) continue;
+        if (!is_check_due(group, device, run->step, n, &seconds)) continue;
         const double began = strata_trace_now();
-        const uint32_t random = (uint32_t)(began * 1e6) ^ (uint32_t)step * 2654435761u;
-        const strata_status status = strata_executable_recheck(exe, slot, seconds, random, err);
-        if (status) return fail(group, r, status, err);
+        const uint32_t random = (uint32_t)(began * 1e6) ^ (uint32_t)run->step * 2654435761u;
+        const strata_status status = strata_executable_recheck(exe, run->slot, seconds, random, err);
+        if (status) return strata_group_fail(group, r, status, err);
         const double now = strata_trace_now(), next = now + fmax((now - began) / CHECKS_SHARE, BETWEEN_CHECKS);
         __atomic_store_n(&device->next_check, -(int64_t)(next * 1e6), __ATOMIC_RELAXED); /* negative: after the first check */
     }
@@ -451,15 +392,15 @@ static strata_status check_devices(strata_group *group, int slot, int64_t step, 
 /* Submits what replicas can run after exchange `index`, in which they took part; -1: at the beginning of a step, all replicas.
  * Programs that wait for each other must be in the same order on all cores, so no other thread may submit programs to them
  * meanwhile: every group of these cores takes the lock of the first one. */
-static strata_status advance(strata_group *group, const lane *l, int index, int slot, int n, strata_error *err) {
-    strata_device *first = device_of(group, 0);
+static strata_status advance(strata_group *group, const lane *l, int index, int n, strata_error *err) {
+    strata_device *first = strata_group_device(group, 0);
     strata_status status = STRATA_OK;
     if (group->n_inside) STRATA_TRY(strata_device_enter(first, err));
     for (int r = 0; r < group->n_replicas; r++) {
         member *m = &group->members[r];
         if (index >= 0 && !takes_part(group, index, r)) continue;
         const int end = end_after(group, r, index);
-        while (m->next < end && !status) status = submit(group, l, r, slot, n, err);
+        for (; m->next < end && !status; m->next++) status = strata_group_submit(group, l, &group->run, n, r, m->next, err);
     }
     if (group->n_inside) strata_device_leave(first);
     return status;
@@ -467,13 +408,13 @@ static strata_status advance(strata_group *group, const lane *l, int index, int 
 
 /* Begins n steps, the first of which has the number `step` and is in slot `first`. */
 static strata_status begin(strata_group *group, int first, int n, int64_t step, strata_error *err) {
-    STRATA_TRY(check_alive(group, err));
-    STRATA_TRY(check_devices(group, first, step, n, err));
-    group->step = step;
-    for (int k = 0; k < strata_lanes_n(group->order); k++) group->lanes[k].folded = 0;
+    STRATA_TRY(strata_group_check_alive(group, err));
+    group->run = (one_run){.slot = first, .step = step};
+    STRATA_TRY(strata_group_check_devices(group, &group->run, n, err));
+    for (int k = 0; k < group->n_lanes; k++) group->lanes[k].folded = 0;
     for (int r = 0; r < group->n_replicas; r++) group->members[r].next = 0;
     group->started = strata_trace_now();
-    return advance(group, &group->lanes[0], -1, first, n, err);
+    return advance(group, &group->lanes[0], -1, n, err);
 }
 
 strata_status strata_group_start(strata_group *group, int slot, int64_t step, strata_error *err) {
@@ -495,19 +436,27 @@ strata_status strata_group_run_steps(strata_group *group, int first, int n, int6
     return STRATA_OK;
 }
 
+strata_status strata_group_wait_for_operand(strata_group *group, lane *l, const one_run *run, int replica, int segment,
+                                            strata_error *err) {
+    const member *m = &group->members[replica];
+    double waited;
+    STRATA_TRY(strata_group_wait_for_segment(group, l, run, replica, segment, &waited, err));
+    l->counters.wait_seconds += waited;
+    /* The device is still running a segment that it got before the fold, so the fold was hidden. */
+    if (m->executable->tickets[run->slot * m->n_segments + segment] <= m->ticket_before_fold && waited > WORTH_A_WAIT) {
+        l->counters.hidden_seconds += l->folded;
+        l->folded = 0;
+    }
+    return STRATA_OK;
+}
+
 /* Waits for the operands of all replicas that contribute one, first for the replica that is to be measured. */
-static strata_status wait_for_operands(strata_group *group, lane *l, int index, int slot, strata_error *err) {
+static strata_status wait_for_operands(strata_group *group, lane *l, int index, strata_error *err) {
     const int n = group->n_replicas, first = (int)(group->steps % (uint64_t)n);
     for (int i = 0; i < n; i++) {
-        const int r = (first + i) % n, after = after_of(group, r, index);
+        const int r = (first + i) % n, after = strata_group_after(group, r, index);
         if (after < 0) continue;
-        double waited;
-        STRATA_TRY(wait_for_segment(group, l, r, slot, after, &waited, err));
-        /* The device is still running a segment that it got before the fold, so the fold was hidden. */
-        if (after < group->members[r].n_before_fold && waited > WORTH_A_WAIT) {
-            l->counters.hidden_seconds += l->folded;
-            l->folded = 0;
-        }
+        STRATA_TRY(strata_group_wait_for_operand(group, l, &group->run, r, after, err));
         if (index == 0 && i == 0) {
             group->members[r].seconds_to_exchange += strata_trace_now() - group->started;
             group->members[r].n_timed++;
@@ -518,9 +467,10 @@ static strata_status wait_for_operands(strata_group *group, lane *l, int index, 
 
 strata_status strata_group_measure(strata_group *group, int slot, strata_error *err) {
     const int r = (int)(group->steps % (uint64_t)group->n_replicas);
+    const one_run run = {.slot = slot, .step = group->run.step};
     member *m = &group->members[r];
-    STRATA_TRY(check_alive(group, err));
-    STRATA_TRY(wait_for_segment(group, &group->lanes[0], r, slot, m->next - 1, NULL, err));
+    STRATA_TRY(strata_group_check_alive(group, err));
+    STRATA_TRY(strata_group_wait_for_segment(group, &group->lanes[0], &run, r, m->next - 1, NULL, err));
     m->seconds_to_exchange += strata_trace_now() - group->started;
     m->n_timed++;
     return STRATA_OK;
@@ -540,7 +490,7 @@ static const strata_trace_label *exchange_label(strata_group *group, int index) 
 }
 
 /* Sets what the lane's job needs to perform an exchange. */
-static void prepare_job(strata_group *group, strata_exchange_job *job, int index) {
+static void prepare_job(strata_group *group, strata_exchange_job *job, const one_run *run, int index) {
     const strata_exchange *e = &group->exchanges[index];
     job->workers = e->workers.n ? &e->workers : group->workers;
     job->over_workers = e->workers.n > 0;
@@ -553,31 +503,26 @@ static void prepare_job(strata_group *group, strata_exchange_job *job, int index
         if (!c) continue;
         job->members[job->n++] = (strata_exchange_member){
             .node = c->node,
-            .operand = c->after < 0 ? NULL : strata_executable_memory(exe, group->slot, c->node->inputs[0], false),
+            .operand = c->after < 0 ? NULL : strata_executable_memory(exe, run->slot, c->node->inputs[0], false),
             .gives = c->after >= 0,
-            .result = c->before < 0 ? NULL : strata_executable_memory(exe, group->slot, c->node, true),
+            .result = c->before < 0 ? NULL : strata_executable_memory(exe, run->slot, c->node, true),
             .takes = c->before >= 0 && ((const strata_communication_attrs *)c->node->attrs)->takes,
-            .counts = !group->contributes || group->contributes[r]};
+            .counts = !run->contributes || run->contributes[r]};
     }
 }
 
-static strata_status carry_out(strata_group *group, lane *l, int index, strata_error *err) {
+strata_status strata_group_exchange(strata_group *group, lane *l, const one_run *run, int index, strata_error *err) {
     const double began = strata_trace_now();
-    STRATA_TRY(wait_for_operands(group, l, index, group->slot, err));
-    const double waited = strata_trace_now();
-    prepare_job(group, &l->job, index);
+    prepare_job(group, &l->job, run, index);
     const strata_workers *workers = l->job.workers;
     const uint64_t sent = workers ? workers->bytes_sent(workers) : 0;
     const strata_status status = strata_exchange_run(&l->job, err);
     if (status) __atomic_store_n(&group->failed, status, __ATOMIC_RELAXED);
     if (status) return status;
-    if (workers) l->counters.bytes_sent += workers->bytes_sent(workers) - sent;
+    if (group->exchanges[index].workers.n) l->counters.bytes_sent += workers->bytes_sent(workers) - sent;
     const double ended = strata_trace_now();
-    if (group->trace) strata_trace_add(group->trace, l->track, exchange_label(group, index), group->step, waited, ended);
-    l->counters.wait_seconds += waited - began;
-    l->counters.fold_seconds += l->folded = ended - waited;
-    for (int r = 0; r < group->n_replicas; r++)
-        if (takes_part(group, index, r)) group->members[r].n_before_fold = group->members[r].next;
+    if (group->trace) strata_trace_add(group->trace, l->track, exchange_label(group, index), run->step, began, ended);
+    l->counters.fold_seconds += l->folded = ended - began;
     return STRATA_OK;
 }
 
@@ -585,14 +530,17 @@ static strata_status carry_out(strata_group *group, lane *l, int index, strata_e
 static strata_status perform(void *user, int number, int index, strata_error *err) {
     strata_group *group = user;
     lane *l = &group->lanes[number];
-    STRATA_TRY(carry_out(group, l, index, err));
-    return advance(group, l, index, group->slot, 1, err);
+    STRATA_TRY(wait_for_operands(group, l, index, err));
+    STRATA_TRY(strata_group_exchange(group, l, &group->run, index, err));
+    for (int r = 0; r < group->n_replicas; r++)
+        if (takes_part(group, index, r)) group->members[r].ticket_before_fold = group->members[r].ticket;
+    return advance(group, l, index, 1, err);
 }
 
 strata_status strata_group_finish(strata_group *group, int slot, const bool *contributes, strata_error *err) {
-    STRATA_TRY(check_alive(group, err));
-    group->slot = slot;
-    group->contributes = contributes;
+    STRATA_TRY(strata_group_check_alive(group, err));
+    group->run.slot = slot;
+    group->run.contributes = contributes;
     STRATA_TRY(strata_lanes_run(group->order, err));
     for (int r = 0; r < group->n_replicas && contributes; r++)
         if (!contributes[r]) group->members[r].executable->slots[slot].shows = false; /* it had no examples */
@@ -601,14 +549,15 @@ strata_status strata_group_finish(strata_group *group, int slot, const bool *con
 }
 
 strata_status strata_group_wait(strata_group *group, int slot, strata_error *err) {
+    const one_run run = {.slot = slot, .step = group->run.step};
     for (int r = 0; r < group->n_replicas; r++) {
         const member *m = &group->members[r];
         if (m->executable->slots[slot].running)
-            STRATA_TRY(wait_for_segment(group, &group->lanes[0], r, slot, m->n_segments - 1, NULL, err));
+            STRATA_TRY(strata_group_wait_for_segment(group, &group->lanes[0], &run, r, m->n_segments - 1, NULL, err));
         strata_status status = strata_executable_wait(m->executable, slot, err);
-        if (status) return fail(group, r, status, err);
+        if (status) return strata_group_fail(group, r, status, err);
     }
-    strata_device *first = device_of(group, 0);
+    strata_device *first = strata_group_device(group, 0);
     const strata_device_collectives *c = group->n_inside ? strata_device_get_collectives(first) : NULL;
     if (!c || !c->take_seconds) return STRATA_OK;
     STRATA_TRY(strata_device_enter(first, err));

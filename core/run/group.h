@@ -77,6 +77,56 @@ int strata_group_most_steps(const strata_group *group);
  * were acquired and whose inputs were written. step: the number of the first of these steps. */
 STRATA_MUST_USE strata_status strata_group_run_steps(strata_group *group, int first, int n, int64_t step, strata_error *err);
 
+/* Segments [first, end) of a replica, in the run of a micro-batch. */
+typedef struct strata_group_action {
+    int replica, microbatch;
+    int first, end;
+} strata_group_action;
+
+/* How several micro-batches run in turns, each of which is a step. */
+typedef struct strata_group_schedule {
+    /* Each replica runs its actions in this order. Every segment of every replica is in one action for each micro-batch, in
+     * ascending order. */
+    const strata_group_action *actions;
+    int n_actions, n_microbatches;
+    /* The slots, which were acquired. Micro-batches take them in the order in which they are first named in `actions`. A slot
+     * is used again when all replicas have ended its micro-batch. */
+    const int *slots;
+    int n_slots;
+    /* The number of micro-batch 0 for the trace and for checks of devices; the others follow. */
+    int64_t step;
+    /* [n_microbatches * n_replicas] Whether replica r has examples in micro-batch m, at index m * n_replicas + r; NULL: all. */
+    const bool *contributes;
+    /* Called in the caller's thread: to write the inputs of a micro-batch before its first segment is submitted, and to read
+     * its outputs, which may be overwritten after the call. NULL: not needed. */
+    strata_status (*begin)(void *user, int microbatch, int slot, strata_error *err);
+    strata_status (*end)(void *user, int microbatch, int slot, strata_error *err);
+    void *user;
+} strata_group_schedule;
+
+/* Runs all micro-batches and returns when they have ended; no other slot is in use. Each replica has a thread, which submits
+ * its segments and performs the exchanges for whose operands it was the last one to arrive. A segment waits only for the
+ * exchanges that it needs. Exchanges of one team keep their order on each worker if its members name their actions in the same
+ * order.
+ * Fails: INVALID if a segment is missing or named twice, if a replica would wait for ever, if values of two micro-batches would
+ * be in the same memory (strata_executable_create_in_flight), and for cores whose programs wait for each other; otherwise with
+ * the first failure, after which nothing is submitted, and when nothing runs any more. */
+STRATA_MUST_USE strata_status strata_group_run_schedule(strata_group *group, const strata_group_schedule *schedule,
+                                                        strata_error *err);
+
+/* How long the replica's device had nothing to run while schedules ran, in seconds, as the host observed it: the bubble.
+ * *out_all: how long they ran. */
+double strata_group_idle_seconds(const strata_group *group, int replica, double *out_all);
+
+/* The parts of a replica's program in a pipeline: the forward pass is segments [0, backward), the backward pass [backward,
+ * weights), and [weights, n_segments) what follows the last value that an earlier stage needs. */
+typedef struct strata_group_phases {
+    int backward, weights, n_segments;
+} strata_group_phases;
+/* stages: [devices of all workers] the stage of each. The backward pass begins when the replica waits for a value of a later
+ * stage, or, at the last stage, with the first segment whose value goes to an earlier one. */
+strata_group_phases strata_group_find_phases(const strata_group *group, int replica, const int *stages);
+
 /* The communication of a group since it was created. */
 typedef struct strata_group_counters {
     uint64_t steps;

@@ -131,7 +131,7 @@ static strata_status find_workers(const matcher *m, int index, strata_error *err
     const strata_workers *all = m->workers;
     strata_exchange *e = &m->exchanges[index];
     const strata_team team = team_of(e->node);
-    if (strata_exchange_is_point(e->node)) return STRATA_OK;
+    if (strata_exchange_is_point(e->node) || strata_exchange_is_message(e->node, all)) return STRATA_OK;
     if (!strata_exchange_spans_workers(e->node, all))
         return check_parts(m, index, team.n_members ? (int)team.n_members : m->n_replicas, err);
     int *firsts = e->workers.first_replicas = strata_memory_take(m->memory, all->n + 1, sizeof *firsts);

@@ -216,7 +216,9 @@ static strata_status run(const trial *t, bool of_referee, bool moved, strata_err
             const strata_communication *own = of_referee ? find_exchange(t, c) : &t->exe->plan.communications[c];
             if (own && own->before == k) generate(t, exe, own->node, 1000u + (uint32_t)c, moved);
         }
-        STRATA_TRY(exe->device->api->run(exe->programs[k], of_referee ? 0 : t->slot, &ticket, err));
+        int slot;
+        strata_program *program = strata_executable_program(exe, of_referee ? 0 : t->slot, k, &slot);
+        STRATA_TRY(exe->device->api->run(program, slot, &ticket, err));
         STRATA_TRY(exe->device->api->wait(exe->device, ticket, err));
     }
     return STRATA_OK;

@@ -25,16 +25,18 @@ static int64_t weighted_share(const strata_strategy *strategy, int64_t global, i
 }
 
 /* Without weights a share is the floor or the ceiling of the exact share; the first replicas have the larger ones. */
-static int64_t share(const strata_strategy *strategy, int64_t global, int replica) {
+static int64_t size_of_share(const strata_strategy *strategy, int64_t global, int replica) {
+    const int n = strata_strategy_n_shares(strategy);
     if (strategy->weights) return weighted_share(strategy, global, replica);
-    return global / strategy->n_replicas + (replica < global % strategy->n_replicas);
+    return global / n + (replica < global % n);
 }
 
 void strata_strategy_local_share(const strata_strategy *strategy, int64_t batch, int replica, int64_t *out_first,
                                  int64_t *out_n) {
+    const int share = strata_strategy_share_of(strategy, replica);
     *out_first = 0;
-    for (int r = 0; r < replica; r++) *out_first += share(strategy, batch, r);
-    *out_n = share(strategy, batch, replica);
+    for (int s = 0; s < share; s++) *out_first += size_of_share(strategy, batch, s);
+    *out_n = size_of_share(strategy, batch, share);
 }
 
 /* The number of examples of all replicas before replica `id`, if shares are equal. The first replicas have the larger
@@ -150,7 +152,7 @@ bool strata_strategy_balance(strata_strategy *strategy, int64_t global_batch, co
     STRATA_FREED int64_t *measured = strategy->auto_split ? calloc((size_t)n, sizeof *measured) : NULL;
     if (!measured) return false;
     for (int r = 0; r < n; r++) {
-        int64_t own = share(strategy, global_batch, r);
+        int64_t own = size_of_share(strategy, global_batch, r);
         if (seconds[r] <= 0 || own < 1) return false;
         sum += seconds[r];
         slowest = seconds[r] > slowest ? seconds[r] : slowest;
@@ -159,7 +161,7 @@ bool strata_strategy_balance(strata_strategy *strategy, int64_t global_batch, co
     if (slowest * n < patience * sum) return false;
     bool changed = false;
     for (int r = 0; r < n; r++) { /* all shares are read before any weight is set */
-        measured[r] = (int64_t)(WHOLE * (double)share(strategy, global_batch, r) / seconds[r] / speeds + 0.5);
+        measured[r] = (int64_t)(WHOLE * (double)size_of_share(strategy, global_batch, r) / seconds[r] / speeds + 0.5);
         if (measured[r] < 1) measured[r] = 1;
     }
     for (int r = 0; r < n; r++) {
@@ -181,6 +183,7 @@ const char *strata_strategy_choice(const strata_strategy *strategy) {
 
 int strata_strategy_num_replicas_in_sync(const strata_strategy *strategy) {
     if (strategy->trainer) return strategy->n_in_sync;
+    if (strata_strategy_has_mesh(strategy)) return strategy->mesh.axes[STRATA_DATA_AXIS].size;
     return strata_strategy_has_workers(strategy) ? strategy->workers.n_replicas : strategy->n_replicas;
 }
 

@@ -91,6 +91,10 @@ void strata_strategy_own(strata_strategy *strategy, strata_owned *owned, void (*
 /* Removes an object that is destroyed before its strategy; a zeroed struct is fine. */
 void strata_owned_forget(strata_owned *owned);
 
+/* The axes of a mesh: examples are divided over the first, the stages of a pipeline are at the coordinates of the second, and
+ * parameters are divided over the third. Devices are numbered as in every mesh: the last axis changes first. */
+enum { STRATA_DATA_AXIS = 0, STRATA_STAGE_AXIS, STRATA_TENSOR_AXIS, STRATA_N_MESH_AXES };
+
 struct strata_strategy {
     /* The name of its kind. */
     const char *name;
@@ -98,6 +102,13 @@ struct strata_strategy {
     /* Owned: first one for each replica, then one that only stores and updates parameters, if there is one. */
     strata_device **devices;
     int n_devices, n_replicas;
+    /* model_parallel: the devices as a grid. n_axes 0: there is no mesh, each device has all parameters and a share of the
+     * examples. */
+    strata_mesh mesh;
+    /* Under a mesh. layout: the rules by which parameters are divided (core/model/layout.h), NULL: they are chosen; schedule: the
+     * name of that of a pipeline; both owned. microbatches: in how many parts a batch is computed. */
+    char *layout, *schedule;
+    int microbatches;
     /* Where this worker's updates are made, with slots and the epoch's sums: along its own devices, axis 0. {0}: each device
      * updates its own copy. `at`: a device makes the update and sends the parameters to the others. */
     strata_placement update;
@@ -141,6 +152,22 @@ static inline strata_core_place strata_strategy_core_place(const strata_strategy
 static inline strata_team strata_strategy_replicas(const strata_strategy *strategy, strata_graph *graph) {
     if (strategy->n_devices == strategy->n_replicas) return (strata_team){0};
     return strata_team_of_first(graph, strategy->n_replicas);
+}
+
+static inline bool strata_strategy_has_mesh(const strata_strategy *strategy) {
+    return strategy->mesh.n_axes > 0;
+}
+/* The number of shares in which this worker's examples are divided, and the share of a replica. Under a mesh several replicas
+ * have the same share. */
+static inline int strata_strategy_n_shares(const strata_strategy *strategy) {
+    return strata_strategy_has_mesh(strategy) ? strategy->mesh.axes[STRATA_DATA_AXIS].size : strategy->n_replicas;
+}
+static inline int strata_strategy_share_of(const strata_strategy *strategy, int replica) {
+    return strata_strategy_has_mesh(strategy) ? strata_mesh_coordinate(&strategy->mesh, replica, STRATA_DATA_AXIS) : replica;
+}
+/* Whether no replica before it has the same share. */
+static inline bool strata_strategy_is_first_of_share(const strata_strategy *strategy, int replica) {
+    return !replica || strata_strategy_share_of(strategy, replica - 1) != strata_strategy_share_of(strategy, replica);
 }
 
 static inline bool strata_strategy_has_workers(const strata_strategy *strategy) {

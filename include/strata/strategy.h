@@ -179,6 +179,21 @@ typedef struct strata_strategy_options {
     strata_shard_optimizer shard_optimizer;
     /* For parameter_server; NULL: the defaults. */
     const strata_parameter_server_options *parameter_server;
+    /* model_parallel: the sizes of the axes of the mesh of devices, such as "data=2,stage=2,tensor=4"; an axis that is not named
+     * has the size 1. Their product is the number of devices, which are numbered so that their place along tensor changes
+     * first, then along stage, then along data. NULL: all devices are stages. */
+    const char *mesh;
+    /* model_parallel: JSON that says which dimensions of which parameters are divided over which axes, as Keras' LayoutMap:
+     *     {"dense(_[0-9]+)?/kernel": [null, "tensor"], "embedding/embeddings": ["tensor", null]}
+     * A pattern is a POSIX extended regular expression that matches a part of a parameter's name. Parameters without a rule are
+     * whole. NULL: a layout is chosen from bytes and operations. */
+    const char *layout;
+    /* model_parallel: in how many micro-batches the stages compute each batch; the gradients are added up, so results are those
+     * of one device that accumulates the gradients of so many batches. 0: 1. */
+    int microbatches;
+    /* model_parallel: the order in which stages compute their parts of micro-batches: "gpipe", "1f1b", "interleaved:V" (V parts
+     * of the model at each stage) or "zero_bubble". NULL: "1f1b". */
+    const char *schedule;
     /* local_sgd: after how many updates the replicas' parameters are averaged; 0: 8. All workers choose alike. */
     int64_t every;
 } strata_strategy_options;
@@ -201,6 +216,7 @@ extern STRATA_API const char *const strata_cross_device_names[];
  *     "multi_worker_mirrored"    mirrored in each worker of a job
  *     "tpu"                      a replica on each core of a system of cores, a TPU or a plugin's accelerator like it
  *     "local_sgd"                a replica on each device of each worker, with parameters of its own that are averaged
+ *     "model_parallel"           a mesh of devices that share the model: stages of a pipeline, and parts of its parameters
  *     "parameter_server"         a replica on the device of each worker; servers own the parameters and update them
  *     "auto"                     mirrored where there are several accelerators, else one_device
  *

@@ -179,8 +179,8 @@ typedef struct strata_model_mesh {
 
 /* Divides a training step for `batch` examples (0: 32) among the devices of a mesh, as mirrored does it, and lists where the
  * values are and what is exchanged. Nothing is compiled and no other device is needed.
- * mesh: names and sizes of its axes, "data=2" or "data=2,tensor=4". The examples are divided evenly over the axis "data"; along
- * other axes the devices have copies.
+ * mesh: sizes of the axes data, stage and tensor, "data=2" or "data=2,tensor=4". The examples are divided evenly over the axis
+ * data; along the other axes the devices have copies.
  * Fails: INVALID for a model that is not compiled, a batch below 0, and a mesh that is not written so or has more than 4096
  * devices. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_list_mesh(strata_model *model, int64_t batch, const char *mesh,

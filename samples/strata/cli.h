@@ -259,6 +259,9 @@ typedef struct strategy_flags {
     int64_t bytes_per_pack;
     /* After how many steps local_sgd averages; 0: the default. */
     int64_t every;
+    /* model_parallel. */
+    const char *mesh, *layout, *schedule;
+    int64_t microbatches;
 } strategy_flags;
 #define CLUSTER_OPTION_ROWS(type, member)                                                                                      \
     {"cluster",                                                                                                                \

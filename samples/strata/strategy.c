@@ -269,6 +269,9 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
                                     .bytes_per_pack = flags->bytes_per_pack,
                                     .tpu_address = flags->tpu_address,
                                     .every = flags->every,
+                                    .mesh = flags->mesh,
+                                    .microbatches = (int)flags->microbatches,
+                                    .schedule = flags->schedule,
                                     .cross_device_ops = flags->cross_device_ops};
     strata_error err = {0};
     if (read_device_flags(device, &device_options)) return EXIT_USAGE;

@@ -517,9 +517,9 @@ const command command_summary = {
         "\n"
         "--memory lists the values that are in memory at the moment when a step needs most memory, the largest first.\n"
         "\n"
-        "--mesh divides the step among devices in a grid with named axes, and lists for each value which dimension is divided "
-        "over\n"
-        "which axis, and what is exchanged in each step. The examples are divided over the axis data.\n",
+        "--mesh divides the step among devices in a grid with the axes data, stage and tensor, and lists for each value which\n"
+        "dimension is divided over which axis, and what is exchanged in each step. The examples are divided over the axis "
+        "data.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,

@@ -13,7 +13,12 @@
 #include "core/data/format/idx.h"
 #include "core/data/format/npy.h"
 #include "core/data/format/safetensors.h"
+#include "core/run/cut.h"
+#include "core/model/layout_choose.h"
+#include "core/model/mesh_spec.h"
+#include "core/model/zero.h"
 #include "core/run/device.h"
+#include "core/run/schedule.h"
 #include "strata/strata.h"
 #include "tests/alloc/scenario.h"
 #include "tests/alloc/shim.h"
@@ -227,6 +232,50 @@ static strata_status json_scenario(strata_error *err) {
 
 Test(alloc, json) {
     fail_each_allocation("json", json_scenario, 1, 1, 1000);
+}
+
+/* ---- layouts of parameters over a mesh ---- */
+
+/* Places a kernel of two dimensions by rules, then as its layer, and its slots over data. */
+static strata_status place_parameters(const strata_layout *layout, strata_memory *memory, strata_error *err) {
+    const strata_parameter_spec kernel = {.name = "dense/kernel", .shape = STRATA_SHAPE(256, 256)};
+    const strata_dense_options opts = {.units = 256};
+    const strata_option fields[] = {{.name = NULL}};
+    const strata_call calls[] = {{.kind = "input", .name = "x", .shape = STRATA_SHAPE(1, 256)},
+                                 {.kind = "dense",
+                                  .name = "dense",
+                                  .options = &opts,
+                                  .fields = fields,
+                                  .first = 1,
+                                  .n_inputs = 1,
+                                  .shape = STRATA_SHAPE(1, 256)}};
+    const strata_layout_model model = {
+        .calls = calls, .n_calls = 2, .outputs = (int[]){1}, .n_outputs = 1, .parameters = &kernel, .n_parameters = 1};
+    strata_mesh mesh;
+    strata_placement placement;
+    strata_zero_placements zero;
+    const char *reason;
+    STRATA_TRY(strata_mesh_read("data=2,tensor=2", 0, &mesh, err));
+    STRATA_TRY(strata_layout_apply(layout, &mesh, &model, memory, &placement, &reason, err));
+    STRATA_TRY(strata_layout_choose(&model, &mesh, 1, memory, &placement, &reason, err));
+    STRATA_TRY(strata_zero_place(&mesh, 1, kernel.shape, &placement, memory, &zero, err));
+    return zero.slot.dims[0].n_axes && zero.slot.dims[1].n_axes ? STRATA_OK
+                                                                : strata_fail(err, STRATA_INTERNAL, "it is not divided");
+}
+
+static strata_status layout_scenario(strata_error *err) {
+    const char *const text = "{\"dense(_[0-9]+)?/k.*\": [null, \"tensor\"]}";
+    strata_layout layout;
+    strata_memory memory = {0};
+    STRATA_TRY(strata_layout_read("layout.json", text, strlen(text), &layout, err));
+    const strata_status status = place_parameters(&layout, &memory, err);
+    strata_memory_finish(&memory);
+    strata_layout_finish(&layout);
+    return status;
+}
+
+Test(alloc, layouts) {
+    fail_each_allocation("layout", layout_scenario, 1, 1, 1000);
 }
 
 static strata_status npy_scenario(strata_error *err) {
@@ -565,4 +614,31 @@ static strata_status list_scenario(strata_error *err) {
 
 Test(alloc, lists_of_devices) {
     fail_each_allocation("devices", list_scenario, 1, 1, 100);
+}
+
+/* ---- schedules of pipelines ---- */
+
+static strata_status schedule_scenario(strata_error *err) {
+    static const double seconds[] = {1, 2, 3};
+    static const int64_t bytes[] = {1, 2, 3};
+    const strata_chain_calls chain = {3, 2, seconds, bytes, bytes, .limits = NULL};
+    STRATA_OWNED(strata_pipeline_schedule) *schedule = NULL, *again = NULL;
+    STRATA_FINISHED(strata_text) text = {0};
+    STRATA_FREED char *string = NULL;
+    STRATA_FREED strata_action *actions = NULL;
+    strata_pipeline_prediction prediction;
+    int first[2], n;
+    STRATA_TRY(strata_chain_cut(&chain, first, err));
+    STRATA_TRY(strata_pipeline_schedule_create("1f1b", 2, 3, &schedule, err));
+    strata_pipeline_schedule_write(schedule, &text);
+    STRATA_TRY(strata_text_take(&text, &string, NULL, err));
+    STRATA_TRY(strata_pipeline_schedule_read(string, &again, err));
+    STRATA_TRY(strata_pipeline_schedule_order(again, NULL, &actions, &n, err));
+    STRATA_TRY(strata_pipeline_schedule_simulate(again, NULL, &prediction, err));
+    free(prediction.stages);
+    return STRATA_OK;
+}
+
+Test(alloc, schedules_of_pipelines) {
+    fail_each_allocation("schedule", schedule_scenario, 1, 1, 1000);
 }

@@ -20,8 +20,10 @@ json 'all(x["axes"] == "data" for x in r["exchanges"]) and r["exchanges"][1]["by
 json '{v["placement"] for v in r["values"] if v["op"] == "adam"} == {"(101824)"}'
 expect 0 "2 devices, 0 exchanges in a step" summary mnist --mesh tensor=2
 for mesh in data data= =2 data=2, ,data=2 data=x data=2x; do
-    expect 2 "it must be names and sizes of at most 8 axes, such as data=2,tensor=4" summary mnist --mesh "$mesh"
+    expect 2 "it must be sizes of the axes data, stage and tensor, such as data=2,tensor=4" summary mnist --mesh "$mesh"
 done
+expect 2 "the mesh has the axis model; its axes may be data (of the examples), stage (of a pipeline) and tensor" \
+    summary mnist --mesh data=2,model=2
 expect 2 "axis data of the mesh has the size 0; it must be at least 1" summary mnist --mesh data=0
 expect 2 "the mesh has two axes named data" summary mnist --mesh data=2,data=2
 expect 0 "130 devices" summary mnist --mesh data=65,tensor=2 --batch 130
