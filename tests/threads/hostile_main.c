@@ -28,7 +28,7 @@ enum { MOST_GROWTH_KIB = 128 << 10, MOST_IDLE_PERCENT = 10 };
 #else
 enum { MOST_GROWTH_KIB = 8 << 10, MOST_IDLE_PERCENT = 1 };
 #endif
-enum { RANKS = 3, JUNK = 10000, AT_ONCE = 200, SLOW = 100, FRAME = 56, FRAME_DATA = 1, FRAME_LEAVE = 7, TOGETHER = 6 };
+enum { RANKS = 3, JUNK = 10000, AT_ONCE = 200, SLOW = 100, FRAME = 56, FRAME_DATA = 1, FRAME_LEAVE = 7, TOGETHER = 12 };
 
 typedef struct outcome {
     strata_status status;
@@ -461,7 +461,7 @@ static void replay(void) {
 
 static void kill_at(const point *p, int victim) {
     /* When the victim was killed before it connected, the others fail only after connect_seconds. */
-    const job j = {.transport = "tcp", .connect_seconds = 8, .kill_point = p, .victim = victim};
+    const job j = {.transport = "tcp", .connect_seconds = 20, .kill_point = p, .victim = victim};
     pid_t pids[RANKS];
     char who[32], what[160];
     start(&j, pids);
