@@ -40,7 +40,7 @@ strata_array layer_run(strata_model *model, const strata_array *x, const double 
     strata_array rng = strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS), (double[STRATA_RNG_WORDS]){7, 0, 1});
     strata_layer_context context = {.parameters = &model->parameters, .training = training};
     strata_tensor *block = strata_input(graph, "flat", STRATA_DTYPE_F32, flat.shape), *parts[MOST_PARTS] = {NULL};
-    cr_assert_eq(strata_parameters_cut(&model->parameters, INT64_MAX, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_parameters_cut(&model->parameters, INT64_MAX, false, &err), STRATA_OK, "%s", err.message);
     cr_assert_leq(model->parameters.n_parts, MOST_PARTS);
     context.blocks = &block;
     context.parts = parts;
