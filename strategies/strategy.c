@@ -6,6 +6,7 @@
 
 #include "core/base/text.h"
 #include "core/model/mesh_spec.h"
+#include "core/model/zero.h"
 #include "core/run/device.h"
 #include "core/run/schedule.h"
 #include "strategies/kinds.h"
@@ -143,6 +144,10 @@ static strata_status set_mesh(strata_strategy *strategy, const strata_strategy_o
         strategy->mesh.axes[a].size = strata_mesh_size(&read, names[a]);
     }
     strategy->microbatches = opts->microbatches ? opts->microbatches : 1;
+    strategy->zero = opts->zero;
+    if (opts->zero < 0 || opts->zero > STRATA_ZERO_MOST_LEVEL)
+        return strata_fail(err, STRATA_INVALID, "strategy %s: zero is %d; it must be 0 to %d", strategy->name, opts->zero,
+                           STRATA_ZERO_MOST_LEVEL);
     if (opts->microbatches < 0 || opts->microbatches > STRATA_PIPELINE_MOST_MICROBATCHES)
         return strata_fail(err, STRATA_INVALID, "strategy %s: microbatches is %d; it must be 1 to %d", strategy->name,
                            opts->microbatches, STRATA_PIPELINE_MOST_MICROBATCHES);
@@ -310,8 +315,13 @@ static strata_status check_options(const strata_strategy_kind *kind, const strat
                            kind->name, kind->update.own ? "each replica's own" : "that of all replicas",
                            kind->average ? "an average" : "no average");
     STRATA_TRY(check_average(kind, opts, err));
-    const char *of_mesh = opts->mesh ? "mesh" : opts->layout ? "layout" : opts->schedule ? "schedule" : "microbatches";
-    if (!kind->has_mesh && (opts->mesh || opts->layout || opts->schedule || opts->microbatches))
+    const char *of_mesh = opts->mesh           ? "mesh"
+                          : opts->layout       ? "layout"
+                          : opts->schedule     ? "schedule"
+                          : opts->microbatches ? "microbatches"
+                          : opts->zero         ? "zero"
+                                               : NULL;
+    if (!kind->has_mesh && of_mesh)
         return strata_fail(err, STRATA_INVALID, "strategy %s has no %s; model_parallel has", kind->name, of_mesh);
     if (opts->parameter_device && !kind->update.at && !tasks)
         return strata_fail(err, STRATA_INVALID,

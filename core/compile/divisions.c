@@ -336,7 +336,7 @@ static bool is_coarser(const partitioner *p, const strata_dim_split *split, cons
 /* Whether the value is a variable that was read, and the devices have copies of its pieces by `finer`. */
 static bool is_copy(const partitioner *p, const strata_tensor *value, const strata_placement *finer) {
     const strata_placement *has = &p->forms[value->id]->placement;
-    bool same = value->op == &strata_op_read && !(has->partial | has->own | has->at);
+    bool same = value->op == &strata_op_read && !(has->partial | has->own);
     for (int d = 0; d < value->shape.rank && same; d++)
         same = is_coarser(p, &has->dims[d], &finer->dims[d], value->shape.dims[d]);
     return same;

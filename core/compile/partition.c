@@ -30,8 +30,9 @@ static strata_status read_parts(partitioner *p, const strata_tensor *read, const
     strata_variable *whole = ((const strata_read_attrs *)read->attrs)->variable;
     STRATA_TRY(strata_partition_new_form(p, NULL, placement, NULL, out_form, err));
     for (int d = 0; d < p->n_devices; d++)
-        (*out_form)->tensors[d] =
-            strata_variable_read(strata_partition_graph(p, d), p->opts->part_variable(p->opts->user, whole, p->first + d));
+        if (strata_partition_has(p, placement, d))
+            (*out_form)->tensors[d] =
+                strata_variable_read(strata_partition_graph(p, d), p->opts->part_variable(p->opts->user, whole, p->first + d));
     return STRATA_OK;
 }
 
@@ -41,7 +42,8 @@ static strata_status copy_back(partitioner *p, const strata_tensor *node, form *
     form *copies;
     STRATA_TRY(strata_partition_new_form(p, node, &parts->placement, parts->tensors, &copies, err));
     STRATA_TRY(strata_partition_move(p, node, copies, &own->placement, err));
-    for (int d = 0; d < p->n_devices; d++) copies->tensors[d] = strata_assign(own->tensors[d], copies->tensors[d]);
+    for (int d = 0; d < p->n_devices; d++)
+        if (own->tensors[d]) copies->tensors[d] = strata_assign(own->tensors[d], copies->tensors[d]);
     copies->next = parts;
     return STRATA_OK;
 }

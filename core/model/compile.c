@@ -177,22 +177,25 @@ static strata_status make_block(strata_model *model, int replica, int block, str
     if (!model->trains && !computes)
         return STRATA_OK; /* a model that is only built is run by the caller's functions, and only on devices that compute */
     strata_shape shape = strata_parameter_block_shape(&model->parameters, block), held = gradient_shape(model, block);
-    if (model->placements) {
-        const strata_placement *placement = &model->placements[block];
-        if (!strata_placement_has(&model->strategy->mesh, placement, replica)) return STRATA_OK;
-        shape = strata_placement_part(&model->strategy->mesh, placement, shape, replica, NULL);
-        if (at->shaped) held = shape;
+    strata_shape slots = shape;
+    const strata_zero_placements *placements = model->placements ? &model->placements[block] : NULL;
+    if (placements) {
+        const strata_mesh *mesh = &model->strategy->mesh;
+        if (!strata_placement_has(mesh, &placements->parameter, replica)) return STRATA_OK;
+        if (at->shaped) held = strata_placement_part(mesh, &placements->gradient, shape, replica, NULL);
+        slots = strata_placement_part(mesh, &placements->slot, shape, replica, NULL);
+        shape = strata_placement_part(mesh, &placements->parameter, shape, replica, NULL);
     }
     STRATA_TRY(strata_variable_create(device, "parameters", STRATA_DTYPE_F32, shape, &own->flat, err));
     if (strata_model_accumulates(model) > 1 && computes)
         STRATA_TRY(strata_variable_create(device, "held gradients", STRATA_DTYPE_F32, held, &own->accumulated, err));
     if (!model->trains || !strata_strategy_updates(model->strategy, replica)) return STRATA_OK;
     range_of(model, replica, block, &own->begin, &own->end);
-    if (!at->shaped) shape = STRATA_SHAPE(own->end - own->begin);
-    if (model->shards.n)
-        STRATA_TRY(strata_variable_create(device, "parameter shard", STRATA_DTYPE_F32, shape, &own->shard, err));
+    if (!at->shaped) slots = STRATA_SHAPE(own->end - own->begin);
+    if (model->shards.n || strata_model_updates_parts(model, block))
+        STRATA_TRY(strata_variable_create(device, "parameter shard", STRATA_DTYPE_F32, slots, &own->shard, err));
     for (int i = 0; i < strata_model_n_slots(model); i++)
-        STRATA_TRY(strata_optimizer_make_slot(model->optimizer_kind, &model->optimizer, i, device, shape, &own->slots[i], err));
+        STRATA_TRY(strata_optimizer_make_slot(model->optimizer_kind, &model->optimizer, i, device, slots, &own->slots[i], err));
     return STRATA_OK;
 }
 

@@ -164,9 +164,12 @@ static strata_status place_blocks(division *v, strata_error *err) {
         block->slots = v->sums;
         block->held = v->summed;
         if (!v->model->placements) continue;
-        block->flat = block->slots = block->held = v->model->placements[k];
-        block->slots.own = v->sums.own & ~axes_of(&block->flat);
-        block->held.partial = v->summed.partial;
+        const strata_zero_placements *own = &v->model->placements[k];
+        block->flat = own->parameter;
+        block->slots = own->slot;
+        block->held = own->gradient;
+        block->slots.own = v->sums.own & ~axes_of(&own->slot);
+        block->held.partial = v->summed.partial & ~axes_of(&own->gradient);
     }
     return place_shards(v, err);
 }
@@ -250,7 +253,7 @@ static strata_status divide(const division *given, const strata_model_program *p
                                            .counts = no_batch ? NULL : program->contributes + first,
                                            .place = place,
                                            .variable = variable_of,
-                                           .part_variable = model->shards.n ? shard_of : NULL,
+                                           .part_variable = model->shards.n || strategy->zero ? shard_of : NULL,
                                            .update = v.has_own ? NULL : &v.update,
                                            .each_worker_updates = strata_strategy_has_workers(strategy),
                                            .idle = idle,
@@ -308,6 +311,11 @@ static strata_status build(strata_model *model, const strata_model_program *prog
     return status;
 }
 
+/* Whether the node wants the sum of the devices' values: an all_reduce, or an update of a sum that is accumulated in parts. */
+static bool completes(const strata_tensor *reader) {
+    return reader->op == &strata_op_all_reduce || reader->op->flags & STRATA_OP_UPDATE;
+}
+
 /* Whether the step exchanges values of examples other than by its all_reduces: layers compute something of all examples, such
  * as their mean. Exchanges of an update's values begin at what an all_reduce has made complete. */
 static bool mixes_examples(const strata_step *step, const strata_partition *partition) {
@@ -322,8 +330,7 @@ static bool mixes_examples(const strata_step *step, const strata_partition *part
     }
     for (int i = 0; i < partition->n_exchanges && of_examples; i++) {
         const strata_partition_exchange *x = &partition->exchanges[i];
-        mixes |=
-            of_examples[x->value->id] && x->reader && x->reader->op != &strata_op_all_reduce && x->axes >> STRATA_DATA_AXIS & 1;
+        mixes |= of_examples[x->value->id] && x->reader && !completes(x->reader) && x->axes >> STRATA_DATA_AXIS & 1;
     }
     return mixes;
 }

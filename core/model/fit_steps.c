@@ -280,8 +280,7 @@ static strata_status get_program(fit *f, strata_program_kind kind, int64_t n, st
 }
 
 static strata_run_numbers numbers_of(const fit *f, int64_t update, const run *what) {
-    return strata_run_numbers_of(f->model, update,
-                                 what->numbers.scale > 0 ? what->numbers.scale : strata_loss_scale(f->model));
+    return strata_run_numbers_of(f->model, update, what->numbers.scale > 0 ? what->numbers.scale : strata_loss_scale(f->model));
 }
 
 /* Gets the program for a batch of n examples and a free slot of it, and sets runs[n_runs], whose inputs the caller then writes.
@@ -435,8 +434,8 @@ typedef struct pipeline {
 
 static strata_status begin_microbatch(void *user, int microbatch, int slot, strata_error *err) {
     pipeline *p = user;
-    const strata_worker_step part =
-        strata_worker_step_part(p->f->model->strategy, p->rows, p->first + microbatch, strata_model_n_microbatches(p->f->model));
+    const strata_worker_step part = strata_worker_step_part(p->f->model->strategy, p->rows, p->first + microbatch,
+                                                            strata_model_n_microbatches(p->f->model));
     (void)err;
     p->now.slot = slot;
     write_inputs(p->f, &p->now, &part, p->f->step.open.examples + part.first);

@@ -15,6 +15,7 @@
 #include "core/layer/context.h"
 #include "core/loss/loss.h"
 #include "core/metric/metric.h"
+#include "core/model/zero.h"
 #include "core/optimizer/optimizer.h"
 #include "core/run/group.h"
 #include "core/run/strategy.h"
@@ -403,8 +404,9 @@ struct strata_model {
     /* What stands for these variables in a graph that is written for all devices: they have the shapes of the whole values,
      * and no memory. */
     strata_model_replica whole;
-    /* Under a mesh: [parameters.n_blocks] which part of each block each device has. NULL: every device has all of it. */
-    strata_placement *placements;
+    /* Under a mesh: [parameters.n_blocks] which part of each block, its gradient and its slots each device has. NULL: every
+     * device has all of it. */
+    strata_zero_placements *placements;
     /* Memory of `whole` and `placements`. */
     strata_memory memory;
     /* Replicas with parameters of their own have made updates since the last average. */

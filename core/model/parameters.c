@@ -51,8 +51,11 @@ static strata_status copy_values(const strata_model *model, int replica, const s
         const strata_model_block *b = &own->blocks[k];
         strata_variable *of_update = what < 0 ? b->shard : b->slots[what], *flat = equal ? equal->blocks[k].flat : NULL;
         if (at->shaped) {
-            strata_variable *own_part = what == STRATA_VALUES_ALL ? b->flat : of_update;
-            if (own_part) STRATA_TRY(strata_model_copy_part(model, k, replica, own_part, c.set, c.begin, c.n, c.values, err));
+            const bool all = what == STRATA_VALUES_ALL;
+            strata_variable *own_part = all ? b->flat : of_update;
+            const strata_placement *placement = all ? &model->placements[k].parameter : &model->placements[k].slot;
+            if (own_part)
+                STRATA_TRY(strata_model_copy_part(model, k, placement, replica, own_part, c.set, c.begin, c.n, c.values, err));
             continue;
         }
         STRATA_TRY(what == STRATA_VALUES_ALL ? copy_common(b->flat, flat, at->begin, at->end - at->begin, &c, err)

@@ -151,12 +151,14 @@ static strata_status place_blocks(strata_model *model, const strata_placement *p
     for (int k = 0; k < model->parameters.n_blocks; k++) {
         const strata_parameter_block *at = &model->parameters.blocks[k];
         const int parameter = model->parameters.parts[at->first_part].parameter;
-        if (at->shaped) model->placements[k] = parameters[parameter];
+        const strata_shape shape = strata_parameter_block_shape(&model->parameters, k);
+        strata_placement own = {.partial = 0};
+        if (at->shaped) own = parameters[parameter];
         if (strata_model_has_stages(model))
-            model->placements[k] =
-                strata_placement_at(model->placements[k], STRATA_STAGE_AXIS, model->parameters.items[parameter].stage);
-        STRATA_TRY(strata_placement_fits(&model->strategy->mesh, &model->placements[k],
-                                         strata_parameter_block_shape(&model->parameters, k), err));
+            own = strata_placement_at(own, STRATA_STAGE_AXIS, model->parameters.items[parameter].stage);
+        STRATA_TRY(strata_placement_fits(&model->strategy->mesh, &own, shape, err));
+        STRATA_TRY(strata_zero_place(&model->strategy->mesh, at->shaped ? model->strategy->zero : 0, shape, &own,
+                                     &model->memory, &model->placements[k], err));
     }
     return STRATA_OK;
 }
@@ -180,10 +182,17 @@ strata_status strata_model_choose_parts(strata_model *model, strata_error *err) 
 
 /* ---- copies ---- */
 
+bool strata_model_updates_parts(const strata_model *model, int block) {
+    if (!model->placements || !model->trains) return false;
+    const strata_zero_placements *p = &model->placements[block];
+    const int rank = strata_parameter_block_shape(&model->parameters, block).rank;
+    return !strata_placement_equal(&model->strategy->mesh, rank, &p->parameter, &p->slot);
+}
+
 bool strata_model_has_first_copy(const strata_model *model, int block, int replica) {
     const strata_mesh *mesh = &model->strategy->mesh;
     if (!model->placements) return !replica;
-    const strata_placement *placement = &model->placements[block];
+    const strata_placement *placement = &model->placements[block].parameter;
     unsigned divided = placement->at;
     for (int d = 0; d < STRATA_MAX_RANK; d++)
         for (int k = 0; k < placement->dims[d].n_axes; k++) divided |= 1u << placement->dims[d].axes[k];
@@ -210,11 +219,12 @@ static row row_of(strata_shape whole, strata_shape part, const int64_t begin[STR
     return r;
 }
 
-strata_status strata_model_copy_part(const strata_model *model, int block, int replica, strata_variable *variable, bool set,
-                                     int64_t begin, int64_t n, float *values, strata_error *err) {
+strata_status strata_model_copy_part(const strata_model *model, int block, const strata_placement *placement, int replica,
+                                     strata_variable *variable, bool set, int64_t begin, int64_t n, float *values,
+                                     strata_error *err) {
     strata_shape whole = strata_parameter_block_shape(&model->parameters, block);
     int64_t at[STRATA_MAX_RANK] = {0};
-    strata_shape part = strata_placement_part(&model->strategy->mesh, &model->placements[block], whole, replica, at);
+    strata_shape part = strata_placement_part(&model->strategy->mesh, placement, whole, replica, at);
     if (!whole.rank) whole = part = STRATA_SHAPE(1);
     const int64_t size = strata_shape_elements(part), n_rows = size ? size / part.dims[part.rank - 1] : 0;
     STRATA_FREED float *own = NULL;

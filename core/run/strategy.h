@@ -109,6 +109,8 @@ struct strata_strategy {
      * name of that of a pipeline; both owned. microbatches: in how many parts a batch is computed. */
     char *layout, *schedule;
     int microbatches;
+    /* What devices with different examples divide among themselves (core/model/zero.h); 0: nothing. */
+    int zero;
     /* Where this worker's updates are made, with slots and the epoch's sums: along its own devices, axis 0. {0}: each device
      * updates its own copy. `at`: a device makes the update and sends the parameters to the others. */
     strata_placement update;

@@ -191,6 +191,10 @@ typedef struct strata_strategy_options {
     /* model_parallel: in how many micro-batches the stages compute each batch; the gradients are added up, so results are those
      * of one device that accumulates the gradients of so many batches. 0: 1. */
     int microbatches;
+    /* model_parallel: what the devices along data divide among themselves instead of having copies (ZeRO). 1: the optimizer's
+     * slots; 2: also the gradients that are added up over micro-batches; 3: also the parameters, which are gathered where they
+     * are used. 0: nothing. */
+    int zero;
     /* model_parallel: the order in which stages compute their parts of micro-batches: "gpipe", "1f1b", "interleaved:V" (V parts
      * of the model at each stage) or "zero_bubble". NULL: "1f1b". */
     const char *schedule;

@@ -261,7 +261,7 @@ typedef struct strategy_flags {
     int64_t every;
     /* model_parallel. */
     const char *mesh, *layout, *schedule;
-    int64_t microbatches;
+    int64_t microbatches, zero;
 } strategy_flags;
 #define CLUSTER_OPTION_ROWS(type, member)                                                                                      \
     {"cluster",                                                                                                                \

@@ -271,6 +271,7 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
                                     .every = flags->every,
                                     .mesh = flags->mesh,
                                     .microbatches = (int)flags->microbatches,
+                                    .zero = (int)flags->zero,
                                     .schedule = flags->schedule,
                                     .cross_device_ops = flags->cross_device_ops};
     strata_error err = {0};

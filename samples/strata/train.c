@@ -91,12 +91,16 @@ const option_row train_rows[] = {
     DEVICE_OPTION_ROWS(train_options, device),
     OPTION_GROUP("distribution"),
     {"strategy", "NAME",
-     "default, one_device, mirrored, multi_worker_mirrored, central_storage, local_sgd, model_parallel, parameter_server, tpu or "
+     "default, one_device, mirrored, multi_worker_mirrored, central_storage, local_sgd, model_parallel, parameter_server, tpu "
+     "or "
      "auto",
      OPTION_TEXT, offsetof(train_options, strategy.name), 0, 0},
     {"mesh", "AXIS=N,...",
      "model_parallel: the devices as a grid with the axes data (examples), stage (layers) and tensor (parameters)", OPTION_TEXT,
      offsetof(train_options, strategy.mesh), 0, 0},
+    {"zero", "N",
+     "model_parallel: the devices along data divide 1: the optimizer's slots, 2: also gradients, 3: also parameters (0)",
+     OPTION_INT, offsetof(train_options, strategy.zero), 0, 3},
     {"microbatches", "N", "model_parallel: compute each batch in so many parts, which the stages work on side by side (1)",
      OPTION_INT, offsetof(train_options, strategy.microbatches), 1, 65536},
     {"every", "N", "local_sgd: average the replicas' parameters after every N steps (8); else as --checkpoint-every",
