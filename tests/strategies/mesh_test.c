@@ -868,3 +868,143 @@ Test(mesh, what_needs_the_whole_model_says_so) {
     strata_strategy_destroy(strategy);
     free_data(&d);
 }
+
+/* ---- other layers ---- */
+
+Test(mesh, other_layers_train_as_on_one_device) {
+    job j = pictures;
+    j.model =
+        "{\"input\": [6, 6, 4], \"layers\": [{\"layer\": \"depthwise_conv2d\", \"kernel_size\": 3, \"padding\": \"same\"},"
+        "{\"layer\": \"group_norm\", \"groups\": 2}, {\"layer\": \"separable_conv2d\", \"filters\": 6, \"kernel_size\": 3},"
+        "{\"layer\": \"avg_pool2d\", \"size\": 2},"
+        "{\"layer\": \"conv2d_transpose\", \"filters\": 4, \"kernel_size\": 2, \"stride\": 2, \"activation\": \"relu\"},"
+        "{\"layer\": \"reshape\", \"shape\": [16, 4]}, {\"layer\": \"conv1d\", \"filters\": 6, \"kernel_size\": 3},"
+        "{\"layer\": \"rms_norm\"}, {\"layer\": \"max_pool1d\", \"size\": 2}, {\"layer\": \"global_max_pool\"},"
+        "{\"layer\": \"dense\", \"units\": 4, \"name\": \"y\"}]}";
+    j.inputs[0].shape.dims[2] = 4;
+    expect_every_mesh_like_one(&j);
+    expect_bits_of_accumulation(&j, "stage=4", 4, "zero_bubble");
+    job tokens = recurrent;
+    tokens.model =
+        "{\"input\": [5], " TOKENS
+        "{\"layer\": \"lstm\", \"units\": 6, \"return_sequences\": true, \"bidirectional\": \"concat\","
+        "\"dropout\": 0.1, \"recurrent_dropout\": 0.1}, {\"layer\": \"multi_head_attention\", \"heads\": 3, \"causal\": true},"
+        "{\"layer\": \"gru\", \"units\": 5, \"no_reset_after\": true}, {\"layer\": \"dense\", \"units\": 4, \"name\": \"y\"}]}";
+    expect_every_mesh_like_one(&tokens);
+    expect_bits_of_accumulation(&tokens, "stage=3", 2, NULL);
+}
+
+/* A residual network, whose residuals are one call each. */
+Test(mesh, a_residual_network_trains_as_on_one_device) {
+    job j = pictures;
+    j.model =
+        "{\"input\": [6, 6, 4], \"layers\": [{\"layer\": \"residual\", \"activation\": \"relu\", \"layers\": ["
+        "{\"layer\": \"conv2d\", \"filters\": 4, \"kernel_size\": 3, \"padding\": \"same\"}, {\"layer\": \"batch_norm\"}]},"
+        "{\"layer\": \"residual\", \"layers\": [{\"layer\": \"conv2d\", \"filters\": 6, \"kernel_size\": 3, \"padding\": "
+        "\"same\"},"
+        "{\"layer\": \"batch_norm\"}], \"shortcut\": [{\"layer\": \"conv2d\", \"filters\": 6, \"kernel_size\": 1}]},"
+        "{\"layer\": \"global_average_pool\"}, {\"layer\": \"dense\", \"units\": 4, \"name\": \"y\"}]}";
+    j.inputs[0].shape.dims[2] = 4;
+    expect_like_one(&j, &(setup){.mesh = "stage=2"}, 1e-5);
+    expect_like_one(&j, &(setup){.mesh = "stage=4"}, 1e-5);
+    expect_like_one(&j, &(setup){.mesh = "tensor=2"}, 1e-5);
+    expect_like_one(&j, &(setup){.mesh = "stage=2,tensor=2"}, 1e-5);
+    expect_bits_of_accumulation(&j, "stage=2", 4, NULL);
+    expect_bits_of_accumulation(&j, "stage=3", 4, "zero_bubble");
+}
+
+/* bf16 rounds sums of parts in another order. */
+Test(mesh, half_precision_trains_nearly_as_on_one_device) {
+    job j = dense;
+    j.precision = STRATA_DTYPE_BF16;
+    expect_bits_of_accumulation(&j, "stage=2", 4, "zero_bubble");
+    outcome one = run(&j, &(setup){0}), got = run(&j, &(setup){.mesh = "data=2,stage=2,tensor=2"});
+    for (int i = 0; i < one.n_losses; i++) cr_assert_float_eq(got.losses[i], one.losses[i], 0.03, "loss %d", i);
+    cr_assert(got.equal);
+    free_outcome(&one);
+    free_outcome(&got);
+}
+
+/* ---- the rest of a fit ---- */
+
+typedef struct seen {
+    double norms[MOST_LOSSES];
+    int n;
+} seen;
+
+static strata_status note_norm(const strata_progress *p, void *user, strata_error *error) {
+    seen *s = user;
+    (void)error;
+    if (!p->epoch_end && s->n < MOST_LOSSES) s->norms[s->n++] = p->gradient_norm;
+    return STRATA_OK;
+}
+
+/* Fits twice, with norms, frozen parameters, a trace and checkpoints. */
+static seen fit_twice(const setup *s, numbers *parameters) {
+    seen norms = {0};
+    job j = penalized;
+    data d = make_data(&j, j.n, 20);
+    strata_strategy *strategy = strategy_of(s);
+    strata_model *model = NULL;
+    const strata_compile_options opts = {.optimizer = j.optimizer, .seed = 3, .strategy = strategy, .gradient_norm = true};
+    OK(strata_model_from_json(j.model, strlen(j.model), "test", &model, &err));
+    OK(strata_model_freeze(model, "dense_1", &err));
+    OK(strata_model_compile(model, NULL, &opts, &err));
+    strata_fit_options fit = fit_of(&j);
+    fit.on_progress = note_norm;
+    fit.user = &norms;
+    fit.trace = test_path("trace.json");
+    fit.steps_per_execution = 1;
+    OK(strata_model_fit(model, d.dataset, &fit, NULL, &err));
+    OK(strata_model_set_learning_rate(model, 0.001, &err));
+    fit.trace = NULL;
+    fit.checkpoint = &(strata_checkpoint_options){.folder = test_path("checkpoints"), .every_steps = 4};
+    OK(strata_model_fit(model, d.dataset, &fit, NULL, &err));
+    *parameters = read_parameters(model);
+    strata_model_destroy(model);
+    strata_strategy_destroy(strategy);
+    free_data(&d);
+    return norms;
+}
+
+Test(mesh, norms_frozen_parameters_traces_and_second_fits_are_as_on_one_device) {
+    static const setup setups[] = {{.mesh = "stage=2"},
+                                   {.mesh = "stage=4", .microbatches = 4},
+                                   {.mesh = "tensor=3"},
+                                   {.mesh = "data=2,stage=2,tensor=2", .microbatches = 2}};
+    numbers wanted, got;
+    const seen one = fit_twice(&(setup){0}, &wanted);
+    for (int i = 0; i < 4; i++) {
+        test_folder_remove();
+        test_folder_make();
+        const seen here = fit_twice(&setups[i], &got);
+        cr_assert_eq(here.n, one.n);
+        for (int k = 0; k < one.n; k++)
+            cr_assert(near(here.norms[k], one.norms[k], 1e-5), "%s: norm %d is %.9g, not %.9g", setups[i].mesh, k,
+                      here.norms[k], one.norms[k]);
+        expect_numbers(&got, &wanted, 2e-5, setups[i].mesh, "parameters");
+        free(got.values);
+    }
+    free(wanted.values);
+}
+
+Test(mesh, a_loss_that_is_not_finite_says_so) {
+    static const setup setups[] = {{.mesh = "stage=2"}, {.mesh = "stage=4", .microbatches = 4}, {.mesh = "tensor=2"}};
+    job j = dense;
+    j.model =
+        "{\"input\": [6], \"layers\": [{\"layer\": \"dense\", \"units\": 11}, {\"layer\": \"dense\", \"units\": 9},"
+        "{\"layer\": \"dense\", \"units\": 5}, {\"layer\": \"dense\", \"units\": 1, \"name\": \"y\"}], \"loss\": \"mse\"}";
+    j.targets[0] = (column){.name = "y", .shape = {.rank = 1, .dims = {1}}};
+    j.inputs[0].scale = 1e30;
+    j.optimizer = strata_sgd_optimizer(0.1, 0, false);
+    for (int i = 0; i < 3; i++) {
+        data d = make_data(&j, j.n, 20);
+        strata_strategy *strategy = strategy_of(&setups[i]);
+        strata_model *model = make_model(&j, strategy);
+        const strata_fit_options fit = fit_of(&j);
+        FAILS(strata_model_fit(model, d.dataset, &fit, NULL, &err), STRATA_DATA, "not finite at epoch 1, step 1");
+        strata_model_destroy(model);
+        strata_strategy_destroy(strategy);
+        free_data(&d);
+    }
+}
