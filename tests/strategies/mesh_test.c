@@ -846,6 +846,49 @@ Test(mesh, more_micro_batches_than_examples_are_an_error_of_fit) {
     free_data(&d);
 }
 
+static strata_status do_nothing(strata_replica_context *replica, strata_tensor *const *inputs, void *user,
+                                strata_error *error) {
+    (void)user;
+    strata_replica_return(replica, inputs[0]);
+    return strata_graph_check(strata_replica_graph(replica), error);
+}
+
+Test(mesh, custom_loops_are_refused) {
+    data d = make_data(&dense, 8, 20);
+    strata_strategy *strategy = strategy_of(&(setup){.mesh = "stage=2,tensor=2"});
+    strata_function *function = NULL;
+    strata_distributed_batches *batches = NULL;
+    FAILS(strata_function_create(strategy, do_nothing, NULL, &function, &err), STRATA_UNSUPPORTED, "strata_model_fit");
+    FAILS(strata_distributed_batches_create(strategy, d.dataset, NULL, &batches, &err), STRATA_UNSUPPORTED, "strata_model_fit");
+    strata_strategy_destroy(strategy);
+    free_data(&d);
+}
+
+/* A model that is only built has no optimizer; it can be compiled later, and keeps its parameters. */
+Test(mesh, a_model_that_is_only_built_predicts) {
+    const setup setups[] = {{0}, {.mesh = "stage=4", .microbatches = 2}, {.mesh = "data=2,stage=2,tensor=2"}};
+    data d = make_data(&functional, 19, 20);
+    outcome out[3] = {{0}};
+    for (int i = 0; i < 3; i++) {
+        strata_strategy *strategy = strategy_of(&setups[i]);
+        strata_model *model = NULL;
+        strata_array predictions[MOST_COLUMNS] = {{0}};
+        const strata_compile_options opts = {.seed = 3, .strategy = strategy};
+        OK(strata_model_from_json(functional.model, strlen(functional.model), "test", &model, &err));
+        OK(strata_model_build(model, NULL, &opts, &err));
+        OK(strata_model_predict_all(model, d.dataset, 8, predictions, &err));
+        for (int k = 0; k < MOST_COLUMNS; k++) strata_array_finish(&predictions[k]);
+        OK(strata_model_compile(model, NULL, &opts, &err));
+        look(model, &d, &out[i]);
+        strata_model_destroy(model);
+        strata_strategy_destroy(strategy);
+        expect_numbers(&out[i].parameters, &out[0].parameters, 0, "built", "parameters");
+        expect_numbers(&out[i].predictions, &out[0].predictions, 1e-5, "built", "predictions");
+    }
+    for (int i = 0; i < 3; i++) free_outcome(&out[i]);
+    free_data(&d);
+}
+
 /* What needs the whole model on one device says so. */
 Test(mesh, what_needs_the_whole_model_says_so) {
     data d = make_data(&dense, 8, 20);
