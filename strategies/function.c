@@ -47,10 +47,9 @@ static void destroy_owned(void *function) {
 strata_status strata_function_create(strata_strategy *strategy, strata_replica_function body, void *user,
                                      strata_function **out_function, strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_function_create", "make functions before the run", err));
-    if (strategy->trainer)
-        return strata_fail(err, STRATA_UNSUPPORTED,
-                           "strategy %s has no functions of one's own; train with strata_model_fit or strata/coordinator.h",
-                           strategy->name);
+    if (strategy->trainer || strata_strategy_has_mesh(strategy))
+        return strata_fail(err, STRATA_UNSUPPORTED, "strategy %s has no functions of one's own; train with strata_model_fit%s",
+                           strategy->name, strategy->trainer ? " or strata/coordinator.h" : "");
     strata_function *function = calloc(1, sizeof *function);
     if (!function) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
     *function = (strata_function){.strategy = strategy, .body = body, .user = user};

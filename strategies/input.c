@@ -36,6 +36,10 @@ static void destroy_owned(void *batches) {
 
 static strata_status make(strata_strategy *strategy, strata_distributed_batches **out, strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("distributed batches", "make them before the run", err));
+    if (strata_strategy_has_mesh(strategy))
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "strategy %s has no distributed batches; strata_model_fit divides the batches itself",
+                           strategy->name);
     strata_distributed_batches *d = calloc(1, sizeof *d);
     if (!d) return strata_fail(err, STRATA_OUT_OF_MEMORY, "distributed batches: no host memory");
     d->strategy = strategy;

@@ -323,6 +323,13 @@ static strata_status check_options(const strata_strategy_kind *kind, const strat
                                                : NULL;
     if (!kind->has_mesh && of_mesh)
         return strata_fail(err, STRATA_INVALID, "strategy %s has no %s; model_parallel has", kind->name, of_mesh);
+    const char *of_copies = opts->split || opts->auto_split                       ? "split"
+                            : opts->shard_optimizer == STRATA_SHARD_OPTIMIZER_YES ? "shard_optimizer"
+                                                                                  : NULL;
+    if (kind->has_mesh && of_copies)
+        return strata_fail(err, STRATA_INVALID,
+                           "strategy %s: %s is given, but the mesh divides examples equally, and a layout the parameters",
+                           kind->name, of_copies);
     if (opts->parameter_device && !kind->update.at && !tasks)
         return strata_fail(err, STRATA_INVALID,
                            "strategy %s has no parameter device; central_storage and parameter_server have", kind->name);

@@ -455,6 +455,11 @@ static strata_status check_options(fit *f, strata_error *err) {
                            opts->epochs, opts->epochs);
     if (opts->batch < 1)
         return strata_fail(err, STRATA_INVALID, "fit: batch is %lld; it must be at least 1", (long long)opts->batch);
+    if (opts->batch < strata_model_n_microbatches(model))
+        return strata_fail(err, STRATA_INVALID,
+                           "fit: batch is %lld, but the strategy computes each batch in %d micro-batches of at least one "
+                           "example; take a larger batch, or fewer micro-batches",
+                           (long long)opts->batch, strata_model_n_microbatches(model));
     if (opts->trace_last && (opts->trace_first < 1 || opts->trace_first > opts->trace_last))
         return strata_fail(err, STRATA_INVALID, "fit: steps %lld to %lld cannot be traced; they are counted from 1",
                            (long long)opts->trace_first, (long long)opts->trace_last);
