@@ -301,11 +301,20 @@ static strata_status build(strata_model *model, const strata_model_program *prog
         if ((computes || apart) && (r == first || strata_strategy_is_first_of_share(strategy, r)))
             opts.batch += lengths[share] = compiled_examples(program, r);
     }
-    place_values(&v, lengths, apart);
     STRATA_TRY(strata_step_build(step, model, program->kind, &opts, err));
-    const strata_status status = divide(&v, program, first, n, out_partition, err);
+    /* Placements of the partition point to the lengths. */
+    const size_t bytes = (size_t)strata_mesh_n_devices(&v.mesh) * sizeof *lengths;
+    int64_t *kept = strata_graph_alloc(step->graph, bytes);
+    if (kept) place_values(&v, memcpy(kept, lengths, bytes), apart);
+    const strata_status status = kept ? divide(&v, program, first, n, out_partition, err)
+                                      : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     if (status) strata_graph_destroy(step->graph);
     return status;
+}
+
+strata_status strata_model_partition(strata_model *model, const strata_model_program *program, strata_step *out_step,
+                                     strata_partition **out_partition, strata_error *err) {
+    return build(model, program, 0, program->n_parts, false, NULL, out_step, out_partition, err);
 }
 
 /* Whether the step exchanges values of examples other than by its all_reduces: layers compute something of all examples, such
