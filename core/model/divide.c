@@ -188,9 +188,10 @@ static strata_mesh mesh_of(const strata_strategy *strategy) {
 
 /* Those of these axes that have several coordinates. */
 static unsigned several(const strata_mesh *mesh, unsigned axes) {
+    unsigned larger = 0;
     for (int a = 0; a < mesh->n_axes; a++)
-        if (mesh->axes[a].size == 1) axes &= ~(1u << a);
-    return axes;
+        if (mesh->axes[a].size > 1) larger |= 1u << a;
+    return axes & larger;
 }
 
 /* One device of each worker makes the update, or each device does. If workers have devices of several kinds, their updates may
