@@ -133,16 +133,9 @@ static strata_placement update_of_mesh(const strata_strategy *strategy) {
 
 /* Sets the mesh, whose axes are always in the same order. */
 static strata_status set_mesh(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
-    static const char *const names[STRATA_N_MESH_AXES] = {"data", "stage", "tensor"};
-    strata_mesh read;
     char alone[32];
     snprintf(alone, sizeof alone, "stage=%d", strategy->n_devices);
-    STRATA_TRY(strata_mesh_read(opts->mesh ? opts->mesh : alone, strategy->n_devices, &read, err));
-    strategy->mesh.n_axes = STRATA_N_MESH_AXES;
-    for (int a = 0; a < STRATA_N_MESH_AXES; a++) {
-        snprintf(strategy->mesh.axes[a].name, sizeof strategy->mesh.axes[a].name, "%s", names[a]);
-        strategy->mesh.axes[a].size = strata_mesh_size(&read, names[a]);
-    }
+    STRATA_TRY(strata_mesh_read_all(opts->mesh ? opts->mesh : alone, strategy->n_devices, &strategy->mesh, err));
     strategy->microbatches = opts->microbatches ? opts->microbatches : 1;
     strategy->zero = opts->zero;
     if (opts->zero < 0 || opts->zero > STRATA_ZERO_MOST_LEVEL)

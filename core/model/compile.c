@@ -301,7 +301,7 @@ static void make_whole_block(strata_model *model, int block) {
     for (int i = 0; i < strata_model_n_slots(model); i++) whole->slots[i] = stand_in(model, "optimizer slot", shape);
 }
 
-static strata_status make_whole(strata_model *model, strata_error *err) {
+static strata_status make_stand_ins(strata_model *model, strata_error *err) {
     strata_model_replica *whole = &model->whole;
     const strata_shape states = STRATA_SHAPE(model->parameters.state_size), sums = STRATA_SHAPE(model->metrics.n_sums);
     const bool holds = strata_model_accumulates(model) > 1;
@@ -312,6 +312,13 @@ static strata_status make_whole(strata_model *model, strata_error *err) {
     if (holds) whole->accumulated_sums = stand_in(model, "held sums", sums);
     if (holds && states.dims[0]) whole->accumulated_states = stand_in(model, "held states", states);
     return model->memory.failed ? strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its variables") : STRATA_OK;
+}
+
+strata_status strata_model_make_whole(strata_model *model, strata_error *err) {
+    STRATA_TRY(make_blocks(model, err));
+    STRATA_TRY(make_shards(model, err));
+    STRATA_TRY(strata_model_choose_parts(model, err));
+    return make_stand_ins(model, err);
 }
 
 /* Creates the distributed variables of the blocks, with a copy on each replica. */
@@ -336,11 +343,8 @@ static strata_status make_distributed(strata_model *model, strata_error *err) {
 static strata_status make_variables(strata_model *model, strata_error *err) {
     const int n = model->strategy->n_devices;
     STRATA_TRY(STRATA_NEW(model->replicas, n, err, "model: no host memory for %d replicas", n));
-    STRATA_TRY(make_blocks(model, err));
-    STRATA_TRY(make_shards(model, err));
-    STRATA_TRY(strata_model_choose_parts(model, err));
+    STRATA_TRY(strata_model_make_whole(model, err));
     for (int r = 0; r < n; r++) STRATA_TRY(make_replica(model, r, err));
-    STRATA_TRY(make_whole(model, err));
     STRATA_TRY(make_distributed(model, err));
     return upload_parameters(model, err);
 }

@@ -191,9 +191,10 @@ static strata_mesh mesh_of(const strata_strategy *strategy) {
 
 /* Those of these axes that have several coordinates. */
 static unsigned several(const strata_mesh *mesh, unsigned axes) {
+    unsigned larger = 0;
     for (int a = 0; a < mesh->n_axes; a++)
-        if (mesh->axes[a].size == 1) axes &= ~(1u << a);
-    return axes;
+        if (mesh->axes[a].size > 1) larger |= 1u << a;
+    return axes & larger;
 }
 
 /* One device of each worker makes the update, or each device does. If workers have devices of several kinds, their updates may
@@ -304,11 +305,20 @@ static strata_status build(strata_model *model, const strata_model_program *prog
         if ((computes || apart) && (r == first || strata_strategy_is_first_of_share(strategy, r)))
             opts.batch += lengths[share] = compiled_examples(program, r);
     }
-    place_values(&v, lengths, apart);
     STRATA_TRY(strata_step_build(step, model, program->kind, &opts, err));
-    const strata_status status = divide(&v, program, first, n, out_partition, err);
+    /* Placements of the partition point to the lengths. */
+    const size_t bytes = (size_t)strata_mesh_n_devices(&v.mesh) * sizeof *lengths;
+    int64_t *kept = strata_graph_alloc(step->graph, bytes);
+    if (kept) place_values(&v, memcpy(kept, lengths, bytes), apart);
+    const strata_status status = kept ? divide(&v, program, first, n, out_partition, err)
+                                      : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     if (status) strata_graph_destroy(step->graph);
     return status;
+}
+
+strata_status strata_model_partition(strata_model *model, const strata_model_program *program, strata_step *out_step,
+                                     strata_partition **out_partition, strata_error *err) {
+    return build(model, program, 0, program->n_parts, false, NULL, out_step, out_partition, err);
 }
 
 /* Whether the node wants the sum of the devices' values: an all_reduce, or an update of a sum that is accumulated in parts. */

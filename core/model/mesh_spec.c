@@ -114,3 +114,14 @@ strata_status strata_mesh_read(const char *text, int n_devices, strata_mesh *out
     }
     return n_devices && strata_mesh_n_devices(mesh) != n_devices ? wrong_product(mesh, n_devices, err) : STRATA_OK;
 }
+
+strata_status strata_mesh_read_all(const char *text, int n_devices, strata_mesh *out_mesh, strata_error *err) {
+    strata_mesh read;
+    STRATA_TRY(strata_mesh_read(text, n_devices, &read, err));
+    *out_mesh = (strata_mesh){.n_axes = N_AXES};
+    for (int a = 0; a < N_AXES; a++) {
+        snprintf(out_mesh->axes[a].name, sizeof out_mesh->axes[a].name, "%s", axis_names[a]);
+        out_mesh->axes[a].size = strata_mesh_size(&read, axis_names[a]);
+    }
+    return STRATA_OK;
+}

@@ -16,6 +16,9 @@
  * size below 1, and a product of the sizes other than n_devices or above STRATA_MESH_MOST_DEVICES. */
 STRATA_MUST_USE strata_status strata_mesh_read(const char *text, int n_devices, strata_mesh *out_mesh, strata_error *err);
 
+/* The same with all three axes, in the order data, stage, tensor. */
+STRATA_MUST_USE strata_status strata_mesh_read_all(const char *text, int n_devices, strata_mesh *out_mesh, strata_error *err);
+
 /* The index of the axis with this name; -1: the mesh has none. strata_mesh_size: its size, or 1. */
 int strata_mesh_find(const strata_mesh *mesh, const char *axis);
 int strata_mesh_size(const strata_mesh *mesh, const char *axis);

@@ -512,6 +512,12 @@ strata_input_kind strata_model_input_kind(const char *name);
 STRATA_MUST_USE strata_status strata_model_divide(strata_model *model, strata_model_program *program, strata_layer_cost *layers,
                                                   strata_error *err);
 
+struct strata_partition;
+/* The same without the steps of the parts: the whole step, whose graph the caller destroys, and how it is divided. */
+STRATA_MUST_USE strata_status strata_model_partition(strata_model *model, const strata_model_program *program,
+                                                     strata_step *out_step, struct strata_partition **out_partition,
+                                                     strata_error *err);
+
 /* programs.c: returns the program for this many examples on this worker's replicas, which is compiled at its first use. batch
  * 0: other workers have the whole batch. */
 STRATA_MUST_USE strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch,
@@ -547,6 +553,8 @@ static inline int strata_model_n_microbatches(const strata_model *model) {
 }
 /* The number of batches or micro-batches whose gradients are accumulated for an update. */
 int64_t strata_model_accumulates(const strata_model *model);
+/* Chooses how the parameters are divided among the devices of the strategy, and makes model->whole. */
+STRATA_MUST_USE strata_status strata_model_make_whole(strata_model *model, strata_error *err);
 void strata_model_free_variables(strata_model *model);
 
 /* evaluate.c: computes the sums of the current batch of `batches`, which has n examples, for a model on a single device.

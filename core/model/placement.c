@@ -10,11 +10,21 @@ static const char *device_id(const strata_model *model, int replica) {
     return strata_device_get_info(model->replicas[replica].device)->id;
 }
 
+/* Under a mesh: where the parts of a parameter are. */
+static const strata_placement *placement_of(const strata_model *model, const strata_parameter_spec *parameter) {
+    return &model->placements[model->parameters.parts[parameter->first_part].block].parameter;
+}
+
 static void list_variables(const strata_model *model, strata_text *text) {
+    const strata_mesh *mesh = &model->strategy->mesh;
     for (int i = 0; i < model->parameters.n; i++) {
         const strata_parameter_spec *p = &model->parameters.items[i];
-        strata_text_add(text, "variable  %s f32 %s:", p->name, strata_shape_text(p->shape).text);
-        for (int r = 0; r < model->strategy->n_devices; r++) strata_text_add(text, " %s", device_id(model, r));
+        const strata_placement *placement = model->placements && !p->state ? placement_of(model, p) : &(strata_placement){0};
+        strata_text_add(
+            text, "variable  %s f32 %s:", p->name,
+            model->placements ? strata_placement_text(mesh, placement, p->shape).text : strata_shape_text(p->shape).text);
+        for (int r = 0; r < model->strategy->n_devices; r++)
+            if (strata_placement_has(mesh, placement, r)) strata_text_add(text, " %s", device_id(model, r));
         strata_text_add(text, "\n");
     }
     const int n_slots = strata_model_n_slots(model);
@@ -23,7 +33,7 @@ static void list_variables(const strata_model *model, strata_text *text) {
             const strata_model_block *own = &model->replicas[r].blocks[k];
             if (own->slots[0])
                 strata_text_add(text, "variable  %d optimizer slots f32 (%lld): %s\n", n_slots,
-                                (long long)(own->end - own->begin), device_id(model, r));
+                                (long long)strata_shape_elements(own->slots[0]->shape), device_id(model, r));
         }
 }
 
@@ -87,6 +97,15 @@ strata_status strata_model_placement(strata_model *model, int64_t batch, char **
 
 strata_communication_totals strata_model_communication(const strata_model *model) {
     strata_group_totals totals = model->communicated;
-    for (const strata_model_program *p = model->programs; p; p = p->next) strata_model_count(model, p, &totals);
-    return strata_group_total(&totals);
+    double idle = 0, all = 0, seconds = 0;
+    for (const strata_model_program *p = model->programs; p; p = p->next) {
+        strata_model_count(model, p, &totals);
+        for (int r = 0; r < p->n_parts; r++) {
+            idle += strata_group_idle_seconds(p->group, r, &seconds);
+            all += seconds;
+        }
+    }
+    strata_communication_totals out = strata_group_total(&totals);
+    out.bubble = all > 0 ? idle / all : 0;
+    return out;
 }

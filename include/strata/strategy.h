@@ -324,6 +324,8 @@ typedef struct strata_communication_totals {
     double wire_bytes_per_step;
     /* The slowest replica's time for its share of a step, divided by the mean of all. */
     double imbalance;
+    /* The share of its steps in which a stage of a pipeline waited, the mean over stages; 0 without micro-batches. */
+    double bubble;
 } strata_communication_totals;
 
 #ifdef __cplusplus

@@ -175,15 +175,26 @@ typedef struct strata_model_mesh {
     int n_values;
     strata_mesh_exchange *exchanges;
     int n_exchanges;
+    /* [n_parameters] The parameters that are trained; op is "read". */
+    strata_value_placement *parameters;
+    int n_parameters;
+    /* [n_devices] The bytes of a device's parts of the parameters, with their optimizer slots, and of the states. */
+    int64_t *device_bytes;
+    /* Of a mesh with several stages: the part of a step in which a stage waits, on average, if all stages need the same time
+     * and messages need none; and the actions of each stage, a line for each ("stage 0: F0 F1 B0 B1"). NULL: there is one
+     * stage. */
+    double bubble;
+    char *schedule;
 } strata_model_mesh;
 
-/* Divides a training step for `batch` examples (0: 32) among the devices of a mesh, as mirrored does it, and lists where the
- * values are and what is exchanged. Nothing is compiled and no other device is needed.
- * mesh: sizes of the axes data, stage and tensor, "data=2" or "data=2,tensor=4". The examples are divided evenly over the axis
- * data; along the other axes the devices have copies.
- * Fails: INVALID for a model that is not compiled, a batch below 0, and a mesh that is not written so or has more than 4096
- * devices. */
-STRATA_API STRATA_MUST_USE strata_status strata_model_list_mesh(strata_model *model, int64_t batch, const char *mesh,
+/* Divides a training step for `batch` examples (0: 32) among the devices of a mesh, as the strategy model_parallel does it, and
+ * lists where the values are and what is exchanged. Nothing is compiled, and no other device and no memory for parameters is
+ * needed.
+ * strategy: its mesh, layout, microbatches and schedule are used, as they are for training.
+ * Fails: INVALID for a model that is not compiled, a batch below 0, a mesh that is not written so or has more than 4096
+ * devices, more stages than layers, and a layout or a schedule that is wrong. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_list_mesh(strata_model *model, int64_t batch,
+                                                                const strata_strategy_options *strategy,
                                                                 strata_model_mesh *out_mesh, strata_error *err);
 STRATA_API void strata_model_mesh_finish(strata_model_mesh *mesh);
 

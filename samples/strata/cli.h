@@ -345,6 +345,9 @@ typedef struct opened_strategy {
 } opened_strategy;
 /* Reads --compress, "bf16" or "f16"; NULL means f32. Returns the exit code, after a message. */
 int read_compress(const char *text, strata_dtype *out_wire);
+/* Reads the file of --layout. *out_text NULL: none is named, or "auto"; else the caller frees it. Returns the exit code, after
+ * a message. */
+int read_layout(const char *layout, char **out_text);
 /* Opens the strategy of --strategy, --devices (a,b,c), --parameter-device and --split (3:1, auto); --device names one
  * device. */
 int open_strategy(const strategy_flags *flags, const device_flags *device, opened_strategy *out_opened);

@@ -8,6 +8,7 @@
 
 #include "cli.h"
 #include "strata/cluster_spec.h"
+#include "strata/formats.h"
 
 enum { MOST = 4096, STRATEGY_NAME_BYTES = 64 }; /* the most devices of a list */
 
@@ -259,7 +260,19 @@ static int read_shard_optimizer(const char *text, strata_shard_optimizer *out_ch
     return usage_error("--shard-optimizer %s: it must be auto, yes or no", text);
 }
 
-static int open_with(const strategy_flags *flags, const device_flags *device, char *devices, char *split,
+int read_layout(const char *layout, char **out_text) {
+    enum { MOST_BYTES = 64 << 20 };
+    strata_error err = {0};
+    unsigned char *bytes = NULL;
+    size_t n = 0;
+    *out_text = NULL;
+    if (!layout || !strcmp(layout, "auto")) return EXIT_OK;
+    const strata_status status = strata_stream_read_file(layout, MOST_BYTES, &bytes, &n, &err);
+    *out_text = (char *)bytes; /* a NUL follows them */
+    return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
+}
+
+static int open_with(const strategy_flags *flags, const device_flags *device, char *devices, char *split, const char *layout,
                      opened_strategy *opened) {
     strata_device_options device_options;
     const char *names[MOST] = {device->which};
@@ -270,6 +283,7 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
                                     .tpu_address = flags->tpu_address,
                                     .every = flags->every,
                                     .mesh = flags->mesh,
+                                    .layout = layout,
                                     .microbatches = (int)flags->microbatches,
                                     .zero = (int)flags->zero,
                                     .schedule = flags->schedule,
@@ -317,10 +331,13 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
 
 int open_strategy(const strategy_flags *flags, const device_flags *device, opened_strategy *out_opened) {
     char *devices = flags->devices ? strdup(flags->devices) : NULL, *split = flags->split ? strdup(flags->split) : NULL;
+    char *layout = NULL;
     const bool enough = (devices || !flags->devices) && (split || !flags->split);
     strata_error err = {0};
-    const int code = enough ? open_with(flags, device, devices, split, out_opened)
-                            : report(FAILING_RUN, strata_fail(&err, STRATA_OUT_OF_MEMORY, "no host memory"), &err);
+    int code = enough ? read_layout(flags->layout, &layout)
+                      : report(FAILING_RUN, strata_fail(&err, STRATA_OUT_OF_MEMORY, "no host memory"), &err);
+    if (!code) code = open_with(flags, device, devices, split, layout, out_opened);
+    free(layout);
     free(devices);
     free(split);
     return code;

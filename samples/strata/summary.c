@@ -3,6 +3,7 @@
  * strata summary: prints a model's layers, their shapes and parameters, and the cost of a training step; with --times the time
  * of its nodes on a device. It needs no data and, without --times, no accelerator. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "samples.h"
@@ -10,8 +11,8 @@
 
 typedef struct summary_options {
     device_flags device;
-    const char *precision, *mesh, *recompute;
-    int64_t batch;
+    const char *precision, *mesh, *layout, *schedule, *recompute;
+    int64_t batch, microbatches;
     bool json, times, placement, memory;
 } summary_options;
 
@@ -24,6 +25,12 @@ static const option_row rows[] = {
      offsetof(summary_options, memory), 0, 0},
     {"mesh", "AXES", "list how a mesh of devices divides a training step, for example data=2,tensor=4", OPTION_TEXT,
      offsetof(summary_options, mesh), 0, 0},
+    {"layout", "FILE|auto", "with --mesh: how parameters are divided, as for train (auto)", OPTION_TEXT,
+     offsetof(summary_options, layout), 0, 0},
+    {"microbatches", "N", "with --mesh: in how many parts stages compute a batch (1)", OPTION_INT,
+     offsetof(summary_options, microbatches), 1, 65536},
+    {"schedule", "NAME", "with --mesh: print the actions of each stage: gpipe, 1f1b, interleaved:V or zero_bubble", OPTION_TEXT,
+     offsetof(summary_options, schedule), 0, 0},
     DEVICE_OPTION_ROWS(summary_options, device),
     {"precision", "TYPE", "the type in which activations are stored: f32, f16 or bf16", OPTION_TEXT,
      offsetof(summary_options, precision), 0, 0},
@@ -413,7 +420,7 @@ static cells mesh_cells(const strata_value_placement *value) {
     return cells_of(*value->name ? value->name : "-", value->op, strata_dtype_name(value->dtype));
 }
 
-static void print_mesh(const strata_model_mesh *mesh) {
+static void print_mesh(const strata_model_mesh *mesh, bool schedule) {
     const cells heading = cells_of("node", "op", "type");
     columns c = {0};
     line whole;
@@ -433,24 +440,34 @@ static void print_mesh(const strata_model_mesh *mesh) {
         fprintf(to, "\n%s of %s over %s, %sB%s%s", x->op, x->value, x->axes, readable((double)x->bytes).text,
                 x->reader && strcmp(x->reader, x->op) ? ", for " : "", x->reader && strcmp(x->reader, x->op) ? x->reader : "");
     }
+    for (int d = 0; d < mesh->n_devices; d++)
+        fprintf(to, "\ndevice %d: %sB of parameters, slots and states", d, readable((double)mesh->device_bytes[d]).text);
+    if (mesh->schedule) fprintf(to, "\nstages wait for %.0f %% of a step", 100 * mesh->bubble);
+    if (mesh->schedule && schedule) fprintf(to, "\n%s", mesh->schedule);
     line_end(&whole, 4);
+}
+
+static void print_json_placements(const char *key, const strata_value_placement *rows, int n) {
+    printf(",\"%s\":[", key);
+    for (int i = 0; i < n; i++) {
+        printf("%s{\"name\":", i ? "," : "");
+        print_json_string(rows[i].name);
+        printf(",\"op\":\"%s\",\"dtype\":\"%s\",\"shape\":", rows[i].op, strata_dtype_name(rows[i].dtype));
+        print_json_shape(rows[i].shape);
+        printf(",\"placement\":");
+        print_json_string(rows[i].placement);
+        printf("}");
+    }
+    printf("]");
 }
 
 static void print_json_mesh(const strata_model_mesh *mesh, const char *name, int64_t batch) {
     printf("{\"model\":");
     print_json_string(name);
-    printf(",\"batch\":%lld,\"n_devices\":%d,\"values\":[", (long long)batch, mesh->n_devices);
-    for (int i = 0; i < mesh->n_values; i++) {
-        const strata_value_placement *value = &mesh->values[i];
-        printf("%s{\"name\":", i ? "," : "");
-        print_json_string(value->name);
-        printf(",\"op\":\"%s\",\"dtype\":\"%s\",\"shape\":", value->op, strata_dtype_name(value->dtype));
-        print_json_shape(value->shape);
-        printf(",\"placement\":");
-        print_json_string(value->placement);
-        printf("}");
-    }
-    printf("],\"exchanges\":[");
+    printf(",\"batch\":%lld,\"n_devices\":%d", (long long)batch, mesh->n_devices);
+    print_json_placements("parameters", mesh->parameters, mesh->n_parameters);
+    print_json_placements("values", mesh->values, mesh->n_values);
+    printf(",\"exchanges\":[");
     for (int i = 0; i < mesh->n_exchanges; i++) {
         const strata_mesh_exchange *x = &mesh->exchanges[i];
         printf("%s{\"op\":\"%s\",\"value\":", i ? "," : "", x->op);
@@ -459,21 +476,34 @@ static void print_json_mesh(const strata_model_mesh *mesh, const char *name, int
         print_json_string(x->axes);
         printf(",\"bytes\":%lld}", (long long)x->bytes);
     }
-    printf("]}\n");
+    printf("],\"device_bytes\":[");
+    for (int d = 0; d < mesh->n_devices; d++) printf("%s%lld", d ? "," : "", (long long)mesh->device_bytes[d]);
+    printf("],\"bubble\":%.6f,\"schedule\":", mesh->bubble);
+    if (mesh->schedule)
+        print_json_string(mesh->schedule);
+    else
+        printf("null");
+    printf("}\n");
 }
 
 static int list_mesh(const summary_options *options, const char *name, strata_model *model, strata_device *device) {
     strata_error err = {0};
     strata_model_mesh mesh = {0};
+    char *layout = NULL;
+    const int code = read_layout(options->layout, &layout);
+    if (code) return code;
+    const strata_strategy_options strategy = {
+        .mesh = options->mesh, .layout = layout, .microbatches = (int)options->microbatches, .schedule = options->schedule};
     strata_status status = compile_model(options, model, device, &err);
-    if (!status) status = strata_model_list_mesh(model, options->batch, options->mesh, &mesh, &err);
+    if (!status) status = strata_model_list_mesh(model, options->batch, &strategy, &mesh, &err);
     if (!status && options->json) {
         print_json_mesh(&mesh, name, options->batch);
     } else if (!status) {
         printf("%s, batch %lld, mesh %s\n", name, (long long)options->batch, options->mesh);
-        print_mesh(&mesh);
+        print_mesh(&mesh, options->schedule != NULL);
     }
     strata_model_mesh_finish(&mesh);
+    free(layout);
     return status ? report(FAILING_RUN, status, &err) : EXIT_OK;
 }
 
@@ -487,6 +517,8 @@ static int run(const command *command, int argc, char **argv) {
     strata_device *device = NULL;
     if (options.times + options.placement + options.memory + (options.mesh != NULL) > 1)
         return usage_error("give one of --times, --placement, --memory and --mesh");
+    if (!options.mesh && (options.layout || options.microbatches || options.schedule))
+        return usage_error("--layout, --microbatches and --schedule are for --mesh");
     if (!options.times && !options.placement && !options.device.which) options.device.which = "host";
     code = open_model(name, true, &model);
     if (!code) code = set_precision(model, options.precision);
@@ -517,9 +549,12 @@ const command command_summary = {
         "\n"
         "--memory lists the values that are in memory at the moment when a step needs most memory, the largest first.\n"
         "\n"
-        "--mesh divides the step among devices in a grid with the axes data, stage and tensor, and lists for each value which\n"
-        "dimension is divided over which axis, and what is exchanged in each step. The examples are divided over the axis "
-        "data.\n",
+        "--mesh divides the step among devices in a grid with the axes data, stage and tensor, as train --strategy\n"
+        "model_parallel does it. It lists for each parameter and value which dimension is divided over which axis and at "
+        "which\n"
+        "stage it is, what is exchanged in each step, how many bytes each device has, and for a pipeline which part of a step\n"
+        "its stages wait. --schedule also prints what each stage computes: F0 is the forward pass of micro-batch 0, B0 its\n"
+        "backward pass, and W0 its gradients of parameters where they come later.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,

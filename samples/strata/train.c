@@ -91,18 +91,24 @@ const option_row train_rows[] = {
     DEVICE_OPTION_ROWS(train_options, device),
     OPTION_GROUP("distribution"),
     {"strategy", "NAME",
-     "default, one_device, mirrored, multi_worker_mirrored, central_storage, local_sgd, model_parallel, parameter_server, tpu "
-     "or "
-     "auto",
+     "default, one_device, mirrored, multi_worker_mirrored, central_storage, local_sgd, model_parallel, parameter_server, "
+     "tpu or auto",
      OPTION_TEXT, offsetof(train_options, strategy.name), 0, 0},
     {"mesh", "AXIS=N,...",
-     "model_parallel: the devices as a grid with the axes data (examples), stage (layers) and tensor (parameters)", OPTION_TEXT,
-     offsetof(train_options, strategy.mesh), 0, 0},
+     "model_parallel: the devices as a grid with the axes data (examples), stage (layers) and tensor (parameters) "
+     "(all are stages)",
+     OPTION_TEXT, offsetof(train_options, strategy.mesh), 0, 0},
+    {"layout", "FILE|auto",
+     "model_parallel: which dimensions of which parameters are divided over which axis, as JSON of patterns of names: "
+     "{\"dense.*kernel\": [null, \"tensor\"]} (auto)",
+     OPTION_TEXT, offsetof(train_options, strategy.layout), 0, 0},
     {"zero", "N",
      "model_parallel: the devices along data divide 1: the optimizer's slots, 2: also gradients, 3: also parameters (0)",
      OPTION_INT, offsetof(train_options, strategy.zero), 0, 3},
     {"microbatches", "N", "model_parallel: compute each batch in so many parts, which the stages work on side by side (1)",
      OPTION_INT, offsetof(train_options, strategy.microbatches), 1, 65536},
+    {"schedule", "NAME", "model_parallel: the order in which stages compute micro-batches: gpipe, 1f1b or zero_bubble (1f1b)",
+     OPTION_TEXT, offsetof(train_options, strategy.schedule), 0, 0},
     {"every", "N", "local_sgd: average the replicas' parameters after every N steps (8); else as --checkpoint-every",
      OPTION_TEXT, offsetof(train_options, every), 0, 0},
     {"devices", "A,B", "the strategy's devices, one for each replica (mirrored: all accelerators)", OPTION_TEXT,
@@ -724,6 +730,8 @@ const command command_train = {
         "  strata train MODEL.json --data DATA    your own model: strata help layers\n"
         "  strata train --from M.strata more.csv  continues a model's training\n"
         "  strata train photos/ --strategy mirrored --devices opencl:0,vulkan:0\n"
+        "  strata train MODEL.json --data DATA --strategy model_parallel --mesh stage=2\n"
+        "          --devices opencl:0,vulkan:0    a part of the model on each device\n"
         "  strata train mnist --log run.jsonl && strata plot run.jsonl\n",
     .print_more = print_samples,
     .options = train_rows,

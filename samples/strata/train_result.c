@@ -86,6 +86,7 @@ static void print_strategy(const training *t) {
            strata_strategy_num_replicas_in_sync(t->strategy), t->replicas_equal ? "true" : "false", c.imbalance);
     printf(",\"comm_s\":%.6f,\"comm_hidden\":%.4f,\"comm_bytes_per_step\":%.0f", c.seconds, c.hidden, c.bytes_per_step);
     if (strata_strategy_num_workers(t->strategy) > 1) printf(",\"wire_bytes_per_step\":%.0f", c.wire_bytes_per_step);
+    if (c.bubble > 0) printf(",\"bubble\":%.4f", c.bubble);
     print_fallbacks(t);
 }
 

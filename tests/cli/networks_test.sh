@@ -124,4 +124,12 @@ stdout "text"
 stdout "accuracy"
 (cd "$work" && "$STRATA_BUILD_DIR/samples/imdb" "$work/imdb" "a lovely film") >"$work/out" 2>"$work/err"
 stdout "is kind with probability"
+
+# ---- a model over several devices ----
+"$STRATA_BUILD_DIR/samples/attention" "$work/imdb" >"$work/out" 2>"$work/err"
+stdout "accuracy"
+"$STRATA_BUILD_DIR/samples/pipeline" "$work/few" "$STRATA_SOURCE_DIR/samples/cifar10_resnet/model.json" >"$work/out" \
+    2>"$work/err"
+stdout "stage 1: F0 B0 F1 B1 F2 B2 F3 B3"
+stdout "accuracy"
 finish

@@ -187,6 +187,24 @@ class Training(unittest.TestCase):
         with self.assertRaisesRegex(strata.InvalidError, "every is 3, but no parameters are averaged"):
             strata.Strategy("mirrored", ["host", "host"], every=3)
 
+    def test_a_model_is_divided_over_a_mesh(self):
+        one = small(device="host")
+        one.fit(X, Y, epochs=2, verbose=0)
+        layout = {".*kernel": [None, "tensor"]}
+        for options in ({"mesh": "stage=2", "microbatches": 1, "schedule": "gpipe"},
+                        {"mesh": "tensor=2", "layout": layout}, {"mesh": "tensor=2", "layout": json.dumps(layout)}):
+            strategy = strata.Strategy("model_parallel", ["host", "host"], **options)
+            self.assertEqual(strategy.num_replicas_in_sync, 1)
+            model = small(device=None, strategy=strategy)
+            model.fit(X, Y, epochs=2, verbose=0)
+            for a, b in zip(one.get_weights(), model.get_weights()):
+                numpy.testing.assert_allclose(a, b, atol=1e-5)
+        with self.assertRaisesRegex(strata.InvalidError, "nothing"):
+            small(device=None, strategy=strata.Strategy("model_parallel", ["host", "host"], mesh="tensor=2",
+                                                        layout={"nothing": [None, "tensor"]})).fit(X, Y, verbose=0)
+        with self.assertRaisesRegex(strata.InvalidError, "microbatches of strategy_options is 0"):
+            strata.Strategy("model_parallel", ["host", "host"], microbatches=0)
+
     def test_a_scope_is_used_by_compile_build_and_fit(self):
         strategy, other = strata.Strategy("mirrored", ["host", "host"]), strata.Strategy("one_device", ["host"])
 

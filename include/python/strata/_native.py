@@ -528,7 +528,7 @@ def _member(kind, value, keep):
 # Counts for which 0 means a default, by struct. A 0 that is given is an error.
 _COUNTS = {"optimizer": ("gradient_accumulation_steps",), "schedule": ("replicas", "steps"),
            "fit_options": ("batch", "steps_per_execution", "steps_per_epoch", "check_every"), "checkpoint_options": ("keep",),
-           "distributed_batches_options": ("global_batch",), "strategy_options": ("bytes_per_pack",)}
+           "distributed_batches_options": ("global_batch",), "strategy_options": ("bytes_per_pack", "microbatches")}
 _ZERO = -0.0  # STRATA_ZERO: the number 0 in a field where 0 means a default
 
 

@@ -21,6 +21,7 @@
         print(step(*batch).sum())"""
 import contextlib
 import ctypes
+import json
 import threading
 
 import numpy
@@ -138,13 +139,16 @@ class PerReplica(list):
 
 class Strategy(Handle):
     """A strategy on these devices: Strategy("mirrored", ["opencl:0", "host"]). strategy_names() lists the names. Options
-    are the fields of strata_strategy_options; device_options is a dict with the options of devices.device_options."""
+    are the fields of strata_strategy_options; device_options is a dict with the options of devices.device_options. layout,
+    for "model_parallel", is JSON or what becomes JSON: {"dense.*kernel": [None, "tensor"]}."""
     _destroy = "strategy_destroy"
 
-    def __init__(self, name: str = "default", devices=None, device_options=None, **options):
+    def __init__(self, name: str = "default", devices=None, device_options=None, layout=None, **options):
         self._lock = _native.Lock(True)
         device = _device_options(**(device_options or {}))
-        options = struct("strategy_options", devices=devices, n_devices=len(devices or ()), device_options=device, **options)
+        layout = layout if layout is None or isinstance(layout, str) else json.dumps(layout)
+        options = struct("strategy_options", devices=devices, n_devices=len(devices or ()), device_options=device,
+                         layout=layout, **options)
         super().__init__(lib.strategy_create(name, options), device)
 
     num_replicas_in_sync = property(lambda self: lib.strategy_num_replicas_in_sync(self))
