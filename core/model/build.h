@@ -12,8 +12,10 @@
  * takes logits and the output is none, with a message that says what to change. outputs: [n_outputs] */
 STRATA_MUST_USE strata_status strata_model_check_endings(strata_model *model, const strata_output_spec *outputs,
                                                          strata_error *err);
-/* layers.c: what one example costs in each call of a layer, [calls]. */
-STRATA_MUST_USE strata_status strata_model_cost_calls(strata_model *model, strata_layer_cost *out_costs, strata_error *err);
+/* layers.c: what one example costs in each call of a layer, [calls]; out_bytes, which is zeroed: the bytes of the values that
+ * it computes. */
+STRATA_MUST_USE strata_status strata_model_cost_calls(strata_model *model, strata_layer_cost *out_costs, double *out_bytes,
+                                                      strata_error *err);
 /* Builds all calls of layers: inputs [n_inputs] (B, ...) -> outputs [n_outputs] (B, ...). Declares parameters when
  * context->declaring. */
 void strata_model_build_calls(strata_model *model, strata_layer_context *context, strata_tensor *const *inputs,

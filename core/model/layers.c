@@ -131,11 +131,15 @@ strata_status strata_model_graph(strata_model *model, strata_graph **out_graph, 
     return status;
 }
 
-strata_status strata_model_cost_calls(strata_model *model, strata_layer_cost *out_costs, strata_error *err) {
+strata_status strata_model_cost_calls(strata_model *model, strata_layer_cost *out_costs, double *out_bytes, strata_error *err) {
     STRATA_OWNED(strata_graph) *graph = NULL;
     strata_layer_context context = {.declaring = true, .costs = out_costs};
     strata_tensor *inputs[STRATA_MAX_INPUTS], *outputs[STRATA_MAX_OUTPUTS];
-    return build_for_one(model, &context, &graph, inputs, outputs, err);
+    STRATA_TRY(build_for_one(model, &context, &graph, inputs, outputs, err));
+    for (int call = 0, n = strata_model_n_calls(model); call < n; call++)
+        for (int id = out_costs[call].first; id < out_costs[call].end; id++)
+            if (strata_node_moved_bytes(graph->nodes[id]) > 0) out_bytes[call] += (double)strata_tensor_bytes(graph->nodes[id]);
+    return STRATA_OK;
 }
 
 strata_status strata_model_check_endings(strata_model *model, const strata_output_spec *specs, strata_error *err) {

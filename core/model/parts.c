@@ -10,6 +10,8 @@
 
 /* For how many examples of a device the layout is chosen: their number is not known when the model is compiled. */
 enum { LAYOUT_EXAMPLES = 32 };
+/* For the balance of stages. */
+enum { OPERATIONS_PER_BYTE = 10 };
 
 strata_status strata_model_check_whole(const strata_model *model, const char *call, strata_error *err) {
     if (!model->placements) return STRATA_OK;
@@ -88,13 +90,12 @@ static strata_status measure_calls(strata_model *model, strata_memory *memory, c
     STRATA_TRY(STRATA_TAKE(memory, costs->seconds, n, err, "mesh: no host memory for %d calls", n));
     STRATA_TRY(STRATA_TAKE(memory, costs->sent, n, err, "mesh: no host memory for %d calls", n));
     STRATA_TRY(STRATA_TAKE(memory, costs->held, n, err, "mesh: no host memory for %d calls", n));
-    STRATA_TRY(strata_model_cost_calls(model, costs->layers, err));
+    STRATA_TRY(strata_model_cost_calls(model, costs->layers, costs->seconds, err));
     for (int v = 0, call = 0; v < model->n_values; v++) {
         const strata_value *value = model->values[v];
         if (value->layer < 0) continue;
-        const double bytes = 4.0 * (double)strata_shape_elements(costs->layers[call].output);
         /* Operations, and bytes as the operations that take as long; only the ratios count. */
-        costs->seconds[call] = costs->layers[call].flops + 10 * bytes;
+        costs->seconds[call] = costs->layers[call].flops + OPERATIONS_PER_BYTE * costs->seconds[call];
         costs->sent[call] = bytes_cut(model, costs, call);
         costs->held[call] = bytes_held(model, value);
         call++;
