@@ -414,3 +414,31 @@ Test(mesh_state, what_needs_the_whole_model_says_so) {
     strata_strategy_destroy(strategy);
     mesh_data_free(&d);
 }
+
+/* The comparison of random nodes with the reference before each step does not change the training. */
+Test(mesh_state, a_mesh_is_checked_against_the_reference) {
+    static const char *const devices[] = {"opencl:0.0", "opencl:0.1"};
+    static const mesh_setup setups[] = {{.mesh = "stage=2", .devices = devices, .microbatches = 4},
+                                        {.mesh = "tensor=2", .devices = devices}};
+    strata_device *opened = NULL;
+    if (strata_device_open("opencl:0.1", NULL, &opened, NULL)) cr_skip_test("opencl:0.1 is not there");
+    strata_device_close(opened);
+    mesh_job j = mesh_dense;
+    j.epochs = 1;
+    mesh_data d = mesh_data_make(&j, j.n, 20);
+    for (int i = 0; i < 2; i++) {
+        mesh_outcome wanted = mesh_run(&j, &setups[i]), got = {0};
+        strata_strategy *strategy = mesh_strategy(&setups[i]);
+        strata_model *model = mesh_model(&j, strategy);
+        strata_fit_options fit = mesh_fit_options(&j);
+        fit.check_every = 1;
+        OK(strata_model_fit(model, d.dataset, &fit, NULL, &mesh_error));
+        mesh_look(model, &d, &got);
+        mesh_expect_numbers(&got.parameters, &wanted.parameters, 0, setups[i].mesh, "parameters");
+        strata_model_destroy(model);
+        strata_strategy_destroy(strategy);
+        mesh_outcome_free(&wanted);
+        mesh_outcome_free(&got);
+    }
+    mesh_data_free(&d);
+}

@@ -319,3 +319,14 @@ Test(mesh, half_precision_trains_nearly_as_on_one_device) {
     mesh_outcome_free(&one);
     mesh_outcome_free(&got);
 }
+
+/* The print layer, weights of a function's own, and a call of an op. */
+Test(mesh, layers_without_a_rule_of_their_own_train_as_on_one_device) {
+    mesh_job j = mesh_dense;
+    j.model =
+        "{\"input\": [6], \"layers\": [{\"layer\": \"dense\", \"units\": 8, \"activation\": \"relu\"},"
+        "{\"layer\": \"print\", \"every\": 1000}, {\"layer\": \"dense\", \"units\": 6}, {\"layer\": \"op\", \"op\": \"abs\"},"
+        "{\"layer\": \"activation\", \"function\": \"sigmoid\"}, {\"layer\": \"dense\", \"units\": 4, \"name\": \"y\"}]}";
+    expect_every_mesh_like_one(&j);
+    expect_bits_of_accumulation(&j, "stage=3", 4, NULL);
+}
