@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The steps of several replicas, divided by the partitioner: a step is built once, for all examples of this worker's replicas,
- * as if there were one device. The mesh is that of the strategy, or has one axis, "data", with a device for each replica of all workers, and for a device
- * that only stores parameters. Inputs are divided along the examples. Parameters and states are copies on every device. So are
- * slots and the epoch's sums, unless one device of each worker makes the update: then they are at its coordinate. With shards,
- * slots are divided, and the partitioner divides the update. What batches accumulate is a partial sum on each device. If
- * replicas have parameters of their own (strata_strategy.average), all variables are each device's own. A worker with servers
- * has a mesh of two devices: it has all examples, and its gradients are at the servers. The all_reduces that the builder adds
- * to the graph (step.c) say where gradients and sums must be complete.
+ * as if there were one device. The mesh is that of the strategy (model_parallel), or it has one axis, "data", with a device for
+ * each replica of all workers, and for a device that only stores parameters. Inputs are divided along the examples. Parameters
+ * and states are copies on every device, unless the model is in parts (parts.h). So are slots and the epoch's sums, unless one
+ * device of each worker makes the update: then they are at its coordinate. With shards, slots are divided, and the partitioner
+ * divides the update. What batches accumulate is a partial sum on each device. If replicas have parameters of their own
+ * (strata_strategy.average), all variables are each device's own. A worker with servers has a mesh of two devices: it has all
+ * examples, and its gradients are at the servers. The all_reduces that the builder adds to the graph (step.c) say where
+ * gradients and sums must be complete.
  *
  * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
 #include "core/compile/partition.h"

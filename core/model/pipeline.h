@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the stages of a model run the micro-batches of a step in turns (core/run/schedule.h says in which order, core/run/flight.c
- * runs them). */
+ * How the stages of a model run the micro-batches of a step in turns. core/run/schedule.h says in which order, and
+ * core/run/flight.c runs them. */
 #ifndef STRATA_CORE_MODEL_PIPELINE_H
 #define STRATA_CORE_MODEL_PIPELINE_H
 

@@ -105,11 +105,11 @@ struct strata_strategy {
     /* model_parallel: the devices as a grid. n_axes 0: there is no mesh, each device has all parameters and a share of the
      * examples. */
     strata_mesh mesh;
-    /* Under a mesh. layout: the rules by which parameters are divided (core/model/layout.h), NULL: they are chosen; schedule: the
-     * name of that of a pipeline; both owned. microbatches: in how many parts a batch is computed. */
+    /* Under a mesh. layout: the rules by which parameters are divided, NULL: they are chosen; schedule: the name of that of a
+     * pipeline; both owned. microbatches: in how many parts a batch is computed. */
     char *layout, *schedule;
     int microbatches;
-    /* What devices with different examples divide among themselves (core/model/zero.h); 0: nothing. */
+    /* What devices with different examples divide among themselves (strata_strategy_options.zero). */
     int zero;
     /* Where this worker's updates are made, with slots and the epoch's sums: along its own devices, axis 0. {0}: each device
      * updates its own copy. `at`: a device makes the update and sends the parameters to the others. */

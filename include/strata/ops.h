@@ -495,6 +495,7 @@ STRATA_API strata_tensor *strata_all_reduce(strata_tensor *x, strata_reduction r
  * Between devices. Only all_reduce, all_gather and reduce_scatter are given to plugins, those with the table "collectives".
  *   all_gather (x)              the members' x, concatenated along `axis`
  *   reduce_scatter (x)          part `own`, along axis 0, of the sum or mean of the members' x; part i has lengths[i] rows
+ *   move (x)                    x; in a graph for several devices, it is sent to another coordinate of their mesh
  *   reduce_to (x)               the sum or mean of the members' x, on the devices that receive it; empty on others
  *   broadcast (x)               x of the member that has one
  *   send (x)                    empty; x is sent to the device of the channel that has recv

@@ -27,17 +27,18 @@ namespace strata {
 
 /* The exception of a failed call: what() is the message, status() says what the caller can do about it. */
 class error : public std::runtime_error {
-  public:
+   public:
     explicit error(const strata_error &from) : std::runtime_error(from.message), status_(from.status) {}
     strata_status status() const noexcept { return status_; }
 
-  private:
+   private:
     strata_status status_;
 };
 
 namespace detail {
 /* An argument for a parameter of type P: the address of a T where P points to T. */
-template <class P, class A> decltype(auto) pass(A &&argument) {
+template <class P, class A>
+decltype(auto) pass(A &&argument) {
     using pointed = std::remove_cv_t<std::remove_pointer_t<P>>;
     if constexpr (std::is_pointer_v<P> && std::is_same_v<pointed, std::remove_cv_t<std::remove_reference_t<A>>>)
         return P(&argument);
@@ -49,11 +50,12 @@ strata_status call(strata_status (*function)(P...), std::index_sequence<I...>, A
     using parameters = std::tuple<P...>;
     return function(pass<std::tuple_element_t<I, parameters>>(std::get<I>(std::forward<Arguments>(arguments)))..., failure);
 }
-} // namespace detail
+}  // namespace detail
 
 /* Calls a function of the C API with these arguments, and with a strata_error behind them; throws strata::error if it fails.
  * Handles stand for their pointers, and a struct for a pointer to it. */
-template <class... P, class... A> void call(strata_status (*function)(P...), A &&...arguments) {
+template <class... P, class... A>
+void call(strata_status (*function)(P...), A &&...arguments) {
     static_assert(sizeof...(P) == sizeof...(A) + 1, "the arguments of the C function, without the strata_error");
     strata_error failure{};
     if (detail::call(function, std::index_sequence_for<A...>{}, std::forward_as_tuple(std::forward<A>(arguments)...), &failure))
@@ -61,7 +63,8 @@ template <class... P, class... A> void call(strata_status (*function)(P...), A &
 }
 
 /* A struct of options in which all fields are zero, except for those that `set` sets. */
-template <class Options, class Set> Options with(Set &&set) {
+template <class Options, class Set>
+Options with(Set &&set) {
     Options options{};
     set(options);
     return options;
@@ -80,8 +83,9 @@ inline strata_shape shape(std::initializer_list<int64_t> dims) {
 }
 
 /* Owns a T, which it destroys; it can be moved and not copied. */
-template <class T, void (*destroy)(T *)> class handle {
-  public:
+template <class T, void (*destroy)(T *)>
+class handle {
+   public:
     handle() = default;
     explicit handle(T *owned) noexcept : pointer_(owned) {}
     handle(handle &&other) noexcept : pointer_(other.release()) {}
@@ -102,7 +106,7 @@ template <class T, void (*destroy)(T *)> class handle {
     T *release() noexcept { return std::exchange(pointer_, nullptr); }
     void reset(T *owned) noexcept { destroy(std::exchange(pointer_, owned)); }
 
-  private:
+   private:
     T *pointer_ = nullptr;
 };
 
@@ -125,7 +129,7 @@ using variable = handle<strata_variable, strata_variable_destroy>;
 
 /* An array that owns host memory for its elements and frees it. */
 class array : public strata_array {
-  public:
+   public:
     array() noexcept : strata_array{} {}
     array(strata_dtype of, strata_shape with_shape) : strata_array{} { call(strata_array_create, of, with_shape, this); }
     array(array &&other) noexcept : strata_array(other) { static_cast<strata_array &>(other) = strata_array{}; }
@@ -135,9 +139,12 @@ class array : public strata_array {
     }
     ~array() { strata_array_finish(this); }
     /* The elements, as the C++ type of their dtype. */
-    template <class T> T *elements() const noexcept { return static_cast<T *>(data); }
+    template <class T>
+    T *elements() const noexcept {
+        return static_cast<T *>(data);
+    }
 };
 
-} // namespace strata
+}  // namespace strata
 
 #endif

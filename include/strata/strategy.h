@@ -179,8 +179,8 @@ typedef struct strata_strategy_options {
     strata_shard_optimizer shard_optimizer;
     /* For parameter_server; NULL: the defaults. */
     const strata_parameter_server_options *parameter_server;
-    /* model_parallel: the sizes of the axes of the mesh of devices, such as "data=2,stage=2,tensor=4"; an axis that is not named
-     * has the size 1. Their product is the number of devices, which are numbered so that their place along tensor changes
+    /* model_parallel: the sizes of the axes of the mesh of devices, such as "data=2,stage=2,tensor=4"; an axis that is not
+     * named has the size 1. Their product is the number of devices, which are numbered so that their place along tensor changes
      * first, then along stage, then along data. NULL: all devices are stages. */
     const char *mesh;
     /* model_parallel: JSON that says which dimensions of which parameters are divided over which axes, as Keras' LayoutMap:
