@@ -137,13 +137,9 @@ int64_t strata_model_accumulates(const strata_model *model) {
     return (n > 1 && model->trains ? n : 1) * (model->trains ? strata_model_n_microbatches(model) : 1);
 }
 
-static strata_shape gradient_shape(const strata_model *model, int block) {
-    const bool shaped = model->parameters.blocks[block].shaped;
-    return shaped ? strata_parameter_block_shape(&model->parameters, block)
-                  : STRATA_SHAPE(strata_model_gradient_size(model, block));
-}
-
-int64_t strata_model_gradient_size(const strata_model *model, int block) {
+/* The number of elements of a block's gradients that replicas exchange: those of its parameters, and for each row of a sparse
+ * parameter how often batches use it. */
+static int64_t gradient_size(const strata_model *model, int block) {
     const strata_parameter_block *at = &model->parameters.blocks[block];
     int64_t size = at->end - at->begin;
     for (int i = at->first_part; i < at->first_part + at->n_parts; i++) {
@@ -151,6 +147,11 @@ int64_t strata_model_gradient_size(const strata_model *model, int block) {
         if (model->parameters.items[part->parameter].sparse) size += strata_parameter_aligned(part->shape.dims[0]);
     }
     return size;
+}
+
+static strata_shape gradient_shape(const strata_model *model, int block) {
+    const bool shaped = model->parameters.blocks[block].shaped;
+    return shaped ? strata_parameter_block_shape(&model->parameters, block) : STRATA_SHAPE(gradient_size(model, block));
 }
 
 static strata_status make_sums(strata_device *device, const char *name, int64_t n, strata_variable **out, strata_error *err) {
@@ -233,7 +234,7 @@ static strata_status most_of_block(const strata_model *model, int64_t *out_most,
             if (all[w] < bytes) bytes = all[w];
     }
     int64_t whole = 0, most = (int64_t)(bytes / sizeof(float));
-    for (int k = 0; k < model->parameters.n_blocks; k++) whole += strata_model_gradient_size(model, k);
+    for (int k = 0; k < model->parameters.n_blocks; k++) whole += gradient_size(model, k);
     *out_most = whole <= most ? INT64_MAX : most - most / 16;
     return STRATA_OK;
 }

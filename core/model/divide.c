@@ -56,13 +56,17 @@ static bool is_divided(const strata_model *model, strata_program_kind kind) {
 
 /* ---- placements ---- */
 
-strata_input_kind strata_model_input_kind(const char *name) {
+/* How an input of the graph of all replicas is placed: each replica has the rows of its examples, a copy, or a number; the
+ * replicas' numbers add up to the input's value. */
+typedef enum input_kind { INPUT_EXAMPLES = 0, INPUT_COPIED, INPUT_SUMMED } input_kind;
+
+static input_kind kind_of(const char *name) {
     static const char *const copied[] = {"step", "rng"}, *const summed[] = {"share", "examples", "state_share"};
     for (int i = 0; i < 2; i++)
-        if (!strcmp(name, copied[i])) return STRATA_INPUT_COPIED;
+        if (!strcmp(name, copied[i])) return INPUT_COPIED;
     for (int i = 0; i < 3; i++)
-        if (!strcmp(name, summed[i])) return STRATA_INPUT_SUMMED;
-    return STRATA_INPUT_EXAMPLES;
+        if (!strcmp(name, summed[i])) return INPUT_SUMMED;
+    return INPUT_EXAMPLES;
 }
 
 /* The variable of a replica that has the same place as one that stands for all; if `placement` is not NULL, also where the
@@ -102,11 +106,11 @@ static const strata_placement *place(void *user, const strata_tensor *leaf) {
     const division *v = user;
     if (leaf->op == &strata_op_read && v->has_own) return &v->own;
     if (leaf->op == &strata_op_read) return place_variable(v, ((const strata_read_attrs *)leaf->attrs)->variable);
-    const strata_input_kind kind = strata_model_input_kind(((const strata_input_attrs *)leaf->attrs)->name);
-    return kind == STRATA_INPUT_EXAMPLES                                                 ? &v->examples
-           : v->own_numbers || ((v->has_own || v->apart) && kind != STRATA_INPUT_COPIED) ? &v->own
-           : kind == STRATA_INPUT_COPIED                                                 ? &v->whole
-                                                                                         : &v->summed;
+    const input_kind kind = kind_of(((const strata_input_attrs *)leaf->attrs)->name);
+    return kind == INPUT_EXAMPLES                                                 ? &v->examples
+           : v->own_numbers || ((v->has_own || v->apart) && kind != INPUT_COPIED) ? &v->own
+           : kind == INPUT_COPIED                                                 ? &v->whole
+                                                                                  : &v->summed;
 }
 
 static strata_variable *variable_of(void *user, strata_variable *whole, int device) {
@@ -335,7 +339,7 @@ static bool mixes_examples(const strata_step *step, const strata_partition *part
     for (int id = 0; id < graph->n_nodes && of_examples; id++) {
         const strata_tensor *node = graph->nodes[id];
         if (node->op == &strata_op_input)
-            of_examples[id] = strata_model_input_kind(((const strata_input_attrs *)node->attrs)->name) == STRATA_INPUT_EXAMPLES;
+            of_examples[id] = kind_of(((const strata_input_attrs *)node->attrs)->name) == INPUT_EXAMPLES;
         for (int i = 0; i < node->n_inputs && node->op != &strata_op_all_reduce; i++)
             of_examples[id] |= of_examples[node->inputs[i]->id];
     }

@@ -463,9 +463,6 @@ struct strata_model {
 
 STRATA_OWNER(strata_model)
 void strata_model_free_notes(strata_model *model);
-/* The number of elements of a block's gradients that replicas exchange: those of its parameters, and for each row of a sparse
- * parameter how often batches use it. */
-int64_t strata_model_gradient_size(const strata_model *model, int block);
 /* The variables of a replica of this worker, or those that stand for all. */
 static inline const strata_model_replica *strata_model_replica_of(const strata_model *model, int replica) {
     return replica == STRATA_WHOLE_MODEL ? &model->whole : &model->replicas[replica];
@@ -503,10 +500,6 @@ bool strata_step_needs_all_gradients(const strata_model *model);
  * are not those of one block without sparse parameters. */
 int strata_model_list_buckets(const strata_model *model, struct strata_gradient_bucket out_buckets[STRATA_MOST_BUCKETS]);
 
-/* divide.c: how an input of the graph of all replicas is placed: each replica has the rows of its examples, a copy, or a
- * number; the replicas' numbers add up to the input's value. */
-typedef enum strata_input_kind { STRATA_INPUT_EXAMPLES = 0, STRATA_INPUT_COPIED, STRATA_INPUT_SUMMED } strata_input_kind;
-strata_input_kind strata_model_input_kind(const char *name);
 /* divide.c: builds the steps of a program, whose kind, batch, form and parts are set, and sets `divided`. layers: as in
  * strata_step_options, of the examples of all parts. */
 STRATA_MUST_USE strata_status strata_model_divide(strata_model *model, strata_model_program *program, strata_layer_cost *layers,

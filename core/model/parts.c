@@ -190,18 +190,6 @@ bool strata_model_updates_parts(const strata_model *model, int block) {
     return !strata_placement_equal(&model->strategy->mesh, rank, &p->parameter, &p->slot);
 }
 
-bool strata_model_has_first_copy(const strata_model *model, int block, int replica) {
-    const strata_mesh *mesh = &model->strategy->mesh;
-    if (!model->placements) return !replica;
-    const strata_placement *placement = &model->placements[block].parameter;
-    unsigned divided = placement->at;
-    for (int d = 0; d < STRATA_MAX_RANK; d++)
-        for (int k = 0; k < placement->dims[d].n_axes; k++) divided |= 1u << placement->dims[d].axes[k];
-    for (int a = 0; a < mesh->n_axes; a++)
-        if (!(divided >> a & 1) && strata_mesh_coordinate(mesh, replica, a)) return false;
-    return strata_placement_has(mesh, placement, replica);
-}
-
 /* A row of a part of a block: elements [first, first + n) of the part, [place, place + n) of the block. */
 typedef struct row {
     int64_t first, place, n;

@@ -15,8 +15,6 @@ STRATA_MUST_USE strata_status strata_model_check_whole(const strata_model *model
 bool strata_model_has_stages(const strata_model *model);
 /* Whether devices that have the same parameter update parts of it (ZeRO), in variables of these parts. */
 bool strata_model_updates_parts(const strata_model *model, int block);
-/* Whether the replica is the first one that has its part of a block. Without a mesh: whether it is the first replica. */
-bool strata_model_has_first_copy(const strata_model *model, int block, int replica);
 /* Copies what the replica's variable, a part of a block by this placement, has of the elements [begin, begin + n) of the flat
  * range to `values`, or sets it from there. */
 STRATA_MUST_USE strata_status strata_model_copy_part(const strata_model *model, int block, const strata_placement *placement,

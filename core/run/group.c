@@ -239,7 +239,8 @@ static void abandon_cores(const strata_group *group, strata_status status, const
     }
 }
 
-strata_status strata_group_fail(strata_group *group, int replica, strata_status status, strata_error *err) {
+/* Adds the replica to the message, and the core for which other cores wait, and marks the group as failed. */
+static strata_status fail(strata_group *group, int replica, strata_status status, strata_error *err) {
     uint64_t reached, next;
     __atomic_store_n(&group->failed, status, __ATOMIC_RELAXED);
     const int straggler = find_straggler(group, &reached, &next);
@@ -263,7 +264,7 @@ strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_er
     for (int r = 0; r < group->n_replicas; r++) {
         int slot = 0;
         strata_status status = strata_executable_acquire(group->members[r].executable, &slot, err);
-        if (status) return strata_group_fail(group, r, status, err);
+        if (status) return fail(group, r, status, err);
         if (r > 0 && slot != *out_slot)
             return strata_fail(err, STRATA_INVALID,
                                "replica %d is at slot %d, replica 0 at %d: one was run outside of its group", r, slot,
@@ -286,7 +287,7 @@ strata_status strata_group_submit(strata_group *group, const lane *l, const one_
     if (group->trace) m->executable->device->trace_step = run->step;
     const strata_status status = strata_executable_submit_segment(m->executable, run->slot, n, segment, err);
     if (group->trace) strata_trace_add_named(group->trace, l->track, "submit", run->step, began, strata_trace_now());
-    if (status) return strata_group_fail(group, replica, status, err);
+    if (status) return fail(group, replica, status, err);
     m->ticket = m->executable->slots[run->slot].ticket;
     return STRATA_OK;
 }
@@ -311,7 +312,7 @@ strata_status strata_group_wait_for_segment(strata_group *group, const lane *l, 
     member *m = &group->members[replica];
     const double began = strata_trace_now();
     strata_status status = strata_executable_wait_segment(m->executable, run->slot, segment, err);
-    if (status) return strata_group_fail(group, replica, status, err);
+    if (status) return fail(group, replica, status, err);
     const double ended = strata_trace_now();
     for (int k = 0; k <= segment && group->trace && !m->executable->device->trace; k++) {
         strata_group_submission *was = &m->submissions[run->slot * m->n_segments + k];
@@ -382,7 +383,7 @@ strata_status strata_group_check_devices(strata_group *group, const one_run *run
         const double began = strata_trace_now();
         const uint32_t random = (uint32_t)(began * 1e6) ^ (uint32_t)run->step * 2654435761u;
         const strata_status status = strata_executable_recheck(exe, run->slot, seconds, random, err);
-        if (status) return strata_group_fail(group, r, status, err);
+        if (status) return fail(group, r, status, err);
         const double now = strata_trace_now(), next = now + fmax((now - began) / CHECKS_SHARE, BETWEEN_CHECKS);
         __atomic_store_n(&device->next_check, -(int64_t)(next * 1e6), __ATOMIC_RELAXED); /* negative: after the first check */
     }
@@ -555,7 +556,7 @@ strata_status strata_group_wait(strata_group *group, int slot, strata_error *err
         if (m->executable->slots[slot].running)
             STRATA_TRY(strata_group_wait_for_segment(group, &group->lanes[0], &run, r, m->n_segments - 1, NULL, err));
         strata_status status = strata_executable_wait(m->executable, slot, err);
-        if (status) return strata_group_fail(group, r, status, err);
+        if (status) return fail(group, r, status, err);
     }
     strata_device *first = strata_group_device(group, 0);
     const strata_device_collectives *c = group->n_inside ? strata_device_get_collectives(first) : NULL;

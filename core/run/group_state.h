@@ -95,8 +95,6 @@ STRATA_MUST_USE strata_status strata_group_check_alive(const strata_group *group
 /* Checks the devices that are due, on the values in the slot of the first of n runs; nothing runs. */
 STRATA_MUST_USE strata_status strata_group_check_devices(strata_group *group, const strata_group_run *run, int n,
                                                          strata_error *err);
-/* Adds the replica to the message, and the core for which other cores wait, and marks the group as failed. */
-strata_status strata_group_fail(strata_group *group, int replica, strata_status status, strata_error *err);
 /* Prepares the first n lanes. */
 STRATA_MUST_USE strata_status strata_group_need_lanes(strata_group *group, int n, strata_error *err);
 /* Submits a segment of the replica for n runs in the slots from the run's on, the first of which is `run`. */

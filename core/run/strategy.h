@@ -102,7 +102,7 @@ struct strata_strategy {
     /* Owned: first one for each replica, then one that only stores and updates parameters, if there is one. */
     strata_device **devices;
     int n_devices, n_replicas;
-    /* model_parallel: the devices as a grid. n_axes 0: there is no mesh, each device has all parameters and a share of the
+    /* The devices as a grid. n_axes 0: there is no mesh, each device has all parameters and a share of the
      * examples. */
     strata_mesh mesh;
     /* Under a mesh. layout: the rules by which parameters are divided, NULL: they are chosen; schedule: the name of that of a
