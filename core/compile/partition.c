@@ -84,7 +84,7 @@ static bool is_first_of(const partitioner *p, const form *f, unsigned axes, int 
 /* Several devices made the update, with values that may differ: all take that of the first one. */
 static strata_status take_first(partitioner *p, const strata_tensor *update, const strata_tensor *read, strata_error *err) {
     form *f = p->forms[update->id], *own = p->forms[read->id];
-    unsigned axes = p->opts->update->own & ~own->placement.at;
+    unsigned axes = p->opts->update->own & ~(own->placement.at | own->placement.partial);
     for (int d = 0; d < read->shape.rank; d++) axes &= ~strata_partition_axes(&own->placement.dims[d]);
     for (int d = 0; d < p->n_devices; d++) {
         if (!strata_partition_has(p, &own->placement, d)) continue;

@@ -94,6 +94,18 @@ const mesh_job mesh_functional = {
     .batch = 8,
     .epochs = 3};
 
+const mesh_job mesh_wide = {
+    .model =
+        "{\"input\": [6], \"layers\": [{\"layer\": \"dense\", \"units\": 181, \"activation\": \"relu\"},"
+        "{\"layer\": \"dense\", \"units\": 19, \"activation\": \"tanh\"},"
+        "{\"layer\": \"dense\", \"units\": 4, \"name\": \"y\"}]}",
+    .inputs = {{.name = "x", .shape = {.rank = 1, .dims = {6}}}},
+    .optimizer = {.name = "adam", .learning_rate = 0.003},
+    .targets = {CLASSES},
+    .n = 32,
+    .batch = 8,
+    .epochs = 3};
+
 /* L2 penalties of several layers, which are at several stages. */
 const mesh_job mesh_penalized = {
     .model =
@@ -159,6 +171,7 @@ static strata_status try_strategy(const mesh_setup *s, strata_strategy **out) {
                                           .n_devices = devices_of(s->mesh),
                                           .mesh = s->mesh,
                                           .microbatches = s->microbatches,
+                                          .zero = s->zero,
                                           .schedule = s->schedule,
                                           .layout = s->layout};
     return strata_strategy_create(s->mesh ? "model_parallel" : "one_device", &opts, out, &mesh_error);

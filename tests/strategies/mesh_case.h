@@ -46,8 +46,9 @@ typedef struct mesh_job {
 
 /* mesh_dense: one dense layer after another. mesh_pictures: convolutions, with batch norm and dropout. mesh_recurrent and
  * mesh_attention: tokens, some of which are padding. mesh_functional: two inputs, two outputs, a value that is added again some
- * calls later, and a layer that is called at the beginning and near the end. mesh_penalized: L2 penalties of several layers. */
-extern const mesh_job mesh_dense, mesh_pictures, mesh_recurrent, mesh_attention, mesh_functional, mesh_penalized;
+ * calls later, and a layer that is called at the beginning and near the end. mesh_penalized: L2 penalties of several layers.
+ * mesh_wide: dense layers whose kernels are large enough that ZeRO divides them. */
+extern const mesh_job mesh_dense, mesh_wide, mesh_pictures, mesh_recurrent, mesh_attention, mesh_functional, mesh_penalized;
 /* The beginning of a model of tokens in JSON: its embedding. */
 #define TOKENS                                                                                                            \
     "\"input_dtype\": \"i32\", \"layers\": [{\"layer\": \"embedding\", \"vocabulary\": 12, \"units\": 8, \"mask_zero\": " \
@@ -66,6 +67,7 @@ typedef struct mesh_setup {
     const char *mesh;
     int microbatches;
     const char *schedule, *layout;
+    int zero;
     const char *const *devices;
 } mesh_setup;
 strata_strategy *mesh_strategy(const mesh_setup *setup);

@@ -144,6 +144,17 @@ Test(mesh_state, a_checkpoint_within_an_epoch_goes_on_under_any_mesh) {
     expect_resumed_like(&moving, &pipeline, &pipeline, &pipeline, 0);
 }
 
+Test(mesh_state, a_checkpoint_of_what_data_divides_goes_on_under_any_mesh) {
+    mesh_job j = mesh_wide;
+    j.n = 64;
+    for (int zero = 1; zero <= 3; zero++) {
+        const mesh_setup one = {0}, divided = {.mesh = "data=2,tensor=2", .microbatches = 2, .zero = zero};
+        expect_resumed_like(&j, &divided, &divided, &divided, 0);
+        expect_resumed_like(&j, &divided, &one, &one, 2e-5);
+        expect_resumed_like(&j, &one, &divided, &one, 2e-5);
+    }
+}
+
 /* The parameters of the best epoch of a fit whose rate is so high that the last one is not it. */
 static mesh_outcome train_with_validation(const mesh_job *j, const mesh_setup *s) {
     mesh_outcome out = {0};
@@ -288,6 +299,7 @@ Test(mesh_state, a_mesh_that_cannot_be_is_an_error_of_create) {
                  {{.mesh = "stage=4", .parameter_device = "host"}, STRATA_INVALID, "no parameter device"},
                  {{.mesh = "stage=4", .compress = STRATA_DTYPE_F16}, STRATA_INVALID, "compress"},
                  {{.mesh = "stage=4", .every = 2}, STRATA_INVALID, "every"},
+                 {{.mesh = "data=4", .zero = 4}, STRATA_INVALID, "zero is 4"},
                  {{.mesh = "stage=4", .split = split, .n_split = 4}, STRATA_INVALID, "split"},
                  {{.mesh = "stage=4", .auto_split = true}, STRATA_INVALID, "split"},
                  {{.mesh = "stage=4", .shard_optimizer = STRATA_SHARD_OPTIMIZER_YES}, STRATA_INVALID, "shard_optimizer"}};
@@ -300,9 +312,9 @@ Test(mesh_state, a_mesh_that_cannot_be_is_an_error_of_create) {
         cr_assert_null(strategy);
     }
     static const strata_strategy_options others[] = {
-        {.mesh = "data=1"}, {.microbatches = 2}, {.schedule = "gpipe"}, {.layout = "{}"}};
-    static const char *const options[] = {"mesh", "microbatches", "schedule", "layout"};
-    for (int i = 0; i < 4; i++) {
+        {.mesh = "data=1"}, {.microbatches = 2}, {.schedule = "gpipe"}, {.layout = "{}"}, {.zero = 1}};
+    static const char *const options[] = {"mesh", "microbatches", "schedule", "layout", "zero"};
+    for (int i = 0; i < 5; i++) {
         strata_strategy *strategy = NULL;
         strata_strategy_options opts = others[i];
         opts.devices = hosts;

@@ -64,6 +64,28 @@ Test(mesh, dense_layers_train_as_on_one_device) {
 }
 
 /* Without batch norm, whose statistics are those of each device's examples. */
+Test(mesh, slots_gradients_and_parameters_that_data_divides_train_as_on_one_device) {
+    static const char *const meshes[] = {"data=2", "data=3", "data=2,tensor=2", "data=2,stage=2"};
+    for (int zero = 1; zero <= 3; zero++)
+        for (int i = 0; i < 4; i++)
+            for (int m = 1; m <= 2; m++)
+                expect_like_one(&mesh_wide, &(mesh_setup){.mesh = meshes[i], .microbatches = m, .zero = zero}, 1e-5);
+}
+
+Test(mesh, norms_and_optimizers_see_what_data_divides) {
+    static const strata_optimizer optimizers[] = {{.name = "sgd", .learning_rate = 0.05},
+                                                  {.name = "sgd", .learning_rate = 0.05, .momentum = 0.9},
+                                                  {.name = "adamw", .learning_rate = 0.003, .clip_global_norm = 0.1},
+                                                  {.name = "adam", .learning_rate = 0.003, .clip_norm = 0.05},
+                                                  {.name = "lamb", .learning_rate = 0.01}};
+    for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
+        for (int zero = 1; zero <= 3; zero++) {
+            mesh_job j = mesh_wide;
+            j.optimizer = optimizers[i];
+            expect_like_one(&j, &(mesh_setup){.mesh = "data=2,tensor=2", .microbatches = 2, .zero = zero}, 1e-5);
+        }
+}
+
 Test(mesh, convolutions_train_as_on_one_device) {
     mesh_job plain = mesh_pictures;
     plain.model =
