@@ -103,6 +103,8 @@ typedef struct strata_layer {
     /* The name of a layer inside of another layer begins with the other's name: "residual/conv2d". */
     char *name;
     strata_layer_list branches[STRATA_MAX_BRANCHES];
+    /* 1 + the stage of a pipeline at which its first call, and those after it, are by hand; 0: it does not say so. */
+    int begins_stage;
     /* The layer is not trained. Its parameters become states that nothing updates, and it always computes as in
      * predictions. */
     bool frozen;

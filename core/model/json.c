@@ -10,7 +10,8 @@
  *               {"call": "side", "name": "other side", "inputs": ["right"]},
  *               {"layer": "add", "name": "both", "inputs": ["side", "other side"]}],
  *    "outputs": [{"name": "both", "loss": "mse", "weight": 0.5, "metrics": ["mae"]}]}
- * The input of a layer without "inputs" is the result of the layer before it. */
+ * The input of a layer without "inputs" is the result of the layer before it. A layer may have "stage": the stage of a pipeline
+ * that begins with it (model_parallel). */
 #include "core/base/file.h"
 #include "core/model/build.h"
 #include "core/model/metrics.h"
@@ -31,7 +32,8 @@ static strata_status read_shape(const strata_json *parent, const char *key, stra
     return STRATA_OK;
 }
 
-static strata_status read_layers(strata_model *model, const strata_json *parent, const char *key, strata_error *err);
+static strata_status read_layers(strata_model *model, const strata_json *parent, const char *key, bool outer,
+                                 strata_error *err);
 
 /* Returns the error that the model has stored, with the position in the JSON. */
 static strata_status stored_error(const strata_model *model, const strata_json *layer, strata_error *err) {
@@ -47,17 +49,26 @@ static strata_status read_branches(strata_model *model, const strata_layer_kind 
         if (b && !strata_json_find(layer, kind->branches[b], &ignored)) continue;
         strata_model_open_branch(model, b);
         STRATA_TRY(stored_error(model, layer, err));
-        STRATA_TRY(read_layers(model, layer, kind->branches[b], err));
+        STRATA_TRY(read_layers(model, layer, kind->branches[b], false, err));
         strata_model_close_branch(model);
         STRATA_TRY(stored_error(model, layer, err));
     }
     return STRATA_OK;
 }
 
+/* Reads "stage": the stage of a pipeline that begins with the layer. */
+static strata_status read_stage(const strata_json *json, strata_layer *layer, strata_error *err) {
+    int64_t stage = -1;
+    STRATA_TRY(strata_json_get_int(json, "stage", STRATA_JSON_OPTIONAL, 0, STRATA_MESH_MOST_DEVICES - 1, &stage, err));
+    layer->begins_stage = (int)stage + 1;
+    return STRATA_OK;
+}
+
 /* Reads a layer's kind and options, and the layers inside of it. takes_inputs: the layer may have the key "inputs", which the
  * caller reads. */
-static strata_status read_layer(strata_model *model, const strata_json *layer, bool takes_inputs, strata_error *err) {
-    const char *type = NULL, *name = NULL, *also[STRATA_MAX_BRANCHES + 3] = {"layer", "name"};
+static strata_status read_layer(strata_model *model, const strata_json *layer, bool takes_inputs, bool outer,
+                                strata_error *err) {
+    const char *type = NULL, *name = NULL, *also[STRATA_MAX_BRANCHES + 4] = {"layer", "name"};
     const strata_layer_kind *kind = NULL;
     strata_error reason = {0};
     STRATA_TRY(strata_json_expect(layer, STRATA_JSON_OBJECT, err));
@@ -66,6 +77,7 @@ static strata_status read_layer(strata_model *model, const strata_json *layer, b
         return strata_json_fail(layer, err, STRATA_DATA, "%s", reason.message);
     size_t n_also = 2;
     if (takes_inputs) also[n_also++] = "inputs";
+    if (outer) also[n_also++] = "stage";
     for (int b = 0; b < STRATA_MAX_BRANCHES && kind->branches[b]; b++) also[n_also++] = kind->branches[b];
     STRATA_FREED char *options = NULL;
     STRATA_TRY(STRATA_NEW(options, kind->options_bytes, err, "model: no host memory for a layer"));
@@ -73,6 +85,7 @@ static strata_status read_layer(strata_model *model, const strata_json *layer, b
     STRATA_TRY(strata_options_read(layer, kind->options, also, n_also, options, err));
     strata_model_add(model, kind, name, options);
     STRATA_TRY(stored_error(model, layer, err));
+    if (outer) STRATA_TRY(read_stage(layer, &model->list.layers[model->list.n - 1], err));
     return read_branches(model, kind, layer, err);
 }
 
@@ -83,11 +96,12 @@ static strata_status open_layers(const strata_json *parent, const char *key, str
     return strata_json_fail(layers, err, STRATA_DATA, "has %lld layers; 1..%d", (long long)n, MAX_LAYERS);
 }
 
-static strata_status read_layers(strata_model *model, const strata_json *parent, const char *key, strata_error *err) {
+static strata_status read_layers(strata_model *model, const strata_json *parent, const char *key, bool outer,
+                                 strata_error *err) {
     strata_json layers, item;
     STRATA_TRY(open_layers(parent, key, &layers, err));
     for (bool more = strata_json_first(&layers, &item); more; more = strata_json_next(&item))
-        STRATA_TRY(read_layer(model, &item, false, err));
+        STRATA_TRY(read_layer(model, &item, false, outer, err));
     return STRATA_OK;
 }
 
@@ -180,7 +194,7 @@ static strata_status read_calls(strata_model *model, const strata_json *root, st
         STRATA_TRY(strata_json_expect(&item, STRATA_JSON_OBJECT, err));
         STRATA_TRY(read_names(model, &layers, &item, inputs, &n, err));
         STRATA_TRY(strata_json_find(&item, "call", &ignored) ? read_call(model, &item, &layer, &name, err)
-                                                             : read_layer(model, &item, true, err));
+                                                             : read_layer(model, &item, true, true, err));
         strata_model_add_call(model, layer, name, inputs, n);
         STRATA_TRY(stored_error(model, &item, err));
     }
@@ -352,7 +366,7 @@ static strata_status read_model(const strata_json *root, strata_registry *regist
     STRATA_TRY(read_optimizer(*out_model, root, err));
     if (!functional) {
         STRATA_TRY(read_only_output(*out_model, root, err));
-        return read_layers(*out_model, root, "layers", err);
+        return read_layers(*out_model, root, "layers", true, err);
     }
     STRATA_TRY(read_inputs(*out_model, &inputs, err));
     STRATA_TRY(read_calls(*out_model, root, err));
@@ -404,6 +418,7 @@ static void write_layer(strata_json_writer *w, const strata_layer *layer, const 
     strata_json_begin_object(w);
     strata_json_put_string(w, "layer", layer->kind->name);
     strata_json_put_string(w, "name", slash ? slash + 1 : layer->name);
+    if (layer->begins_stage) strata_json_put_int(w, "stage", layer->begins_stage - 1);
     if (call) write_inputs(w, call->model, call);
     strata_options_write(w, layer->kind->options, layer->options);
     for (int b = 0; b < STRATA_MAX_BRANCHES; b++) {

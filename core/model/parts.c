@@ -103,6 +103,36 @@ static strata_status measure_calls(strata_model *model, strata_memory *memory, c
     return STRATA_OK;
 }
 
+/* Whether a layer says which stage begins with it. */
+static bool has_stages_by_hand(const strata_model *model) {
+    bool any = false;
+    for (int i = 0; i < model->list.n; i++) any |= model->list.layers[i].begins_stage > 0;
+    return any;
+}
+
+/* Places calls at the stages that layers name: each at that of the call before it, unless its layer begins the next one. */
+static strata_status follow_stages(strata_model *model, strata_error *err) {
+    const int n = size_of(model, STRATA_STAGE_AXIS);
+    int stage = 0, n_calls = 0;
+    for (int v = 0; v < model->n_values; v++) {
+        strata_value *value = model->values[v];
+        const strata_layer *layer = value->layer < 0 ? NULL : &model->list.layers[value->layer];
+        const int named = layer && value->number == 1 && layer->begins_stage ? layer->begins_stage - 1 : stage;
+        if (!layer) continue;
+        if (named >= n)
+            return strata_fail(err, STRATA_INVALID, "layer %s is at stage %d; the mesh has %d stages, from 0 to %d",
+                               layer->name, named, n, n - 1);
+        if (named != stage && (named != stage + 1 || !n_calls))
+            return strata_fail(err, STRATA_INVALID,
+                               "layer %s begins stage %d after stage %d%s; stages follow each other in the order of the layers",
+                               layer->name, named, stage, n_calls ? "" : ", which has no layer");
+        n_calls = named == stage ? n_calls + 1 : 1;
+        value->stage = stage = named;
+    }
+    if (stage == n - 1) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "the layers name stages up to %d, and the mesh has stages up to %d", stage, n - 1);
+}
+
 /* Cuts the calls into stages so that the slowest one takes the least time. */
 static strata_status cut_stages(strata_model *model, strata_memory *memory, strata_error *err) {
     const int n = size_of(model, STRATA_STAGE_AXIS);
@@ -175,7 +205,8 @@ strata_status strata_model_choose_parts(strata_model *model, strata_error *err) 
     if (!strata_strategy_has_mesh(model->strategy)) return STRATA_OK;
     STRATA_TRY(STRATA_TAKE(&memory, placements, model->parameters.n, err, "mesh: no host memory for a layout"));
     STRATA_TRY(STRATA_TAKE(&model->memory, model->placements, n, err, "mesh: no host memory for %d parameters", n));
-    STRATA_TRY(cut_stages(model, &memory, err));
+    const bool by_hand = size_of(model, STRATA_STAGE_AXIS) > 1 && has_stages_by_hand(model);
+    STRATA_TRY(by_hand ? follow_stages(model, err) : cut_stages(model, &memory, err));
     place_at_stages(model);
     STRATA_TRY(lay_out(model, &memory, placements, err));
     return place_blocks(model, placements, err);

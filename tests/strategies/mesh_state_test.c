@@ -349,6 +349,44 @@ Test(mesh_state, a_mesh_that_does_not_fit_the_model_is_an_error_of_compile) {
     expect_no_compile(&mesh_dense, &(mesh_setup){.mesh = "tensor=2", .layout = "not JSON"}, STRATA_DATA, "layout");
 }
 
+/* The wide model, whose second and third layers begin these stages; below 0: none. */
+static mesh_job with_stages(int second, int third, char model[512]) {
+    mesh_job j = mesh_wide;
+    char stages[2][24] = {"", ""};
+    if (second >= 0) snprintf(stages[0], sizeof stages[0], ", \"stage\": %d", second);
+    if (third >= 0) snprintf(stages[1], sizeof stages[1], ", \"stage\": %d", third);
+    snprintf(model, 512,
+             "{\"input\": [6], \"layers\": [{\"layer\": \"dense\", \"units\": 181, \"activation\": \"relu\"},"
+             "{\"layer\": \"dense\", \"units\": 19, \"activation\": \"tanh\"%s},"
+             "{\"layer\": \"dense\", \"units\": 4, \"name\": \"y\"%s}]}",
+             stages[0], stages[1]);
+    j.model = model;
+    return j;
+}
+
+Test(mesh_state, layers_name_the_stages_that_begin_with_them) {
+    char model[512], *text = NULL;
+    mesh_job j = with_stages(-1, 1, model);
+    strata_strategy *strategy = mesh_strategy(&(mesh_setup){.mesh = "stage=2"});
+    strata_model *made = mesh_model(&j, strategy);
+    OK(strata_model_placement(made, 8, &text, &mesh_error));
+    cr_assert_not_null(strstr(text, "dense_1/kernel f32 (181, 19), at coordinate 0 of stage"), "%s", text);
+    cr_assert_not_null(strstr(text, "y/kernel f32 (19, 4), at coordinate 1 of stage"), "%s", text);
+    free(text);
+    OK(strata_model_to_json(made, &text, &mesh_error));
+    cr_assert_not_null(strstr(text, "\"stage\""), "%s", text);
+    free(text);
+    strata_model_destroy(made);
+    strata_strategy_destroy(strategy);
+    expect_resumed_like(&j, &(mesh_setup){.mesh = "stage=2"}, &(mesh_setup){0}, &(mesh_setup){0}, 2e-5);
+    expect_no_compile(&j, &(mesh_setup){.mesh = "stage=3"}, STRATA_INVALID, "stages up to 1");
+    j = with_stages(-1, 2, model);
+    expect_no_compile(&j, &(mesh_setup){.mesh = "stage=2"}, STRATA_INVALID, "layer y is at stage 2");
+    expect_no_compile(&j, &(mesh_setup){.mesh = "stage=3"}, STRATA_INVALID, "begins stage 2 after stage 0");
+    j = with_stages(1, 0, model);
+    expect_no_compile(&j, &(mesh_setup){.mesh = "stage=2"}, STRATA_INVALID, "begins stage 0 after stage 1");
+}
+
 Test(mesh_state, more_micro_batches_than_examples_are_an_error_of_fit) {
     mesh_data d = mesh_data_make(&mesh_dense, 8, 20);
     strata_strategy *strategy = mesh_strategy(&(mesh_setup){.mesh = "stage=2", .microbatches = 9});
