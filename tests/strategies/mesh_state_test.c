@@ -378,6 +378,7 @@ Test(mesh_state, layers_name_the_stages_that_begin_with_them) {
     free(text);
     strata_model_destroy(made);
     strata_strategy_destroy(strategy);
+    j.n = 64;
     expect_resumed_like(&j, &(mesh_setup){.mesh = "stage=2"}, &(mesh_setup){0}, &(mesh_setup){0}, 2e-5);
     expect_no_compile(&j, &(mesh_setup){.mesh = "stage=3"}, STRATA_INVALID, "stages up to 1");
     j = with_stages(-1, 2, model);
