@@ -30,7 +30,7 @@ json '[p["placement"] for p in r["parameters"]] == ["(784 over tensor: 392 392, 
 
 # Stages, and how long they wait: (p - 1) / (m + p - 1).
 expect 0 "stages wait for 20 % of a step" summary mnist --mesh stage=2 --microbatches 4 --schedule gpipe
-stdout "(784, 128), at coordinate 1 of stage"
+stdout "(784, 128), at coordinate 0 of stage"
 stdout "stage 0: F0 F1 F2 F3 B0 B1 B2 B3"
 expect 0 "stages wait for 50 % of a step" summary mnist --mesh stage=2
 expect 0 "" summary mnist --mesh stage=2 --microbatches 8 --json
