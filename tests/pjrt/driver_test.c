@@ -344,7 +344,7 @@ Test(strata_pjrt_lower, every_op_is_lowered_or_composed_or_listed_as_missing) {
     static const strata_op *const outside[] = {&strata_op_input,      &strata_op_constant,       &strata_op_read,
                                                &strata_op_reduce_to,  &strata_op_merge,          &strata_op_broadcast,
                                                &strata_op_all_gather, &strata_op_reduce_scatter, &strata_op_send,
-                                               &strata_op_recv,       &strata_op_print};
+                                               &strata_op_recv,       &strata_op_move,           &strata_op_print};
     /* backends/pjrt/README.md lists these ops under "What it cannot do". */
     static const strata_op *const missing[] = {&strata_op_top_k, &strata_op_fma_chain};
     for (int i = 0; i < strata_n_ops; i++) {
