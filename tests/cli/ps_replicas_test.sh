@@ -81,11 +81,14 @@ stderr "ps:1 was lost"
 json "r['weights_sha256'] == '$sha' and r['steps'] == $steps"
 gap 60
 
-# A server that is stopped for some time continues. The other tasks must ignore it, because they treat it as lost.
-fault 7 ps:2 0.05 0 $train --sync --heartbeat 0.6
+# A server that is stopped for some time continues, before the training has ended. The other tasks must ignore it, because they
+# treat it as lost.
+expect 0 "" launch --workers 2 --ps 3 -- "$strata" $plain --sync --epochs 24
+long=$(sha_of "$work/out")
+fault 7 ps:2 0.05 0 $train --sync --heartbeat 0.6 --epochs 24
 check "training goes on while ps:2 is stopped" test $code = 0
 stderr "ps:2 was lost"
-json "r['weights_sha256'] == '$sha' and r['steps'] == $steps"
+json "r['weights_sha256'] == '$long' and r['steps'] == 2400"
 
 fault kill ps:1 0.05 1 $train
 check "training goes on without ps:1" test $code = 0
@@ -98,10 +101,10 @@ check "training goes on without worker:1" test $code = 0
 stderr "worker:1 was lost"
 json "r['weights_sha256'] == '$sha' and r['steps'] == $steps"
 # Until the stopped worker is treated as lost, the other one may make at most four more steps.
-fault 6 worker:0 0.05 0 $train --staleness 4 --heartbeat 0.6
+fault 6 worker:0 0.05 0 $train --staleness 4 --heartbeat 0.6 --epochs 24
 check "training goes on while worker:0 is stopped" test $code = 0
 stderr "worker:0 was lost"
-json "r['steps'] == 800 and r['test_accuracy'] > 0.9"
+json "r['steps'] == 4800 and r['test_accuracy'] > 0.9"
 
 # The chief is killed, in a job without launch. A new chief continues from the checkpoint with the same workers and servers.
 # Without a new one they must end after --wait, with an error.
