@@ -580,7 +580,7 @@ static strata_status begin(fit *f, strata_error *err) {
     int64_t size = strata_dataset_size(f->dataset), first, share;
     strata_strategy_worker_share(model->strategy, f->opts.batch, model->strategy->workers.rank, &first, &share);
     /* A batch that is not larger than the data is checked when its program is compiled. */
-    const int64_t most = (share + strata_model_n_microbatches(model) - 1) / strata_model_n_microbatches(model);
+    const int64_t m = strata_model_n_microbatches(model), most = share / m + (share % m > 0);
     if (size >= 0 && f->opts.batch > size && share) STRATA_TRY(strata_model_check_batch(model, f->step.kind, most, err));
     STRATA_TRY(STRATA_NEW(f->epoch.sums, model->metrics.n_sums, err, "fit: no host memory for its metrics"));
     STRATA_TRY(STRATA_NEW(f->epoch.added, model->metrics.n_sums + 2, err, "fit: no host memory for its metrics"));
