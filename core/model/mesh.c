@@ -11,6 +11,7 @@
 #include "core/graph/variable.h"
 #include "core/model/data.h"
 #include "core/model/mesh_spec.h"
+#include "core/model/parts.h"
 #include "core/op/ops.h"
 #include "core/run/schedule.h"
 
@@ -40,6 +41,7 @@ static strata_status set_strategy(report *r, const strata_model *model, const st
     const int n = strata_mesh_n_devices(&strategy->mesh);
     strategy->name = "model_parallel";
     strategy->layout = (char *)opts->layout;
+    strategy->zero = opts->zero;
     strategy->n_devices = strategy->n_replicas = n;
     STRATA_TRY(STRATA_TAKE(&r->memory, strategy->devices, n, err, "mesh: no host memory for %d devices", n));
     for (int d = 0; d < n; d++) strategy->devices[d] = model->strategy->devices[0];
@@ -96,6 +98,7 @@ static strata_status make_devices(report *r, strata_error *err) {
             strata_model_block *own = &replicas[d].blocks[k];
             if (!strata_placement_has(&r->strategy.mesh, &r->model.placements[k].parameter, d)) continue;
             own->flat = part_of(r, k, &r->model.placements[k].parameter, d);
+            if (strata_model_updates_parts(&r->model, k)) own->shard = part_of(r, k, &r->model.placements[k].slot, d);
             for (int s = 0; s < n_slots; s++) own->slots[s] = part_of(r, k, &r->model.placements[k].slot, d);
         }
     }
@@ -176,8 +179,10 @@ static strata_status add_bytes(const report *r, strata_model_mesh *out, strata_e
     for (int d = 0; d < n; d++) {
         int64_t elements = r->model.parameters.state_size;
         for (int k = 0; k < r->model.parameters.n_blocks; k++) {
-            const strata_variable *part = r->model.replicas[d].blocks[k].flat;
-            if (part) elements += strata_shape_elements(part->shape) * (1 + n_slots);
+            const strata_model_block *own = &r->model.replicas[d].blocks[k];
+            if (own->flat) elements += strata_shape_elements(own->flat->shape);
+            if (own->shard) elements += strata_shape_elements(own->shard->shape);
+            for (int s = 0; s < n_slots && own->flat; s++) elements += strata_shape_elements(own->slots[s]->shape);
         }
         out->device_bytes[d] = elements * (int64_t)sizeof(float);
     }

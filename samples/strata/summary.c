@@ -12,7 +12,7 @@
 typedef struct summary_options {
     device_flags device;
     const char *precision, *mesh, *layout, *schedule, *recompute;
-    int64_t batch, microbatches;
+    int64_t batch, microbatches, zero;
     bool json, times, placement, memory;
 } summary_options;
 
@@ -29,6 +29,8 @@ static const option_row rows[] = {
      offsetof(summary_options, layout), 0, 0},
     {"microbatches", "N", "with --mesh: in how many parts stages compute a batch (1)", OPTION_INT,
      offsetof(summary_options, microbatches), 1, 65536},
+    {"zero", "N", "with --mesh: the devices along data divide 1: slots, 2: also gradients, 3: also parameters (0)", OPTION_INT,
+     offsetof(summary_options, zero), 0, 3},
     {"schedule", "NAME", "with --mesh: print the actions of each stage: gpipe, 1f1b, interleaved:V or zero_bubble", OPTION_TEXT,
      offsetof(summary_options, schedule), 0, 0},
     DEVICE_OPTION_ROWS(summary_options, device),
@@ -492,8 +494,11 @@ static int list_mesh(const summary_options *options, const char *name, strata_mo
     char *layout = NULL;
     const int code = read_layout(options->layout, &layout);
     if (code) return code;
-    const strata_strategy_options strategy = {
-        .mesh = options->mesh, .layout = layout, .microbatches = (int)options->microbatches, .schedule = options->schedule};
+    const strata_strategy_options strategy = {.mesh = options->mesh,
+                                              .layout = layout,
+                                              .microbatches = (int)options->microbatches,
+                                              .schedule = options->schedule,
+                                              .zero = (int)options->zero};
     strata_status status = compile_model(options, model, device, &err);
     if (!status) status = strata_model_list_mesh(model, options->batch, &strategy, &mesh, &err);
     if (!status && options->json) {
@@ -517,8 +522,8 @@ static int run(const command *command, int argc, char **argv) {
     strata_device *device = NULL;
     if (options.times + options.placement + options.memory + (options.mesh != NULL) > 1)
         return usage_error("give one of --times, --placement, --memory and --mesh");
-    if (!options.mesh && (options.layout || options.microbatches || options.schedule))
-        return usage_error("--layout, --microbatches and --schedule are for --mesh");
+    if (!options.mesh && (options.layout || options.microbatches || options.schedule || options.zero))
+        return usage_error("--layout, --microbatches, --schedule and --zero are for --mesh");
     if (!options.times && !options.placement && !options.device.which) options.device.which = "host";
     code = open_model(name, true, &model);
     if (!code) code = set_precision(model, options.precision);

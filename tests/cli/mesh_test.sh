@@ -48,8 +48,15 @@ stdout "all_reduce of matmul over data"
 expect 2 "the mesh has more than 4096 devices" summary mnist --mesh data=4097
 expect 0 "all_reduce of concat over data, 20B" summary "$work/sync.json" --mesh data=2
 expect 2 "give one of --times, --placement, --memory and --mesh" summary mnist --mesh data=2 --times
-expect 2 "--layout, --microbatches and --schedule are for --mesh" summary mnist --schedule gpipe
+expect 2 "--layout, --microbatches, --schedule and --zero are for --mesh" summary mnist --schedule gpipe
 expect 2 "the schedule is \"none\"" summary mnist --mesh stage=2 --schedule none
+# ZeRO: slots, then also parameters, are halves. 1 whole parameter, 1/2 to update and 2 x 1/2 slots are 2.5 of 3 parts.
+expect 0 "" summary mnist --mesh data=2 --json
+json 'abs(r["device_bytes"][0] / 4 / 3 / 101770 - 1) < 1e-3'
+expect 0 "" summary mnist --mesh data=2 --zero 1 --json
+json 'abs(r["device_bytes"][0] / 4 / 2.5 / 101770 - 1) < 1e-2'
+expect 0 "" summary mnist --mesh data=2 --zero 3 --json
+json 'abs(r["device_bytes"][0] / 4 / 1.5 / 101770 - 1) < 1e-2'
 expect 2 "each stage needs at least one" summary mnist --mesh stage=9
 expect 3 "$work/none.json" summary mnist --mesh tensor=2 --layout "$work/none.json"
 finish
