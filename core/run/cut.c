@@ -50,8 +50,8 @@ static strata_status cut_init(cut *c, const strata_chain_calls *chain, strata_er
 
 static strata_status check(const strata_chain_calls *chain, strata_error *err) {
     if (chain->n_stages < 1 || chain->n_calls < chain->n_stages)
-        return strata_fail(err, STRATA_INVALID, "there are %d calls of layers for %d stages; each stage needs at least one",
-                           chain->n_calls, chain->n_stages);
+        return strata_fail(err, STRATA_INVALID, "%d call%s of layers for %d stages; each stage needs at least one",
+                           chain->n_calls, chain->n_calls == 1 ? "" : "s", chain->n_stages);
     for (int i = 0; i < chain->n_calls; i++)
         if (!isfinite(chain->seconds[i]) || chain->seconds[i] < 0 || chain->cut_bytes[i] < 0 || chain->held_bytes[i] < 0 ||
             (chain->kept_bytes && chain->kept_bytes[i] < 0))

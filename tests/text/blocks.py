@@ -39,6 +39,7 @@ PROGRAMS = "strata sh cmake pip python3 cc mpirun git ctest curl cd cat head bas
 OWN = [
     ("strata.1", r"(MODEL|m)\.json --data (DATA|DIR)", "own/model.json --data flowers.csv"),
     ("strata.1", r"--confusion DIR", "--confusion own/mnist"),
+    ("strata.1", r"--mesh stage=2$", "--mesh stage=2 --devices host,host"),
     ("strata.1", r"opencl:0(,vulkan:0|,opencl:1)?", "host"),
     ("", r"strata train \.\.\.", "strata train mnist"),
     ("", r"(train|evaluate) (mnist|mnist_cnn)( --data DIR)", r"\1 \2"),
@@ -177,7 +178,7 @@ def make_files(folder):
             image = lambda label: bytes([label]) + bytes(draw.randrange(20 * label, 256) for _ in range(3072))
             part = f"data_batch_{n}.bin" if name == "train" else "test_batch.bin"
             write(folder / "own/cifar10" / part, b"".join(image(i % 10) for i in range(100)))
-    write(folder / "own/model.json", '{"input": [4], "layers": [{"layer": "dense", "units": 3}], '
+    write(folder / "own/model.json", '{"input": [4], "layers": [{"layer": "dense", "units": 3}, {"layer": "flatten"}], '
           '"loss": "sparse_categorical_crossentropy", "optimizer": {"name": "adam"}}')
     weights = struct.pack("<15f", *[draw.gauss(0, 1) for _ in range(15)])
     header = b'{"fc.weight":{"dtype":"F32","shape":[3,4],"data_offsets":[0,48]},"fc.bias":{"dtype":"F32","shape":[3],' \
