@@ -82,7 +82,8 @@ if ! grep -q '^STRATA_SANITIZE:STRING=.' "$STRATA_BUILD_DIR/CMakeCache.txt"; the
     printf '# planted\n\n    $ strata help nothing\n\nand\n\n    $ strata --version\n    strata 7 wonders\n' >README.md
     git add -A
     ! python3 "$source/tests/text/blocks.py" . "$STRATA_BUILD_DIR" README.md >"$work/found" 2>&1 || bad "wrong examples pass"
-    for found in "strata help nothing" "the README shows 'strata 7 wonders'" "2 examples of the READMEs and of the manual page ran, 2 failed"; do
+    for found in "strata help nothing" "the README shows 'strata 7 wonders'" \
+        "2 examples of the READMEs and of the manual page ran, 2 failed"; do
         grep -qF "$found" "$work/found" || bad "not found: $found; found is: $(cat "$work/found")"
     done
 fi
