@@ -10,12 +10,14 @@ set -u
 
 usage() {
     cat <<'END'
-usage: sh tests/run.sh [--all-drivers] [--filter TEXT] [--preset NAME] [--no-install]
+usage: sh tests/run.sh [--all-drivers] [--thorough] [--filter TEXT] [--preset NAME] [--no-install]
 
   --all-drivers   run the conformance suite on each driver by itself: the host, PoCL, PoCL as two devices, lavapipe with core
                   and synchronization validation, Oclgrind with data races and uninitialised reads (small shapes), Intel's
                   OpenCL runtime (fetched with pip into build/, once), jaxlib behind the PJRT bridge (fetched, too); one case on
                   Mesa's rusticl (fetched with apt); and compile the samples' steps by Google's TPU compiler (libtpu, fetched)
+  --thorough      the drivers that take longest (Oclgrind, Intel's runtime, jaxlib, the GPUs' kernels) run every row in each
+                  of its dtypes, not in f32 alone, and PoCL also runs what rewrites graphs; about 30 minutes more
   --filter TEXT   run only suites whose name contains TEXT and, of other suites, only the cases whose name SUITE/CASE contains
                   TEXT; reports of failures print names in this form
   --preset NAME   a preset of CMakePresets.json: tests (the default), debug, asan, tsan, ...
@@ -27,10 +29,11 @@ Environment: STRATA_TEST_DATA  a folder that contains mnist/, for tests on real 
 END
 }
 
-all_drivers="" filter="" preset=tests packages=yes
+all_drivers="" thorough="" filter="" preset=tests packages=yes
 while [ $# -gt 0 ]; do
     case $1 in
     --all-drivers) all_drivers=yes ;;
+    --thorough) thorough=yes ;;
     --filter | --preset)
         [ $# -gt 1 ] || { echo "run.sh: $1 needs a value" >&2; exit 2; }
         if [ "$1" = --filter ]; then filter=$2; else preset=$2; fi
@@ -292,8 +295,10 @@ suite() {
 
 # ---- the conformance suite on each driver by itself --------------------------------------------------------------------
 conformance=$build/suites/test_conformance
+one_dtype=STRATA_TEST_DTYPES=f32 preferred=STRATA_TEST_PREFERRED=1 # for slow drivers
+[ -z "$thorough" ] || one_dtype=STRATA_TEST_DTYPES= preferred=STRATA_TEST_PREFERRED=
 # The cases whose result may depend on the driver. The others rewrite graphs (compositions, division over a mesh, the host's
-# help), with ops that these cases have compared. They run on the host and on a plugin, and with --all-drivers on PoCL.
+# help), with ops that these cases have compared. They run on the host and on a plugin, and with --thorough on PoCL.
 of_graphs='@(compositions|with_the_hosts_help|placement)/*'
 of_driver="!${of_graphs#@}"
 
@@ -330,6 +335,7 @@ run_drivers() {
         pocl_name=pthread
         env "$only_pocl" POCL_DEVICES="pthread pthread" "$build/strata" devices 2>/dev/null | grep -q 'opencl:1' || \
             pocl_name=cpu
+        [ -n "$thorough" ] || cases=$of_driver
         driver PoCL STRATA_TEST_DEVICES=opencl "$only_pocl"
         cases=$of_driver
         driver "PoCL as a plugin" STRATA_TEST_DEVICES=opencl-plugin "$only_pocl" \
@@ -353,17 +359,17 @@ run_drivers() {
     cases='conformance_@(ops/@(window|products)|matmul/*)'
     if [ -n "$lavapipe" ] && [ -n "$validation" ]; then
         suite "conformance of GPUs' kernels on lavapipe" "$conformance" STRATA_TEST_KERNELS=gpu STRATA_TEST_DEVICES=vulkan \
-            "VK_DRIVER_FILES=$lavapipe" "VK_ICD_FILENAMES=$lavapipe"
+            $one_dtype "VK_DRIVER_FILES=$lavapipe" "VK_ICD_FILENAMES=$lavapipe"
     fi
     cases=$of_driver
 
     oclgrind=$(ls /usr/lib/oclgrind/liboclgrind-rt-icd.so /usr/lib/*/oclgrind/liboclgrind-rt-icd.so 2>/dev/null | head -n 1)
     if [ -n "$oclgrind" ]; then
-        driver Oclgrind STRATA_TEST_DEVICES=opencl STRATA_TEST_SMALL=1 "OCL_ICD_VENDORS=$(icd_folder oclgrind "$oclgrind")" \
+        driver Oclgrind STRATA_TEST_DEVICES=opencl STRATA_TEST_SMALL=1 $one_dtype "OCL_ICD_VENDORS=$(icd_folder oclgrind "$oclgrind")" \
             OCLGRIND_DATA_RACES=1 OCLGRIND_UNINITIALIZED=1 STRATA_DRIVER_THREADS=0 "OCLGRIND_LOG=$messages"
         cases='conformance_ops/@(window|products)'
         suite "conformance of GPUs' kernels on Oclgrind" "$conformance" STRATA_TEST_KERNELS=gpu STRATA_TEST_DEVICES=opencl \
-            STRATA_TEST_SMALL=1 "OCL_ICD_VENDORS=$logs/icd-oclgrind" OCLGRIND_DATA_RACES=1 \
+            STRATA_TEST_SMALL=1 $one_dtype $preferred "OCL_ICD_VENDORS=$logs/icd-oclgrind" OCLGRIND_DATA_RACES=1 \
             OCLGRIND_UNINITIALIZED=1 STRATA_DRIVER_THREADS=0 "OCLGRIND_LOG=$messages"
         cases=$of_driver
         no_driver "Oclgrind, 3 kernels" \
@@ -379,7 +385,7 @@ run_drivers() {
             "$intel/bin/pip" install -q intel-opencl-rt intel-cmplr-lib-rt >>"$logs/intel.log" 2>&1 && touch "$intel/complete"
     fi
     if [ -e "$intel/complete" ]; then
-        driver "Intel's runtime" STRATA_TEST_DEVICES=opencl STRATA_TEST_PREFERRED=1 "LD_LIBRARY_PATH=$intel/lib" \
+        driver "Intel's runtime" STRATA_TEST_DEVICES=opencl STRATA_TEST_PREFERRED=1 $one_dtype "LD_LIBRARY_PATH=$intel/lib" \
             "OCL_ICD_VENDORS=$(icd_folder intel "$intel/lib/libintelocl.so")"
     else
         no_driver "Intel's runtime" "pip could not fetch it: $(tail -n 1 "$logs/intel.log")"
@@ -434,7 +440,7 @@ run_pjrt() {
     if [ -n "$fetched" ]; then
         jax=STRATA_TEST_JAX_PYTHON=$fetched/bin/python
         cases=$of_driver
-        driver "jaxlib, through PJRT" STRATA_TEST_DEVICES=pjrt "$plugin" STRATA_TEST_PJRT_ENGINE=jaxlib "$jax"
+        driver "jaxlib, through PJRT" STRATA_TEST_DEVICES=pjrt $one_dtype "$plugin" STRATA_TEST_PJRT_ENGINE=jaxlib "$jax"
         cases=""
         suite "pjrt with jaxlib" "$build/suites/test_pjrt" "$jax"
         case pjrt/replicas in *"$filter"*) suite "pjrt/replicas with jaxlib" "$root/tests/pjrt/replicas_test.sh" "$jax" ;; esac

@@ -157,7 +157,7 @@ static void compare_bits(strata_device *device) {
     int failures = 0;
     uint64_t fused = 0, separate = 0;
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
-        if (!(device->info.dtypes >> dtypes[d] & 1)) continue;
+        if (!(conformance_dtypes(device->info.dtypes) >> dtypes[d] & 1)) continue;
         run_case run;
         run_case_begin(&run, device);
         for (size_t b = 0; b < sizeof broadcasts / sizeof *broadcasts; b++)

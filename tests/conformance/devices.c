@@ -35,6 +35,19 @@ bool conformance_small(void) {
     return small && *small && strcmp(small, "0") != 0;
 }
 
+unsigned conformance_dtypes(unsigned dtypes) {
+    const char *list = getenv("STRATA_TEST_DTYPES");
+    unsigned chosen = 0;
+    for (int d = 0; list && d < STRATA_DTYPE_COUNT; d++) {
+        const char *name = strata_dtype_name((strata_dtype)d);
+        for (const char *at = list; (at = strstr(at, name)); at += strlen(name)) {
+            const char end = at[strlen(name)];
+            if ((at == list || at[-1] == ',') && (!end || end == ',')) chosen |= 1u << d;
+        }
+    }
+    return dtypes & chosen ? dtypes & chosen : dtypes;
+}
+
 /* Whether `id` begins with one of the prefixes in STRATA_TEST_DEVICES, which are separated by commas. */
 static bool wanted(const char *id) {
     const char *list = getenv("STRATA_TEST_DEVICES");

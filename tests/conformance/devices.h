@@ -5,13 +5,18 @@
  *                           used only when its full id is given. So is the device "null", which computes nothing, and whose
  *                           results are not compared.
  *     STRATA_TEST_KERNELS   gpu: every device uses the kernels for real GPUs
- *     STRATA_TEST_SMALL     1: only small shapes, for checkers such as Oclgrind that are a thousand times slower */
+ *     STRATA_TEST_SMALL     1: only small shapes, for checkers such as Oclgrind that are a thousand times slower
+ *     STRATA_TEST_DTYPES    names joined by commas: "f32,i32". Rows of ops run in those of their dtypes alone, and a row that
+ *                           has none of them in all its dtypes. For drivers that take long to compile a kernel. */
 #ifndef STRATA_TESTS_CONFORMANCE_DEVICES_H
 #define STRATA_TESTS_CONFORMANCE_DEVICES_H
 
 #include "backends/kernel/kernel.h"
 
 bool conformance_small(void);
+
+/* Returns the dtypes of the set in which a row runs, as bits. */
+unsigned conformance_dtypes(unsigned dtypes);
 
 /* Opens each device, calls `visit` with it and closes it. Vulkan runs with its validation layer where that is installed; a
  * message of the layer fails the test. When no device matches, the running test is skipped, with the reason. */

@@ -41,7 +41,8 @@ void conformance_families_begin(void) {
 bool conformance_families_next(const char *op) {
     bool any = false;
     /* A driver that takes long to compile a kernel (Intel's runtime) is tested with the families that it prefers. */
-    if (getenv("STRATA_TEST_PREFERRED")) return false;
+    const char *preferred = getenv("STRATA_TEST_PREFERRED");
+    if (preferred && *preferred) return false;
     for (int i = 0; i < MOST_FAMILIES && strata_families[i]; i++) {
         const bool refuse = is_used[i] && !strcmp(strata_families[i]->op, op);
         is_used[i] = false;

@@ -57,12 +57,18 @@ static void run_everywhere(void (*test)(strata_device *device)) {
     conformance_each_device(&(strata_device_options){.no_tune = true}, run_by_each_family);
 }
 
+/* Big products run in f32 alone. */
+static bool runs(const product *p, strata_dtype dtype) {
+    const unsigned floats = 1u << STRATA_DTYPE_F32 | 1u << STRATA_DTYPE_F16 | 1u << STRATA_DTYPE_BF16;
+    return conformance_dtypes(floats) >> dtype & 1 && (!p->big || (!conformance_small() && dtype == STRATA_DTYPE_F32));
+}
+
 static void run_transposes(strata_device *device) {
     for (strata_dtype dtype = STRATA_DTYPE_F32; dtype <= STRATA_DTYPE_BF16; dtype++)
         for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
             const product *p = &products[i];
             run_case run;
-            if (p->big && (conformance_small() || dtype != STRATA_DTYPE_F32)) continue;
+            if (!runs(p, dtype)) continue;
             run_case_begin(&run, device);
             for (int flags = 0; flags < 4; flags++) {
                 bool ta = flags & 1, tb = flags & 2;
@@ -122,7 +128,7 @@ static void run_epilogues(strata_device *device) {
         for (size_t s = 0; s < 2; s++) {
             const product *p = &shapes[s];
             run_case run;
-            if (p->big && (conformance_small() || dtype != STRATA_DTYPE_F32)) continue;
+            if (!runs(p, dtype)) continue;
             run_case_begin(&run, device);
             run.fusion = true;
             strata_tensor *a = operand(&run, 0, p->m, p->k, false, dtype, 1),

@@ -121,7 +121,7 @@ static void run_table(strata_device *device) {
         /* Oclgrind does not recognize the memset into which LLVM turns a loop that stores zeros, and reports that memory as
          * uninitialised. For vector selects of cpu/max_pool2d_grad it computes other values than PoCL and the reference. */
         if (row->not_oclgrind && strstr(device->info.driver, "Oclgrind")) continue;
-        for (unsigned dtypes, rest = row->dtypes; rest && failures < MOST_FAILURES; rest &= ~dtypes) {
+        for (unsigned dtypes, rest = conformance_dtypes(row->dtypes); rest && failures < MOST_FAILURES; rest &= ~dtypes) {
             dtypes = next_dtypes(device, row, rest);
             conformance_families_begin();
             do {
