@@ -368,7 +368,8 @@ run_drivers() {
     oclgrind=$(ls /usr/lib/oclgrind/liboclgrind-rt-icd.so /usr/lib/*/oclgrind/liboclgrind-rt-icd.so 2>/dev/null | head -n 1)
     if [ -n "$oclgrind" ]; then
         driver Oclgrind STRATA_TEST_DEVICES=opencl STRATA_TEST_SMALL=1 $one_dtype \
-            "OCL_ICD_VENDORS=$(icd_folder oclgrind "$oclgrind")" OCLGRIND_DATA_RACES=1 OCLGRIND_UNINITIALIZED=1 STRATA_DRIVER_THREADS=0 "OCLGRIND_LOG=$messages"
+            "OCL_ICD_VENDORS=$(icd_folder oclgrind "$oclgrind")" OCLGRIND_DATA_RACES=1 \
+            OCLGRIND_UNINITIALIZED=1 STRATA_DRIVER_THREADS=0 "OCLGRIND_LOG=$messages"
         cases='conformance_ops/@(window|products)'
         suite "conformance of GPUs' kernels on Oclgrind" "$conformance" STRATA_TEST_KERNELS=gpu STRATA_TEST_DEVICES=opencl \
             STRATA_TEST_SMALL=1 $one_dtype $preferred "OCL_ICD_VENDORS=$logs/icd-oclgrind" OCLGRIND_DATA_RACES=1 \
