@@ -181,8 +181,8 @@ static inline bool strata_strategy_is_first_of_share(const strata_strategy *stra
 static inline bool strata_strategy_has_workers(const strata_strategy *strategy) {
     return strategy->workers.n > 1;
 }
-/* Whether the devices of several workers are one mesh: a parameter may have parts that this worker does not have, and all
- * workers read, write and evaluate the model together. */
+/* Whether the devices of several workers are one mesh: of what is trained, other workers may have parts that this one does not
+ * have. */
 static inline bool strata_strategy_mesh_has_workers(const strata_strategy *strategy) {
     return strata_strategy_has_mesh(strategy) && strata_strategy_has_workers(strategy);
 }
