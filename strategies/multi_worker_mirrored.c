@@ -107,7 +107,7 @@ strata_status strata_strategy_meet(const strata_strategy_kind *kind, strata_stra
                                                       .secret = secret,
                                                       .secret_bytes = secret ? strlen(secret) : 0};
     strata_status status = STRATA_OK;
-    if (!(kind->mesh == STRATA_MESH_OF_SYSTEM || kind->average) || spec.world_size > 1)
+    if (!(kind->mesh == STRATA_MESH_OF_SYSTEM || kind->average || kind->has_mesh) || spec.world_size > 1)
         status = strata_communicator_create(&communicator, &opts->communicator, err);
     if (!opts->local_size) opts->local_rank = spec.local_rank, opts->local_size = spec.local_size;
     strata_cluster_spec_finish(&spec);

@@ -126,16 +126,44 @@ static strata_placement place_update(const strata_strategy *strategy) {
  * first of them. */
 static strata_placement update_of_mesh(const strata_strategy *strategy) {
     strata_placement update = {0};
-    for (int a = 0; a < strategy->mesh.n_axes && has_several_kinds(strategy); a++)
+    const bool mixed = strategy->workers.mixed || has_several_kinds(strategy);
+    for (int a = 0; a < strategy->mesh.n_axes && mixed; a++)
         if (strategy->mesh.axes[a].size > 1) update.own |= 1u << a;
     return update;
+}
+
+/* As strata_strategy_join, where the devices of all workers make updates. */
+static strata_status join_mesh(strata_strategy *strategy, strata_communicator *communicator, strata_error *err) {
+    STRATA_TRY(strata_strategy_join(strategy, communicator, err));
+    int32_t mixed = strategy->workers.mixed || has_several_kinds(strategy);
+    STRATA_TRY(strata_communicator_all_reduce(communicator, &mixed, 1, STRATA_DTYPE_I32, STRATA_REDUCER_MAX, err));
+    strategy->workers.mixed = mixed != 0;
+    return STRATA_OK;
+}
+
+/* The devices of a worker are all those of some coordinates of data, or are at one coordinate of it. */
+static strata_status check_rows(const strata_strategy *strategy, strata_error *err) {
+    const strata_mesh *mesh = &strategy->mesh;
+    const int row = strata_mesh_n_devices(mesh) / mesh->axes[STRATA_DATA_AXIS].size, *firsts = strategy->workers.first_replicas;
+    for (int w = 0; strata_strategy_has_workers(strategy) && w < strategy->workers.n; w++) {
+        const int first = firsts[w], end = firsts[w + 1];
+        if ((first % row == 0 && end % row == 0) || first / row == (end - 1) / row) continue;
+        return strata_fail(
+            err, STRATA_INVALID,
+            "strategy %s: mesh %s has %d devices at each coordinate of data, and worker %d has devices %d to %d; "
+            "give each worker a multiple of %d devices, or a number that divides %d",
+            strategy->name, strata_mesh_text(mesh).text, row, w, first, end - 1, row, row);
+    }
+    return STRATA_OK;
 }
 
 /* Sets the mesh, whose axes are always in the same order. */
 static strata_status set_mesh(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
     char alone[32];
-    snprintf(alone, sizeof alone, "stage=%d", strategy->n_devices);
-    STRATA_TRY(strata_mesh_read_all(opts->mesh ? opts->mesh : alone, strategy->n_devices, &strategy->mesh, err));
+    const int n = strata_strategy_has_workers(strategy) ? strategy->workers.n_replicas : strategy->n_devices;
+    snprintf(alone, sizeof alone, "stage=%d", n);
+    STRATA_TRY(strata_mesh_read_all(opts->mesh ? opts->mesh : alone, n, &strategy->mesh, err));
+    STRATA_TRY(check_rows(strategy, err));
     strategy->microbatches = opts->microbatches ? opts->microbatches : 1;
     strategy->zero = opts->zero;
     if (opts->zero < 0 || opts->zero > STRATA_ZERO_MOST_LEVEL)
@@ -318,6 +346,7 @@ static strata_status check_options(const strata_strategy_kind *kind, const strat
         return strata_fail(err, STRATA_INVALID, "strategy %s has no %s; model_parallel has", kind->name, of_mesh);
     const char *of_copies = opts->split || opts->auto_split                       ? "split"
                             : opts->shard_optimizer == STRATA_SHARD_OPTIMIZER_YES ? "shard_optimizer"
+                            : opts->compress                                      ? "compress"
                                                                                   : NULL;
     if (kind->has_mesh && of_copies)
         return strata_fail(err, STRATA_INVALID,
@@ -374,6 +403,7 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
         STRATA_TRY(open_all(strategy, opts->devices, n, opts->device_options, err));
     else if (!given)
         STRATA_TRY(choose(strategy, kind, opts, reason, err));
+    if (kind->has_mesh && opts->communicator) STRATA_TRY(join_mesh(strategy, opts->communicator, err));
     if (kind->has_mesh) STRATA_TRY(set_mesh(strategy, opts, err));
     if (kind->mesh == STRATA_MESH_OF_SYSTEM) STRATA_TRY(strata_tpu_arrange(strategy, opts, n || given, reason, err));
     if (kind->update.at)
@@ -383,7 +413,8 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     strategy->average = kind->average;
     strategy->every = opts->every ? opts->every : STRATA_DEFAULT_EVERY;
     STRATA_TRY(set_split(strategy, opts, err));
-    if (spans_processes(kind) && opts->communicator) STRATA_TRY(strata_strategy_join(strategy, opts->communicator, err));
+    if (spans_processes(kind) && !kind->has_mesh && opts->communicator)
+        STRATA_TRY(strata_strategy_join(strategy, opts->communicator, err));
     if (kind->average) strategy->workers.mixed = false; /* no worker's updates have to be those of another */
     if (!kind->has_mesh) STRATA_TRY(strata_strategy_find_cores(strategy, err));
     strategy->workers.wire = opts->compress;

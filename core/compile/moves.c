@@ -124,26 +124,6 @@ static strata_status add_up(partitioner *p, const strata_tensor *value, form *f,
     return strata_partition_note(p, value, to->at & axes ? "reduce_to" : "all_reduce", axes, &f->placement, err);
 }
 
-/* Sends a value that is at one coordinate of an axis to all devices along it. */
-static strata_status send_along(partitioner *p, const strata_tensor *value, form *f, int axis, strata_error *err) {
-    strata_placement to = f->placement;
-    to.at &= ~(1u << axis);
-    to.coordinates[axis] = 0;
-    for (int d = 0; d < p->n_devices && p->mesh->axes[axis].size > 1; d++) {
-        if (!strata_partition_has(p, &to, d)) continue;
-        strata_tensor *x = strata_partition_tensor(p, value, f, d);
-        strata_communication_attrs attrs = {.team = strata_partition_team(p, 1u << axis, d),
-                                            .dtype = value->dtype,
-                                            .shape = strata_partition_shape(p, value, &to, d, NULL),
-                                            .takes = !x};
-        attrs.team.local = p->opts->each_worker_updates && value->op->flags & STRATA_OP_UPDATE;
-        strata_tensor *sent = strata_broadcast(strata_partition_graph(p, d), x, attrs);
-        if (!x) f->tensors[d] = sent;
-    }
-    f->placement = to;
-    return strata_partition_note(p, value, "broadcast", 1u << axis, &f->placement, err);
-}
-
 /* Sends a value from one coordinate of an axis to another. Each message is an exchange of its two devices, which other devices
  * do not wait for. */
 static strata_status pass_on(partitioner *p, const strata_tensor *value, form *f, int axis, int coordinate, strata_error *err) {
@@ -162,6 +142,29 @@ static strata_status pass_on(partitioner *p, const strata_tensor *value, form *f
     }
     f->placement = to;
     return strata_partition_note(p, value, "send", 1u << axis, &f->placement, err);
+}
+
+/* Sends a value that is at one coordinate of an axis to all devices along it. */
+static strata_status send_along(partitioner *p, const strata_tensor *value, form *f, int axis, strata_error *err) {
+    /* The sender of a team of several workers is a device of the first of them. */
+    const bool among_workers = p->n_devices < p->n_all && !p->opts->each_worker_updates;
+    if (among_workers && f->placement.coordinates[axis]) STRATA_TRY(pass_on(p, value, f, axis, 0, err));
+    strata_placement to = f->placement;
+    to.at &= ~(1u << axis);
+    to.coordinates[axis] = 0;
+    for (int d = 0; d < p->n_devices && p->mesh->axes[axis].size > 1; d++) {
+        if (!strata_partition_has(p, &to, d)) continue;
+        strata_tensor *x = strata_partition_tensor(p, value, f, d);
+        strata_communication_attrs attrs = {.team = strata_partition_team(p, 1u << axis, d),
+                                            .dtype = value->dtype,
+                                            .shape = strata_partition_shape(p, value, &to, d, NULL),
+                                            .takes = !x};
+        attrs.team.local = p->opts->each_worker_updates && value->op->flags & STRATA_OP_UPDATE;
+        strata_tensor *sent = strata_broadcast(strata_partition_graph(p, d), x, attrs);
+        if (!x) f->tensors[d] = sent;
+    }
+    f->placement = to;
+    return strata_partition_note(p, value, "broadcast", 1u << axis, &f->placement, err);
 }
 
 /* Devices at other coordinates than `to` drop their copies. */

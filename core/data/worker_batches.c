@@ -73,7 +73,11 @@ static int64_t n_computing(const strata_strategy *strategy, int w, int64_t n) {
 static void divide(const strata_strategy *strategy, strata_worker_step *step) {
     const int n_workers = strata_strategy_has_workers(strategy) ? strategy->workers.n : 1;
     step->n_computing = 0;
-    for (int w = 0; w < n_workers; w++) {
+    if (strata_strategy_mesh_has_workers(strategy)) { /* several workers may have the same share */
+        const int n_shares = strata_strategy_num_replicas_in_sync(strategy);
+        step->n_computing = step->n < n_shares ? step->n : n_shares;
+    }
+    for (int w = 0; w < n_workers && !strata_strategy_mesh_has_workers(strategy); w++) {
         strata_strategy_worker_share(strategy, step->n, w, &step->first, &step->own);
         step->n_computing += n_computing(strategy, w, step->own);
     }

@@ -17,6 +17,7 @@
 #include "core/base/text.h"
 #include "core/data/describe.h"
 #include "core/data/stage/stage.h"
+#include "core/model/mesh_spec.h"
 #include "strata/version.h"
 
 #define NOTE_PREFIX "strata." /* of the keys of notes */
@@ -73,6 +74,15 @@ strata_status strata_model_add_data_terms(strata_text *t, const strata_dataset *
     return strata_dataset_describe(dataset, &opts, t, err);
 }
 
+/* What determines which part of the model each device has, and when it computes it. */
+static void add_mesh(strata_text *t, const strata_strategy *strategy) {
+    strata_text_add_term(t, "mesh", "%s", strata_mesh_text(&strategy->mesh).text);
+    strata_text_add_term(t, "layout", "%s", strategy->layout ? strategy->layout : "chosen");
+    strata_text_add_term(t, "schedule", "%s", strategy->schedule);
+    strata_text_add_term(t, "number of micro-batches", "%d", strategy->microbatches);
+    strata_text_add_term(t, "level of zero", "%d", strategy->zero);
+}
+
 static strata_status add_terms(strata_text *t, const strata_model *model, const strata_dataset *dataset,
                                const strata_fit_options *opts, strata_error *err) {
     const strata_optimizer *optimizer = &model->optimizer;
@@ -84,6 +94,7 @@ static strata_status add_terms(strata_text *t, const strata_model *model, const 
     strata_text_add_term(t, "strategy", "%s", model->strategy->name);
     if (model->strategy->average)
         strata_text_add_term(t, "number of steps between averages", "%" PRId64, model->strategy->every);
+    if (strata_strategy_has_mesh(model->strategy)) add_mesh(t, model->strategy);
     strata_text_add_term(t, "batch", "%" PRId64, opts->batch);
     strata_text_add_term(t, "number of epochs", "%" PRId64, (int64_t)opts->epochs);
     if (in_step) strata_text_add_term(t, "first epoch", "%" PRId64, (int64_t)opts->first_epoch);

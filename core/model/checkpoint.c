@@ -349,6 +349,8 @@ static strata_status save(strata_model *model, const char *verb, int epochs, str
     STRATA_FINISHED(strata_callback_states) callbacks = {0};
     STRATA_OWNED(strata_checkpoint) *copy = NULL;
     STRATA_TRY(trains ? strata_model_check_compiled(model, verb, err) : strata_model_check_readable(model, verb, err));
+    if (!trains) STRATA_TRY(strata_model_check_idle(model, verb, err)); /* checkpoints are saved by all workers */
+    if (!path && !trains && !(model->strategy && strata_strategy_mesh_has_workers(model->strategy))) return STRATA_OK;
     if (trainer && trainer->settle) STRATA_TRY(trainer->settle(model, true, err));
     if (trains && epochs < (model->position.steps ? 0 : 1))
         return strata_fail(err, STRATA_INVALID, "%s: epochs is %d; it must be at least 1", verb, epochs);

@@ -295,7 +295,7 @@ strata_status strata_checkpoint_folder_open(strata_model *model, const strata_ch
                                     .path = strdup(opts->folder),
                                     .lock = -1,
                                     .shared = many && model->shards.n,
-                                    .alone = many && strata_strategy_has_own(model->strategy),
+                                    .alone = many && (strata_strategy_has_own(model->strategy) || model->placements),
                                     .rank = many ? workers->rank : 0,
                                     .n_parts = many && model->shards.n ? workers->n : 1,
                                     .saved = strata_clock_seconds(),

@@ -182,10 +182,11 @@ static strata_status make_block(strata_model *model, int replica, int block, str
     const strata_zero_placements *placements = model->placements ? &model->placements[block] : NULL;
     if (placements) {
         const strata_mesh *mesh = &model->strategy->mesh;
-        if (!strata_placement_has(mesh, &placements->parameter, replica)) return STRATA_OK;
-        if (at->shaped) held = strata_placement_part(mesh, &placements->gradient, shape, replica, NULL);
-        slots = strata_placement_part(mesh, &placements->slot, shape, replica, NULL);
-        shape = strata_placement_part(mesh, &placements->parameter, shape, replica, NULL);
+        const int id = model->strategy->workers.first_replica + replica;
+        if (!strata_placement_has(mesh, &placements->parameter, id)) return STRATA_OK;
+        if (at->shaped) held = strata_placement_part(mesh, &placements->gradient, shape, id, NULL);
+        slots = strata_placement_part(mesh, &placements->slot, shape, id, NULL);
+        shape = strata_placement_part(mesh, &placements->parameter, shape, id, NULL);
     }
     STRATA_TRY(strata_variable_create(device, "parameters", STRATA_DTYPE_F32, shape, &own->flat, err));
     if (strata_model_accumulates(model) > 1 && computes)

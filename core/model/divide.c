@@ -49,7 +49,8 @@ static bool gives_away(const strata_model *model) {
 
 static bool is_divided(const strata_model *model, strata_program_kind kind) {
     const strata_strategy *strategy = model->strategy;
-    const bool several = strata_strategy_num_replicas_in_sync(strategy) > 1 || strategy->n_devices > 1;
+    const bool several = strata_strategy_num_replicas_in_sync(strategy) > 1 || strategy->n_devices > 1 ||
+                         strata_strategy_mesh_has_workers(strategy);
     if (strategy->trainer) return kind == STRATA_PROGRAM_GRADIENTS && gives_away(model);
     return several && kind != STRATA_PROGRAM_GRADIENTS && kind != STRATA_PROGRAM_AVERAGE;
 }
@@ -251,25 +252,26 @@ static strata_status divide(const division *given, const strata_model_program *p
     STRATA_TRY(place_blocks(&v, err));
     strata_placement placements[3];
     place_outputs(&v, program->kind, placements);
-    const strata_partition_options opts = {.mesh = &v.mesh,
-                                           .first = strategy->workers.first_replica + first,
-                                           .n = n,
-                                           .own_statistics = true,
-                                           .own_sums = v.has_own,
-                                           .counts = no_batch ? NULL : program->contributes + first,
-                                           .place = place,
-                                           .variable = variable_of,
-                                           .part_variable = model->shards.n || strategy->zero ? shard_of : NULL,
-                                           .update = v.has_own ? NULL : &v.update,
-                                           .each_worker_updates = strata_strategy_has_workers(strategy),
-                                           .idle = idle,
-                                           .user = &v,
-                                           .whole_sums = strata_step_needs_all_gradients(model),
-                                           .outputs = step->outputs,
-                                           .placements = placements,
-                                           .n_outputs = step->n_outputs,
-                                           .updates = step->updates,
-                                           .n_updates = step->n_updates};
+    const strata_partition_options opts = {
+        .mesh = &v.mesh,
+        .first = strategy->workers.first_replica + first,
+        .n = n,
+        .own_statistics = true,
+        .own_sums = v.has_own,
+        .counts = no_batch ? NULL : program->contributes + first,
+        .place = place,
+        .variable = variable_of,
+        .part_variable = model->shards.n || strategy->zero ? shard_of : NULL,
+        .update = v.has_own ? NULL : &v.update,
+        .each_worker_updates = strata_strategy_has_workers(strategy) && !strata_strategy_has_mesh(strategy),
+        .idle = idle,
+        .user = &v,
+        .whole_sums = strata_step_needs_all_gradients(model),
+        .outputs = step->outputs,
+        .placements = placements,
+        .n_outputs = step->n_outputs,
+        .updates = step->updates,
+        .n_updates = step->n_updates};
     return strata_partition_create(&opts, out_partition, err);
 }
 
@@ -306,7 +308,7 @@ static strata_status build(strata_model *model, const strata_model_program *prog
     STRATA_TRY(STRATA_NEW(lengths, strata_mesh_n_devices(&v.mesh), err, "model: no host memory for a program"));
     for (int r = first; r < first + n; r++) {
         const bool computes = r < strategy->n_replicas;
-        const int share = strategy->workers.first_replica + strata_strategy_share_of(strategy, r);
+        const int share = strata_strategy_global_share(strategy, r);
         if ((computes || apart) && (r == first || strata_strategy_is_first_of_share(strategy, r)))
             opts.batch += lengths[share] = compiled_examples(program, r);
     }

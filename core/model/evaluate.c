@@ -17,7 +17,8 @@ typedef struct flight {
     int64_t first;
 } flight;
 
-/* The state of a loop over batches. */
+/* The state of a loop over batches. Under a mesh of several workers, each worker computes its share of each batch, and all get
+ * the results of all. */
 typedef struct walk {
     strata_model *model;
     const strata_dataset *dataset;
@@ -36,8 +37,10 @@ typedef struct walk {
 
 /* Takes output 0 of a part. */
 static void take(walk *w, const flight *done, const strata_program_part *part, const float *output) {
+    const bool counts = !strata_strategy_mesh_has_workers(w->model->strategy) ||
+                        strata_strategy_is_first_of_share(w->model->strategy, (int)(part - done->program->parts));
     for (int64_t i = 0; w->sums && i < w->model->metrics.n_sums; i++) w->sums[i] += (double)output[i];
-    if (w->kind == STRATA_PROGRAM_PREDICT)
+    if (w->kind == STRATA_PROGRAM_PREDICT && counts)
         memcpy(w->predictions + (done->first + part->first) * w->output_size, output,
                (size_t)(part->n * w->output_size) * sizeof(float));
 }
@@ -62,6 +65,8 @@ static strata_status make_room(walk *w, int64_t n, strata_error *err) {
     float *larger = realloc(w->predictions, (size_t)(capacity * w->output_size) * sizeof *larger);
     if (!larger)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "predict: no host memory for %lld predictions", (long long)capacity);
+    /* What other workers predict is added to zeros. */
+    memset(larger + w->capacity * w->output_size, 0, (size_t)((capacity - w->capacity) * w->output_size) * sizeof *larger);
     w->predictions = larger;
     w->capacity = capacity;
     return STRATA_OK;
@@ -70,15 +75,18 @@ static strata_status make_room(walk *w, int64_t n, strata_error *err) {
 /* Writes and submits the current batch of n examples. */
 static strata_status submit(walk *w, int64_t n, strata_error *err) {
     flight *next = &w->flights[w->n_flights];
-    *next = (flight){.first = w->n};
+    int64_t first = 0, own = n;
+    if (strata_strategy_mesh_has_workers(w->model->strategy))
+        strata_strategy_worker_share(w->model->strategy, n, w->model->strategy->workers.rank, &first, &own);
+    *next = (flight){.first = w->n + first};
     STRATA_TRY(make_room(w, n, err));
-    STRATA_TRY(strata_model_get_program(w->model, w->kind, n, w->form, &next->program, err));
+    STRATA_TRY(strata_model_get_program(w->model, w->kind, own, w->form, &next->program, err));
     strata_group *group = next->program->group;
     STRATA_TRY(strata_group_acquire(group, &next->slot, err));
     const strata_example_source source = {.batches = w->batches, .dataset = w->dataset, .feed = &w->feed};
     for (int r = 0; r < next->program->n_parts; r++) {
         const strata_program_part *part = &next->program->parts[r];
-        strata_part_write_examples(w->model, part, next->slot, &source, 0);
+        strata_part_write_examples(w->model, part, next->slot, &source, first);
         if (part->examples >= 0)
             *(float *)strata_executable_input(part->executable, next->slot, part->examples) = (float)part->n;
     }
@@ -129,6 +137,21 @@ static strata_status separate(strata_model *model, float *apart, strata_error *e
     return status;
 }
 
+/* Under a mesh of several workers: adds up the sums, and the bits of the predictions, of all workers. */
+static strata_status gather_results(walk *w, strata_error *err) {
+    const strata_workers *workers = &w->model->strategy->workers;
+    const int64_t n = w->sums ? w->model->metrics.n_sums : 0, n_values = w->n * w->output_size;
+    STRATA_FREED double *all = NULL;
+    if (!strata_strategy_mesh_has_workers(w->model->strategy)) return STRATA_OK;
+    if (n_values)
+        return workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, w->predictions, w->predictions, n_values, err);
+    STRATA_TRY(STRATA_NEW(all, n * workers->n, err, "evaluate: no host memory"));
+    STRATA_TRY(strata_workers_gather(workers, w->sums, all, (size_t)n * sizeof *all, err));
+    memset(w->sums, 0, (size_t)n * sizeof *w->sums);
+    for (int64_t i = 0; i < n * workers->n; i++) w->sums[i % n] += all[i];
+    return strata_scores_gather(w->model, &w->scores, err);
+}
+
 static strata_status run(walk *w, int64_t batch, strata_error *err) {
     const strata_model *model = w->model;
     bool labels = w->kind == STRATA_PROGRAM_EVALUATE;
@@ -144,6 +167,7 @@ static strata_status run(walk *w, int64_t batch, strata_error *err) {
         (void)!strata_group_wait(left->program->group, left->slot, NULL);
     }
     strata_batches_destroy(w->batches);
+    if (!status) status = gather_results(w, err);
     const strata_status parted = separate(w->model, apart, status ? NULL : err);
     return status ? status : parted;
 }

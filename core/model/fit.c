@@ -481,6 +481,10 @@ static strata_status check_options(fit *f, strata_error *err) {
         return strata_fail(err, STRATA_INVALID,
                            "fit: first_step is %lld; the model has done %lld steps of its epoch (strata_model_epoch_steps)",
                            (long long)opts->first_step, (long long)model->position.steps);
+    if (strata_strategy_mesh_has_workers(model->strategy) && opts->auto_shard != STRATA_SHARD_DATA)
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "fit: under strategy %s all workers read the same batches; leave auto_shard out, or give DATA",
+                           model->strategy->name);
     STRATA_TRY(check_readers(f, err));
     if (opts->class_weights)
         STRATA_TRY(strata_model_check_class_weights(model, opts->class_weights, opts->n_class_weights, err));
@@ -637,6 +641,9 @@ static strata_status create(strata_model *model, const strata_dataset *dataset, 
     if (opts) f->opts = *opts;
     f->opts.epochs = f->opts.epochs == STRATA_NO_EPOCHS ? 0 : f->opts.epochs ? f->opts.epochs : 1;
     if (!f->opts.batch) f->opts.batch = 32;
+    /* The workers of a mesh may have the same share of a batch. */
+    if (f->opts.auto_shard == STRATA_SHARD_AUTO && strata_strategy_mesh_has_workers(model->strategy))
+        f->opts.auto_shard = STRATA_SHARD_DATA;
     if (f->opts.check_repeats) f->opts.wait_each_step = true;
     f->end.failure = begin(f, err);
     *out_fit = f;

@@ -474,6 +474,12 @@ int64_t strata_model_place(const strata_model *model, const strata_parameter_spe
 /* Reads all parameters and states from the devices: of replicas that are apart, the mean over those of this worker. values:
  * (all_size). */
 STRATA_MUST_USE strata_status strata_model_read_all(strata_model *model, float *values, strata_error *err);
+/* Under a mesh of several workers, all of which call it: reads a slot of the optimizer from the devices that have parts of it.
+ * values: (flat_size). */
+STRATA_MUST_USE strata_status strata_model_read_slot_parts(const strata_model *model, int slot, float *values,
+                                                           strata_error *err);
+/* Fails with UNSUPPORTED during a fit under a mesh of several workers, where `call` would wait for the others. */
+STRATA_MUST_USE strata_status strata_model_check_idle(const strata_model *model, const char *call, strata_error *err);
 STRATA_MUST_USE strata_status strata_model_write_all(strata_model *model, const float *values, strata_error *err);
 /* What a device has: parameters followed by states, (all_size); or, (flat_size), the shard that it updates, or a slot 0, 1. */
 enum { STRATA_VALUES_ALL = -2, STRATA_VALUES_SHARD = -1 };

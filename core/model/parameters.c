@@ -2,6 +2,7 @@
  *
  * Reading, writing, comparing and hashing the parameters and states of a compiled model, one by one and all together. */
 #include "core/model/data.h"
+#include "core/model/mesh_spec.h"
 #include "core/model/parts.h"
 #include "core/model/shards.h"
 #include "strata/describe.h"
@@ -24,6 +25,8 @@ int64_t strata_model_place(const strata_model *model, const strata_parameter_spe
 /* Elements [begin, begin + n) of a range, which are read into `values`, or set. */
 typedef struct copy {
     bool set;
+    /* Of several devices with the same values, only the first one of all workers is read. */
+    bool once;
     int64_t begin, n;
     float *values;
 } copy;
@@ -41,6 +44,24 @@ static strata_status copy_common(strata_variable *variable, strata_variable *equ
     return strata_variable_set_range(variable, float_bytes(first - from), &part, err);
 }
 
+/* Under a mesh: where the block, or its slots, are. */
+static const strata_placement *placement_of(const strata_model *model, int block, int what) {
+    const strata_zero_placements *own = &model->placements[block];
+    return what == STRATA_VALUES_ALL ? &own->parameter : &own->slot;
+}
+
+/* Whether no device before the replica's, of any worker, has the same part of a value. */
+static bool has_first_copy(const strata_model *model, int replica, const strata_placement *placement) {
+    const strata_mesh *mesh = &model->strategy->mesh;
+    unsigned divided = placement->at;
+    for (int d = 0; d < STRATA_MAX_RANK; d++)
+        for (int k = 0; k < placement->dims[d].n_axes; k++) divided |= 1u << placement->dims[d].axes[k];
+    for (int a = 0; a < mesh->n_axes; a++)
+        if (!(divided >> a & 1) && strata_mesh_coordinate(mesh, model->strategy->workers.first_replica + replica, a))
+            return false;
+    return true;
+}
+
 /* what: as for strata_model_copy. equal: a replica that has the same values already; NULL: none. */
 static strata_status copy_values(const strata_model *model, int replica, const strata_model_replica *equal, int what, copy c,
                                  strata_error *err) {
@@ -49,19 +70,20 @@ static strata_status copy_values(const strata_model *model, int replica, const s
     for (int k = 0; k < set->n_blocks; k++) {
         const strata_parameter_block *at = &set->blocks[k];
         const strata_model_block *b = &own->blocks[k];
+        if (c.once && !has_first_copy(model, replica, placement_of(model, k, what))) continue;
         strata_variable *of_update = what < 0 ? b->shard : b->slots[what], *flat = equal ? equal->blocks[k].flat : NULL;
         if (at->shaped) {
             const bool all = what == STRATA_VALUES_ALL;
             strata_variable *own_part = all ? b->flat : of_update;
-            const strata_placement *placement = all ? &model->placements[k].parameter : &model->placements[k].slot;
             if (own_part)
-                STRATA_TRY(strata_model_copy_part(model, k, placement, replica, own_part, c.set, c.begin, c.n, c.values, err));
+                STRATA_TRY(strata_model_copy_part(model, k, placement_of(model, k, what), replica, own_part, c.set, c.begin,
+                                                  c.n, c.values, err));
             continue;
         }
         STRATA_TRY(what == STRATA_VALUES_ALL ? copy_common(b->flat, flat, at->begin, at->end - at->begin, &c, err)
                                              : copy_common(of_update, NULL, b->begin, b->end - b->begin, &c, err));
     }
-    if (what != STRATA_VALUES_ALL) return STRATA_OK;
+    if (what != STRATA_VALUES_ALL || (c.once && model->strategy->workers.first_replica + replica)) return STRATA_OK;
     return copy_common(own->state, equal ? equal->state : NULL, set->flat_size, set->state_size, &c, err);
 }
 
@@ -75,9 +97,23 @@ static strata_status read_some(const strata_model *model, int replica, int64_t b
     return copy_values(model, replica, NULL, STRATA_VALUES_ALL, (copy){.begin = begin, .n = n, .values = out}, err);
 }
 
+/* Reads parts that several workers have. Each part is read by one of them, and the bits of all are added up. */
+static strata_status read_parts(const strata_model *model, int what, int64_t begin, int64_t n, float *out, strata_error *err) {
+    const strata_workers *workers = &model->strategy->workers;
+    memset(out, 0, (size_t)float_bytes(n));
+    for (int r = 0; r < model->strategy->n_replicas; r++)
+        STRATA_TRY(copy_values(model, r, NULL, what, (copy){.once = true, .begin = begin, .n = n, .values = out}, err));
+    return n ? workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, out, out, n, err) : STRATA_OK;
+}
+
+strata_status strata_model_read_slot_parts(const strata_model *model, int slot, float *values, strata_error *err) {
+    return read_parts(model, slot, 0, model->parameters.flat_size, values, err);
+}
+
 /* As read_some, of the replica that is read by default; of replicas that are apart, their mean. */
 static strata_status read_model(const strata_model *model, int64_t begin, int64_t n, float *out, strata_error *err) {
     const int n_replicas = model->strategy->n_replicas;
+    if (strata_strategy_mesh_has_workers(model->strategy)) return read_parts(model, STRATA_VALUES_ALL, begin, n, out, err);
     for (int r = 0; r < n_replicas && model->placements; r++) STRATA_TRY(read_some(model, r, begin, n, out, err));
     if (model->placements) return STRATA_OK;
     STRATA_TRY(read_some(model, strata_model_root(model), begin, n, out, err));
@@ -177,6 +213,13 @@ void strata_model_forget_interrupted(strata_model *model) {
     model->interrupted = NULL;
 }
 
+strata_status strata_model_check_idle(const strata_model *model, const char *call, strata_error *err) {
+    if (!model->fitting || !model->strategy || !strata_strategy_mesh_has_workers(model->strategy)) return STRATA_OK;
+    return strata_fail(err, STRATA_UNSUPPORTED,
+                       "%s: mesh %s is over several workers, which read the model together; read it after the fit", call,
+                       strata_mesh_text(&model->strategy->mesh).text);
+}
+
 /* ---- one by one ---- */
 
 int strata_model_n_parameters(const strata_model *model) {
@@ -207,6 +250,7 @@ strata_status strata_model_get_parameter(strata_model *model, int index, strata_
         if (strata_array_bytes(value)) memcpy(value->data, model->loaded + place, strata_array_bytes(value));
         return STRATA_OK;
     }
+    STRATA_TRY(strata_model_check_idle(model, "parameter", err));
     return read_model(model, place, strata_shape_elements(value->shape), value->data, err);
 }
 
@@ -255,6 +299,7 @@ strata_status strata_model_sha256(strata_model *model, char out_hex[65], strata_
     STRATA_FREED const strata_parameter_spec **order = NULL;
     STRATA_FREED float *piece = NULL;
     STRATA_TRY(strata_model_check_built(model, "sha256", err));
+    STRATA_TRY(strata_model_check_idle(model, "sha256", err));
     STRATA_TRY(STRATA_NEW(order, model->parameters.n, err, "sha256: no host memory"));
     STRATA_TRY(STRATA_NEW(piece, PIECE, err, "sha256: no host memory"));
     for (int i = 0; i < model->parameters.n; i++) order[i] = &model->parameters.items[i];

@@ -244,7 +244,8 @@ strata_status strata_model_copy_part(const strata_model *model, int block, const
                                      strata_error *err) {
     strata_shape whole = strata_parameter_block_shape(&model->parameters, block);
     int64_t at[STRATA_MAX_RANK] = {0};
-    strata_shape part = strata_placement_part(&model->strategy->mesh, placement, whole, replica, at);
+    const int device = model->strategy->workers.first_replica + replica;
+    strata_shape part = strata_placement_part(&model->strategy->mesh, placement, whole, device, at);
     if (!whole.rank) whole = part = STRATA_SHAPE(1);
     const int64_t size = strata_shape_elements(part), n_rows = size ? size / part.dims[part.rank - 1] : 0;
     STRATA_FREED float *own = NULL;

@@ -23,7 +23,10 @@ strata_status strata_model_count_flights(const strata_model *model, strata_progr
     STRATA_TRY(make_schedule(model, strata_model_n_microbatches(model), &schedule, err));
     STRATA_TRY(strata_pipeline_schedule_simulate(schedule, NULL, &prediction, err));
     *out_slots = prediction.n_slots;
-    *out_kept = prediction.stages[strata_mesh_coordinate(&model->strategy->mesh, replica, STRATA_STAGE_AXIS)].n_in_flight;
+    *out_kept = prediction
+                    .stages[strata_mesh_coordinate(&model->strategy->mesh, model->strategy->workers.first_replica + replica,
+                                                   STRATA_STAGE_AXIS)]
+                    .n_in_flight;
     free(prediction.stages);
     return STRATA_OK;
 }

@@ -24,7 +24,8 @@ static void list_variables(const strata_model *model, strata_text *text) {
             text, "variable  %s f32 %s:", p->name,
             model->placements ? strata_placement_text(mesh, placement, p->shape).text : strata_shape_text(p->shape).text);
         for (int r = 0; r < model->strategy->n_devices; r++)
-            if (strata_placement_has(mesh, placement, r)) strata_text_add(text, " %s", device_id(model, r));
+            if (strata_placement_has(mesh, placement, model->strategy->workers.first_replica + r))
+                strata_text_add(text, " %s", device_id(model, r));
         strata_text_add(text, "\n");
     }
     const int n_slots = strata_model_n_slots(model);

@@ -91,6 +91,7 @@ strata_status strata_shards_read_own_slot(strata_model *model, int slot, float *
 }
 
 strata_status strata_shards_read_slot(strata_model *model, int slot, float *values, strata_error *err) {
+    if (strata_strategy_mesh_has_workers(model->strategy)) return strata_model_read_slot_parts(model, slot, values, err);
     STRATA_TRY(strata_shards_read_own_slot(model, slot, values, err));
     const bool elsewhere = model->shards.n && strata_strategy_has_workers(model->strategy);
     return elsewhere ? gather_over_workers(model, values, err) : STRATA_OK;

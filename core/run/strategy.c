@@ -46,13 +46,18 @@ static int64_t before(int64_t global, int64_t id, int64_t n) {
     return id * least + (id < larger ? id : larger);
 }
 
+/* The number of shares of all workers' examples. */
+static int n_all_shares(const strata_strategy *strategy) {
+    return strata_strategy_has_mesh(strategy) ? strategy->mesh.axes[STRATA_DATA_AXIS].size : strategy->workers.n_replicas;
+}
+
 void strata_strategy_share(const strata_strategy *strategy, int64_t global_batch, int replica, int64_t *out_first,
                            int64_t *out_n) {
     if (!strata_strategy_has_workers(strategy)) {
         strata_strategy_local_share(strategy, global_batch, replica, out_first, out_n);
         return;
     }
-    const int64_t n = strategy->workers.n_replicas, id = strategy->workers.first_replica + replica;
+    const int64_t n = n_all_shares(strategy), id = strata_strategy_global_share(strategy, replica);
     *out_first = before(global_batch, id, n);
     *out_n = before(global_batch, id + 1, n) - *out_first;
 }
@@ -62,9 +67,12 @@ void strata_strategy_worker_share(const strata_strategy *strategy, int64_t globa
     *out_first = 0;
     *out_n = global_batch;
     if (!strata_strategy_has_workers(strategy)) return;
-    const strata_workers *workers = &strategy->workers;
-    *out_first = before(global_batch, workers->first_replicas[worker], workers->n_replicas);
-    *out_n = before(global_batch, workers->first_replicas[worker + 1], workers->n_replicas) - *out_first;
+    const int own = strategy->workers.first_replica, n = n_all_shares(strategy);
+    const int *firsts = strategy->workers.first_replicas;
+    const int first = strata_strategy_global_share(strategy, firsts[worker] - own),
+              last = strata_strategy_global_share(strategy, firsts[worker + 1] - 1 - own);
+    *out_first = before(global_batch, first, n);
+    *out_n = before(global_batch, last + 1, n) - *out_first;
 }
 
 strata_status strata_workers_gather(const strata_workers *workers, const void *own, void *out_all, size_t bytes,

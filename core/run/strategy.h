@@ -159,21 +159,32 @@ static inline strata_team strata_strategy_replicas(const strata_strategy *strate
 static inline bool strata_strategy_has_mesh(const strata_strategy *strategy) {
     return strategy->mesh.n_axes > 0;
 }
-/* The number of shares in which this worker's examples are divided, and the share of a replica. Under a mesh several replicas
- * have the same share. */
-static inline int strata_strategy_n_shares(const strata_strategy *strategy) {
-    return strata_strategy_has_mesh(strategy) ? strategy->mesh.axes[STRATA_DATA_AXIS].size : strategy->n_replicas;
+/* The share of a replica among those of all workers' examples. Under a mesh several replicas have the same share, also replicas
+ * of several workers. */
+static inline int strata_strategy_global_share(const strata_strategy *strategy, int replica) {
+    const int device = strategy->workers.first_replica + replica;
+    return strata_strategy_has_mesh(strategy) ? strata_mesh_coordinate(&strategy->mesh, device, STRATA_DATA_AXIS) : device;
 }
+/* The number of shares in which this worker's examples are divided, and the share of a replica. */
 static inline int strata_strategy_share_of(const strata_strategy *strategy, int replica) {
-    return strata_strategy_has_mesh(strategy) ? strata_mesh_coordinate(&strategy->mesh, replica, STRATA_DATA_AXIS) : replica;
+    return strata_strategy_global_share(strategy, replica) - strata_strategy_global_share(strategy, 0);
 }
-/* Whether no replica before it has the same share. */
+static inline int strata_strategy_n_shares(const strata_strategy *strategy) {
+    return strata_strategy_share_of(strategy, strategy->n_replicas - 1) + 1;
+}
+/* Whether no replica before it, of any worker, has the same share. */
 static inline bool strata_strategy_is_first_of_share(const strata_strategy *strategy, int replica) {
-    return !replica || strata_strategy_share_of(strategy, replica - 1) != strata_strategy_share_of(strategy, replica);
+    if (!strategy->workers.first_replica && !replica) return true;
+    return strata_strategy_global_share(strategy, replica - 1) != strata_strategy_global_share(strategy, replica);
 }
 
 static inline bool strata_strategy_has_workers(const strata_strategy *strategy) {
     return strategy->workers.n > 1;
+}
+/* Whether the devices of several workers are one mesh: of what is trained, other workers may have parts that this one does not
+ * have. */
+static inline bool strata_strategy_mesh_has_workers(const strata_strategy *strategy) {
+    return strata_strategy_has_mesh(strategy) && strata_strategy_has_workers(strategy);
 }
 /* Like strata_strategy_share, for a batch of this worker alone. */
 void strata_strategy_local_share(const strata_strategy *strategy, int64_t batch, int replica, int64_t *out_first,

@@ -521,6 +521,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_sha256(strata_model *model
 /* Saves the model to a safetensors file: the parameters by name, and the model's JSON in the metadata under "strata.model". The
  * library writes a temporary file, reads it back, syncs it and renames it, so that an existing file is replaced only by a
  * complete one that can be read.
+ * Under model_parallel over several workers all of them call it, as they call everything that reads parameters, evaluates and
+ * predicts; path NULL: the worker only sends its parts. A callback cannot read parameters then: UNSUPPORTED.
  * INVALID for a model that is neither compiled, built nor loaded. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_save(strata_model *model, const char *path, strata_error *err);
 /* Loads a model from a file. Its parameters are in host memory until the model is compiled. */

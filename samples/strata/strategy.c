@@ -323,7 +323,7 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
     } else if (names_workers(flags)) {
         return usage_error(
             "--cluster, --task, --tls-..., --transport, --interface, --insecure, --wait, --heartbeat and --stall are for "
-            "--strategy multi_worker_mirrored, local_sgd, parameter_server or tpu");
+            "--strategy multi_worker_mirrored, local_sgd, model_parallel, parameter_server or tpu");
     }
     strata_status status = strata_strategy_create(name, &opts, &opened->strategy, &err);
     return status ? report(has_servers && status == STRATA_INVALID ? FAILING_USAGE : FAILING_DEVICE, status, &err) : EXIT_OK;

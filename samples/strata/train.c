@@ -213,6 +213,12 @@ const option_row train_rows[] = {
 
 static strata_status add_callbacks(training *t, strata_error *err) {
     if (t->options.fit.plateau) STRATA_TRY(strata_model_add_callback(t->model, strata_reduce_on_plateau(t->plateau), err));
+    const bool reads = t->options.save_best || t->options.reports.tensorboard;
+    if (reads && strata_strategy_num_workers(t->strategy) > 1 && !strcmp(strata_strategy_name(t->strategy), "model_parallel"))
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "strategy model_parallel over several workers: %s reads parameters between epochs, parts of which "
+                           "other workers have; leave it out, and give --save",
+                           t->options.save_best ? "--save-best" : "--tensorboard");
     if (!t->options.save_best || !t->opened.chief) return STRATA_OK;
     const strata_saver_options saver = {.path = t->options.save_best, .best = true};
     return strata_model_add_callback(t->model, strata_model_saver(saver), err);
@@ -352,7 +358,7 @@ static int stop_early(training *t, int epochs) {
     if (checkpoint && !t->in_folder && (epochs || steps)) /* fit has written a checkpoint in a folder already */
         status = strata_model_save_checkpoint(t->model, epochs, t->opened.chief ? checkpoint : NULL, &err);
     int code = status ? report(FAILING_DATA, status, &err) : EXIT_OK; /* the model is saved even if the checkpoint is not */
-    status = save && t->opened.chief ? strata_model_save(t->model, save, &err) : STRATA_OK;
+    status = save ? strata_model_save(t->model, t->opened.chief ? save : NULL, &err) : STRATA_OK;
     if (status) code = report(FAILING_DATA, status, &err);
     if (code) return code;
     /* This process may have been ended by the Ctrl-C of another worker. --stop-after ends only between epochs. */
@@ -491,7 +497,7 @@ static int fit(training *t) {
                              "none is saved; `strata devices --check` finds devices that compute wrongly");
     if (status) return report(FAILING_RUN, status, &err);
     if (r->log.file) run_log_add_test(&r->log, &t->test_metrics, r->has_servers ? t->strategy : NULL);
-    status = t->options.save && t->opened.chief ? strata_model_save(t->model, t->options.save, &err) : STRATA_OK;
+    if (t->options.save) status = strata_model_save(t->model, t->opened.chief ? t->options.save : NULL, &err);
     if (!status && r->checkpoint && r->chief && !r->has_evaluator)
         unlink(r->checkpoint); /* a file; the checkpoints in a folder are kept */
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
