@@ -169,6 +169,9 @@ foreach(folder IN LISTS folders)
   add_test(NAME test_${name} COMMAND test_${name})
 endforeach()
 
+if(TARGET test_frontend)
+  target_link_libraries(test_frontend PRIVATE strata_pjrt_program strata_static) # in this order
+endif()
 target_compile_definitions(test_plugin PRIVATE STRATA_TEST_PLUGINS="${suites}/plugins")
 foreach(api opencl vulkan)
   if(TARGET shim_${api})

@@ -28,7 +28,7 @@ LEVELS = [
     ["core/base"],
     ["strata/device.h", "strata/ops.h"],
     ["strata/executable.h"],
-    ["core/graph", "cluster/memory", "cluster/resolver", "shaders"],
+    ["core/graph", "core/frontend", "cluster/memory", "cluster/resolver", "shaders"],
     ["cluster/wire"],
     ["cluster/rpc", "cluster"],
     ["core/op"],

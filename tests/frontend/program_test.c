@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Programs of jaxlib are read as jaxlib itself reads them (fixtures.py), and damaged ones give an error or a program. */
+#include "core/frontend/pjrt/program.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
+
+static const char *const names[] = {"cond",   "conv",   "embedding", "kinds",  "large", "mlp",
+                                    "random", "reduce", "scan",      "slices", "sort",  "window"};
+enum { N_PROGRAMS = sizeof names / sizeof names[0] };
+
+static unsigned char *read_fixture(const char *name, const char *ending, size_t *out_n_bytes) {
+    char path[512];
+    unsigned char *bytes = NULL;
+    strata_error err = {0};
+    snprintf(path, sizeof path, STRATA_TEST_SOURCE_DIR "/tests/frontend/programs/%s%s", name, ending);
+    cr_assert_eq(strata_file_read(path, 1 << 20, &bytes, out_n_bytes, &err), STRATA_OK, "%s", err.message);
+    return bytes;
+}
+
+/* The line of an operation without its attributes, and with the name of StableHLO's dialects. */
+static void plain_line(char *line) {
+    char *attributes = strstr(line, " {"), *dialect = strstr(line, "vhlo.");
+    if (attributes) *attributes = '\0';
+    if (dialect == line) memmove(line, line + 5, strlen(line + 5) + 1);
+}
+
+static const char *without_dialect(const char *line) {
+    static const char *const dialects[] = {"stablehlo.", "func."};
+    for (int i = 0; i < 2; i++)
+        if (!strncmp(line, dialects[i], strlen(dialects[i]))) return line + strlen(dialects[i]);
+    return line;
+}
+
+Test(program, operations_and_their_types_are_those_that_jaxlib_reads) {
+    for (int i = 0; i < N_PROGRAMS; i++) {
+        size_t n_bytes = 0, n_text = 0;
+        unsigned char *bytes = read_fixture(names[i], ".mlir.bc", &n_bytes);
+        char *wanted = (char *)read_fixture(names[i], ".txt", &n_text), *printed = NULL, *at = NULL, *wanted_at = NULL;
+        strata_program *program = NULL;
+        strata_error err = {0};
+        cr_assert_eq(strata_program_read(bytes, n_bytes, &program, &err), STRATA_OK, "%s: %s", names[i], err.message);
+        strata_text text = {0};
+        strata_program_print(program, &text);
+        cr_assert_eq(strata_text_take(&text, &printed, NULL, &err), STRATA_OK);
+        char *line = strtok_r(printed, "\n", &at), *other = strtok_r(wanted, "\n", &wanted_at);
+        for (; line && other; line = strtok_r(NULL, "\n", &at), other = strtok_r(NULL, "\n", &wanted_at)) {
+            plain_line(line);
+            cr_assert_str_eq(line, without_dialect(other), "%s: %s, wanted %s", names[i], line, other);
+        }
+        cr_assert(!line && !other, "%s: another number of operations", names[i]);
+        strata_program_destroy(program);
+        free(printed);
+        free(wanted);
+        free(bytes);
+    }
+}
+
+/* The input has memory of exactly its size, so that AddressSanitizer sees a read beyond it. */
+static void read_copy(const unsigned char *bytes, size_t n_bytes, size_t changed, unsigned char value) {
+    unsigned char *copy = malloc(n_bytes + !n_bytes);
+    memcpy(copy, bytes, n_bytes);
+    if (changed < n_bytes) copy[changed] ^= value;
+    strata_program *program = NULL;
+    strata_error err = {0};
+    const strata_status status = strata_program_read(copy, n_bytes, &program, &err);
+    cr_assert((status == STRATA_OK) == (program != NULL));
+    cr_assert(!status || err.message[0]);
+    strata_program_destroy(program);
+    free(copy);
+}
+
+Test(program, a_cut_program_gives_a_program_or_an_error) {
+    for (int i = 0; i < N_PROGRAMS; i++) {
+        size_t n_bytes = 0;
+        unsigned char *bytes = read_fixture(names[i], ".mlir.bc", &n_bytes);
+        for (size_t n = 0; n < n_bytes; n++) read_copy(bytes, n, SIZE_MAX, 0);
+        free(bytes);
+    }
+}
+
+Test(program, a_changed_byte_gives_a_program_or_an_error) {
+    static const unsigned char values[] = {0x01, 0x02, 0x10, 0x80, 0xFF};
+    for (int i = 0; i < N_PROGRAMS; i++) {
+        size_t n_bytes = 0;
+        unsigned char *bytes = read_fixture(names[i], ".mlir.bc", &n_bytes);
+        for (size_t n = 0; n < n_bytes; n++)
+            for (size_t k = 0; k < sizeof values; k++) read_copy(bytes, n_bytes, n, values[k]);
+        free(bytes);
+    }
+}
+
+Test(program, what_is_no_bytecode_is_an_error_that_says_so) {
+    strata_program *program = NULL;
+    strata_error err = {0};
+    cr_assert_eq(strata_program_read("module {}", 9, &program, &err), STRATA_DATA);
+    cr_assert(strstr(err.message, "4D 4C EF 52"), "%s", err.message);
+}
