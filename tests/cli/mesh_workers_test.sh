@@ -24,7 +24,11 @@ for axis in data tensor stage; do
 done
 expect 0 "" launch -n 2 -- "$strata" $mesh --mesh data=2,tensor=2 --devices host,host
 same
-check "all devices have the parameters of one model" test -s "$work/data.strata" -a -s "$work/tensor.strata"
+for axis in data tensor stage; do # the file has the parameters of all workers
+    expect 0 "" evaluate "$work/$axis.strata" --data "$work/data" --device host --json
+    json "(one := json.loads(open('$work/one').read().splitlines()[-1])) and \
+        math.isclose(one['test_loss'], r['loss'], rel_tol=1e-5)"
+done
 # A pipeline over workers has the bits of one device that accumulates.
 expect 0 "" $train --device host --global-batch 15 --accumulate 4
 bits=$(weights)
@@ -46,8 +50,20 @@ expect 4 "--save-best reads parameters between epochs" \
     launch -n 2 -- "$strata" $mesh --mesh data=2 --devices host --save-best "$work/best.strata"
 # Workers with other settings.
 expect 2 "mesh stage=3 is for 3 devices, but there are 2" launch -n 2 -- "$strata" $mesh --mesh stage=3 --devices host
+expect 2 "3 devices at each coordinate of data, and worker 1 has devices 2 to 3; give each worker a multiple of 3 devices" \
+    launch -n 3 -- "$strata" $mesh --mesh data=2,tensor=3 --devices host,host
 other='if [ "$STRATA_LOCAL_RANK" = 0 ]; then a=$1; else a=$2; fi; shift 2; exec "$@" $a'
 expect 2 "mesh is data=1,stage=1,tensor=2 on worker 1 and data=2,stage=1,tensor=1 on worker 0" \
     launch -n 2 -- sh -c "$other" sh "--mesh data=2" "--mesh tensor=2" "$strata" $mesh --devices host
+# A worker that is killed within a pipeline ends the job.
+lost='echo $$ >"$1/pid$STRATA_LOCAL_RANK"; shift; exec "$@"'
+"$strata" launch -n 2 -- sh -c "$lost" sh "$work" "$strata" $mesh --mesh stage=2 --devices host --microbatches 4 \
+    --epochs 100000 --log "$work/log.jsonl" >"$work/lost" 2>&1 &
+launcher=$!
+eventually test -s "$work/log.jsonl"
+kill -9 "$(cat "$work/pid1")"
+wait $launcher
+check "a lost worker is an error" test $? = 137
+check "it is named" grep -q "worker 1 was ended by signal 9" "$work/lost"
 }
 finish
