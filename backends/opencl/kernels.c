@@ -16,6 +16,12 @@ enum { LOG_LINES = 6, LOG_BYTES = 600, MAX_BINARY_BYTES = 256 << 20 };
  * warning if LOCAL_X is a constant. */
 static const char options[] = "-cl-std=CL1.2 -cl-denorms-are-zero -w";
 
+/* Options that the environment variable STRATA_OPENCL_OPTIONS adds, such as -cl-opt-disable; empty without it. */
+static const char *users_options(void) {
+    const char *added = getenv("STRATA_OPENCL_OPTIONS");
+    return added ? added : "";
+}
+
 /* Shortens the log to its first lines and joins them into one line. */
 static void first_lines(char *log) {
     int lines = 0;
@@ -33,15 +39,21 @@ static void first_lines(char *log) {
     *to = '\0';
 }
 
-/* what: the names of the kernels. */
-static strata_status build_failed(opencl_device *device, cl_program program, const char *what, cl_int code, strata_error *err) {
+/* Returns the driver's messages, which the caller frees, or NULL. */
+static char *log_of(opencl_device *device, cl_program program) {
     size_t bytes = 0;
-    STRATA_FREED char *log = NULL;
+    char *log = NULL;
     if (device->cl.GetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) == CL_SUCCESS && bytes > 0 &&
         bytes < MAX_BINARY_BYTES)
         log = calloc(1, bytes + 1);
     if (log && device->cl.GetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL) != CL_SUCCESS)
         log[0] = '\0';
+    return log;
+}
+
+/* what: the names of the kernels. */
+static strata_status build_failed(opencl_device *device, cl_program program, const char *what, cl_int code, strata_error *err) {
+    STRATA_FREED char *log = log_of(device, program);
     if (log) first_lines(log);
     return strata_fail(err, code == CL_OUT_OF_HOST_MEMORY ? STRATA_OUT_OF_MEMORY : STRATA_UNSUPPORTED,
                        "%s: the driver (%s) does not compile kernel %s: %s (%d); its log begins: %s", device->base.info.id,
@@ -61,19 +73,23 @@ typedef struct build_call {
                                void(CL_CALLBACK *notify)(cl_program program, void *user), void *user);
     cl_program program;
     cl_device_id device;
+    char options[256];
     cl_int code;
 } build_call;
 
 static void make_build_call(void *data) {
     build_call *call = data;
-    call->code = call->build(call->program, 1, &call->device, options, NULL, NULL);
+    call->code = call->build(call->program, 1, &call->device, call->options, NULL, NULL);
 }
 
 /* Runs the driver's compiler with the limits of strata_driver_compile_run. */
 static strata_status build_program(opencl_device *device, cl_program program, const char *what, int n_kernels, cl_int *out_code,
                                    strata_error *err) {
-    build_call call = {device->cl.BuildProgram, program, device->id, CL_SUCCESS};
+    build_call call = {device->cl.BuildProgram, program, device->id, "", CL_SUCCESS};
     char name[128];
+    if (snprintf(call.options, sizeof call.options, "%s %s", options, users_options()) >= (int)sizeof call.options)
+        return strata_fail(err, STRATA_INVALID, "STRATA_OPENCL_OPTIONS has %zu bytes; at most 200 are allowed",
+                           strlen(users_options()));
     if (n_kernels > 1)
         snprintf(name, sizeof name, "kernel %s and %d others", what, n_kernels - 1);
     else
@@ -83,13 +99,33 @@ static strata_status build_program(opencl_device *device, cl_program program, co
     return STRATA_OK;
 }
 
+/* *out_code: whether the driver compiled it. The caller releases *out_program in both cases. */
+static strata_status compile_once(opencl_device *device, const char *source, const char *what, int n_kernels,
+                                  cl_program *out_program, cl_int *out_code, strata_error *err) {
+    cl_program program = device->cl.CreateProgramWithSource(device->context, 1, &source, NULL, out_code);
+    if (*out_code != CL_SUCCESS) return strata_opencl_fail(device, *out_code, "making a program", err);
+    STRATA_TRY(build_program(device, program, what, n_kernels, out_code, err));
+    return_freed_memory();
+    *out_program = program;
+    return STRATA_OK;
+}
+
+/* Whether the compiler failed without an error in the source. PoCL does so now and then while other processes compile. */
+static bool failed_by_chance(opencl_device *device, cl_program program, cl_int code) {
+    if (code != CL_BUILD_PROGRAM_FAILURE) return false;
+    STRATA_FREED char *log = log_of(device, program);
+    return !log || !strstr(log, "error");
+}
+
 static strata_status compile_source(opencl_device *device, const char *source, const char *what, int n_kernels,
                                     cl_program *out_program, strata_error *err) {
     cl_int code;
-    cl_program program = device->cl.CreateProgramWithSource(device->context, 1, &source, NULL, &code);
-    if (code != CL_SUCCESS) return strata_opencl_fail(device, code, "making a program", err);
-    STRATA_TRY(build_program(device, program, what, n_kernels, &code, err));
-    return_freed_memory();
+    cl_program program = NULL;
+    STRATA_TRY(compile_once(device, source, what, n_kernels, &program, &code, err));
+    if (failed_by_chance(device, program, code)) {
+        device->cl.ReleaseProgram(program);
+        STRATA_TRY(compile_once(device, source, what, n_kernels, &program, &code, err));
+    }
     if (code != CL_SUCCESS) {
         strata_status status = build_failed(device, program, what, code, err);
         device->cl.ReleaseProgram(program);
@@ -100,7 +136,7 @@ static strata_status compile_source(opencl_device *device, const char *source, c
     return STRATA_OK;
 }
 
-/* ---- the disk cache; its key is the source ---- */
+/* ---- the disk cache; its key is the source, so it is not used with users_options ---- */
 /* *out_program is NULL if the cache has no binary, or if the driver rejects it. */
 static strata_status load_binary(opencl_device *device, const char *source, const char *what, int n_kernels,
                                  cl_program *out_program, strata_error *err) {
@@ -164,7 +200,7 @@ static strata_status build_cached(opencl_device *device, const char *source, con
                                   int n_entries, int n_kernels, cl_program *out_program, strata_error *err) {
     const bool trying = strata_tuner_is_trying(device->tuner);
     if (!trying) strata_device_report_compile(&device->base, false, 0, n_kernels);
-    bool use_cache = !device->driver_caches && device->cache.dir[0];
+    bool use_cache = !device->driver_caches && device->cache.dir[0] && !users_options()[0];
     cl_program program = NULL;
     if (use_cache) STRATA_TRY(load_binary(device, source, what, n_kernels, &program, err));
     if (!program) {

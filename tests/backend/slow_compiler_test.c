@@ -129,6 +129,28 @@ Test(slow_compiler, compiling_can_be_interrupted) {
     }
 }
 
+Test(slow_compiler, a_build_that_fails_without_a_message_is_tried_once_more) {
+    for (int n_failing = 1; n_failing <= 2; n_failing++) {
+        strata_device *device = open_slow("opencl:0", quick, 0);
+        if (!device) return;
+        setenv("STRATA_SHIM_BUILDS_FAIL", n_failing == 1 ? "1" : "1000", 1);
+        strata_status status = run_softmax(device);
+        cr_expect_eq(status, n_failing == 1 ? STRATA_OK : STRATA_UNSUPPORTED, "%s", err.message);
+        strata_device_close(device);
+    }
+    cr_expect(strstr(err.message, "does not compile kernel softmax f32"), "%s", err.message);
+}
+
+Test(slow_compiler, options_of_the_environment_reach_the_compiler) {
+    strata_device *device = open_slow("opencl:0", quick, 0);
+    if (!device) return;
+    setenv("STRATA_OPENCL_OPTIONS", "-Dfloat=nonsense", 1);
+    cr_assert_eq(run_softmax(device), STRATA_UNSUPPORTED);
+    setenv("STRATA_OPENCL_OPTIONS", "-cl-opt-disable", 1);
+    OK(run_softmax(device));
+    strata_device_close(device);
+}
+
 Test(slow_compiler, limits_that_make_no_sense_are_refused) {
     for (int i = 0; i < 4; i++) {
         strata_device *device = NULL;

@@ -186,7 +186,10 @@ static cl_int CL_API_CALL enqueue(cl_command_queue queue, cl_kernel kernel, cl_u
 
 static cl_int CL_API_CALL build(cl_program program, cl_uint n, const cl_device_id *devices, const char *options,
                                 void(CL_CALLBACK *notify)(cl_program, void *), void *user) {
+    static atomic_int n_failed;
+    const char *failing = getenv("STRATA_SHIM_BUILDS_FAIL");
     strata_shim_compile_slowly();
+    if (failing && atomic_fetch_add(&n_failed, 1) < atoi(failing)) return CL_BUILD_PROGRAM_FAILURE;
     return real.clBuildProgram(program, n, devices, options, notify, user);
 }
 

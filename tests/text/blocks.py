@@ -199,21 +199,24 @@ def changed(readme, command):
 class Reader:
     """Someone who follows one README in an own copy of the project."""
 
-    def __init__(self, readme, folder, environment):
-        self.readme, self.folder, self.environment = readme, folder, environment
+    def __init__(self, readme, folder, environment, on_host):
+        self.readme, self.folder, self.environment, self.on_host = readme, folder, environment, on_host
         self.log, self.failures, self.left_out, self.ran, self.children = folder.parent / "log", [], [], 0, []
 
     def run(self, number, command, expected=()):
-        """Runs a command as a reader types it; `&` at its end starts it beside the next ones."""
+        """Runs a command as a reader types it; `&` at its end starts it beside the next ones. An example that names no driver
+        and shows none runs on the host, for which no kernels are compiled."""
         said = re.sub(r"\s+", " ", command := command.strip())[:110]
         for folder, left, reason in LEFT_OUT:
             if (not folder or self.readme.startswith(folder)) and re.search(left, command):
                 self.left_out.append(f"{self.readme}:{number}: {said}: {reason}")
                 return
         command, self.ran = changed(self.readme, command), self.ran + 1
+        shown = (self.folder / "block.py").read_text() if command.endswith("block.py") else "\n".join([command, *expected])
+        environment = self.environment if re.search("opencl|vulkan|compile", shown) else self.on_host
         with open(self.log, "w+") as log:
             child = subprocess.Popen(["bash", "-c", "set -o pipefail; " + command.rstrip("& ")], cwd=self.folder, stdout=log,
-                                     stderr=subprocess.STDOUT, env=self.environment, stdin=subprocess.DEVNULL,
+                                     stderr=subprocess.STDOUT, env=environment, stdin=subprocess.DEVNULL,
                                      start_new_session=True)
             self.children.append(child)
             if command.endswith("&"):
@@ -286,7 +289,6 @@ def main():
                            PKG_CONFIG_PATH=f"{library}/pkgconfig", CMAKE_PREFIX_PATH=str(prefix),
                            PYTHONPATH=f"{source}/include/python", STRATA_LIBRARY=f"{library}/libstrata.so",
                            PYTHON=python or "", BUILD=str(build))
-        # A README that names no OpenCL device is followed on the host, for which no kernels are compiled.
         (work / "no drivers").mkdir()
         on_host = dict(environment, OCL_ICD_VENDORS=str(work / "no drivers"), VK_DRIVER_FILES=os.devnull,
                        VK_ICD_FILENAMES=os.devnull)
@@ -305,8 +307,7 @@ def main():
             make_files(clone)
             shutil.copytree(prefix, clone / "own/prefix", symlinks=True)
             inside = readme.startswith("samples/plugin")  # a folder to copy: its README is read inside of it
-            reader = Reader(readme, clone / "samples/plugin" if inside else clone,
-                            environment if any("opencl:" in line for line in lines) else on_host)
+            reader = Reader(readme, clone / "samples/plugin" if inside else clone, environment, on_host)
             began = time.monotonic()
             reader.follow(lines)
             failed, left_out, ran = (failed + len(reader.failures), left_out + len(reader.left_out), ran + reader.ran)
