@@ -511,13 +511,13 @@ waits() { # LABEL
     esac
 }
 
-# Scripts of many processes and of long training, which a sanitizer makes several times longer. The suites call most of the same
-# functions under it.
+# Scripts of many processes and of long training, which a sanitizer makes several times longer, and those of the sources. The
+# suites call most of the same functions under it.
 too_long_for_a_sanitizer() { # LABEL
     case $1 in
     cli/allreduce | cli/checkpoint | cli/evaluator | cli/hang | cli/launch_lost | cli/liar | cli/networks) ;;
     cli/parameter_server | cli/ps_replicas | cli/ps_reports | cli/strategies | cli/tune | cli/usage | cli/workers) ;;
-    interchange/c | plugin/check) ;;
+    interchange/c | links/* | plugin/check | text/*) ;;
     *) return 1 ;;
     esac
 }
