@@ -16,9 +16,10 @@ usage: sh tests/run.sh [--all-drivers] [--thorough] [--filter TEXT] [--preset NA
                   and synchronization validation, Oclgrind with data races and uninitialised reads (small shapes), Intel's
                   OpenCL runtime (fetched with pip into build/, once), jaxlib behind the PJRT bridge (fetched, too); one case on
                   Mesa's rusticl (fetched with apt); and compile the samples' steps by Google's TPU compiler (libtpu, fetched)
-  --thorough      the drivers that take longest (Oclgrind, Intel's runtime, jaxlib, the GPUs' kernels) run all rows of ops, in
-                  each dtype instead of f32 alone; PoCL also runs what rewrites graphs, and optimises the small models of the
-                  suites, too; with the preset asan, all scripts run, and conformance on each device instead of the host alone
+  --thorough      nothing is left to other days or to the preset tests. Without it the drivers that take longest (Oclgrind,
+                  Intel's runtime, jaxlib, the GPUs' kernels) run a third of the ops' rows, another one each day, in f32; PoCL
+                  runs no rewritten graphs, and does not optimise the small models of the suites; under the preset asan,
+                  models, strategies and conformance run on the host, and few scripts run
   --filter TEXT   run only suites whose name contains TEXT and, of other suites, only the cases whose name SUITE/CASE contains
                   TEXT; reports of failures print names in this form
   --preset NAME   a preset of CMakePresets.json: tests (the default), debug, asan, tsan, ...
@@ -297,13 +298,16 @@ suite() {
 # ---- the conformance suite on each driver by itself --------------------------------------------------------------------
 conformance=$build/suites/test_conformance
 one_dtype=STRATA_TEST_DTYPES=f32 preferred=STRATA_TEST_PREFERRED=1 # for slow drivers
-[ -z "$thorough" ] || one_dtype=STRATA_TEST_DTYPES= preferred=STRATA_TEST_PREFERRED=
-# The drivers are not built with the sanitizer. What calls them is, and the suites call it.
-if [ "$preset$thorough" = asan ]; then sanitized="STRATA_TEST_DEVICES=host $one_dtype"; else sanitized=STRATA_TEST_DTYPES=; fi
-# These suites train hundreds of small models once. PoCL's optimiser would need most of their time.
-quick_compiler() { # SUITE: prints what the environment of the suite gets
-    case $1$thorough in
-    model | strategies) echo STRATA_OPENCL_OPTIONS=-cl-opt-disable ;;
+some_rows="$one_dtype STRATA_TEST_ROWS=$(($(date +%s) / 86400 % 3))/3"
+[ -z "$thorough" ] || one_dtype=STRATA_TEST_DTYPES= preferred=STRATA_TEST_PREFERRED= some_rows=STRATA_TEST_ROWS=
+sanitized=STRATA_TEST_DTYPES=
+[ "$preset$thorough" != asan ] || sanitized="STRATA_TEST_DEVICES=host $one_dtype"
+# of_suite NAME: prints what the environment of this suite of Criterion gets. These train hundreds of small models, each once:
+# PoCL's optimiser would need most of their time. Drivers have no sanitizer, and the suite backend calls all of what calls them.
+of_suite() {
+    case $1$thorough:$preset in
+    model:asan | strategies:asan) echo "OCL_ICD_VENDORS=$logs/none VK_DRIVER_FILES=/dev/null VK_ICD_FILENAMES=/dev/null" ;;
+    model:* | strategies:*) echo STRATA_OPENCL_OPTIONS=-cl-opt-disable ;;
     *) echo STRATA_OPENCL_OPTIONS= ;;
     esac
 }
@@ -371,18 +375,18 @@ run_drivers() {
     cases='conformance_@(ops/@(window|products)|matmul/*)'
     if [ -n "$lavapipe" ] && [ -n "$validation" ]; then
         suite "conformance of GPUs' kernels on lavapipe" "$conformance" STRATA_TEST_KERNELS=gpu STRATA_TEST_DEVICES=vulkan \
-            $one_dtype "VK_DRIVER_FILES=$lavapipe" "VK_ICD_FILENAMES=$lavapipe"
+            $some_rows "VK_DRIVER_FILES=$lavapipe" "VK_ICD_FILENAMES=$lavapipe"
     fi
     cases=$of_driver
 
     oclgrind=$(ls /usr/lib/oclgrind/liboclgrind-rt-icd.so /usr/lib/*/oclgrind/liboclgrind-rt-icd.so 2>/dev/null | head -n 1)
     if [ -n "$oclgrind" ]; then
-        driver Oclgrind STRATA_TEST_DEVICES=opencl STRATA_TEST_SMALL=1 $one_dtype \
+        driver Oclgrind STRATA_TEST_DEVICES=opencl STRATA_TEST_SMALL=1 $some_rows \
             "OCL_ICD_VENDORS=$(icd_folder oclgrind "$oclgrind")" OCLGRIND_DATA_RACES=1 \
             OCLGRIND_UNINITIALIZED=1 STRATA_DRIVER_THREADS=0 "OCLGRIND_LOG=$messages"
         if [ -n "$thorough" ]; then cases='conformance_ops/@(window|products)'; else cases=conformance_ops/products; fi
         suite "conformance of GPUs' kernels on Oclgrind" "$conformance" STRATA_TEST_KERNELS=gpu STRATA_TEST_DEVICES=opencl \
-            STRATA_TEST_SMALL=1 $one_dtype $preferred "OCL_ICD_VENDORS=$logs/icd-oclgrind" OCLGRIND_DATA_RACES=1 \
+            STRATA_TEST_SMALL=1 $some_rows $preferred "OCL_ICD_VENDORS=$logs/icd-oclgrind" OCLGRIND_DATA_RACES=1 \
             OCLGRIND_UNINITIALIZED=1 STRATA_DRIVER_THREADS=0 "OCLGRIND_LOG=$messages"
         cases=$of_driver
         no_driver "Oclgrind, 3 kernels" \
@@ -399,7 +403,7 @@ run_drivers() {
     fi
     [ -n "$thorough" ] || cases=$of_intel
     if [ -e "$intel/complete" ]; then
-        driver "Intel's runtime" STRATA_TEST_DEVICES=opencl STRATA_TEST_PREFERRED=1 $one_dtype "LD_LIBRARY_PATH=$intel/lib" \
+        driver "Intel's runtime" STRATA_TEST_DEVICES=opencl STRATA_TEST_PREFERRED=1 $some_rows "LD_LIBRARY_PATH=$intel/lib" \
             "OCL_ICD_VENDORS=$(icd_folder intel "$intel/lib/libintelocl.so")"
     else
         no_driver "Intel's runtime" "pip could not fetch it: $(tail -n 1 "$logs/intel.log")"
@@ -454,7 +458,7 @@ run_pjrt() {
     if [ -n "$fetched" ]; then
         jax=STRATA_TEST_JAX_PYTHON=$fetched/bin/python
         cases=$of_driver
-        driver "jaxlib, through PJRT" STRATA_TEST_DEVICES=pjrt $one_dtype "$plugin" STRATA_TEST_PJRT_ENGINE=jaxlib "$jax"
+        driver "jaxlib, through PJRT" STRATA_TEST_DEVICES=pjrt $some_rows "$plugin" STRATA_TEST_PJRT_ENGINE=jaxlib "$jax"
         cases=""
         suite "pjrt with jaxlib" "$build/suites/test_pjrt" "$jax"
         case pjrt/replicas in *"$filter"*) suite "pjrt/replicas with jaxlib" "$root/tests/pjrt/replicas_test.sh" "$jax" ;; esac
@@ -477,7 +481,8 @@ run_suites() {
         [ -x "$program" ] || continue
         [ "$program" != "$conformance" ] || continue
         name=${program##*/test_}
-        suite "$name" "$program" "$(quick_compiler "$name")"
+        # shellcheck disable=SC2046 # a list of words
+        suite "$name" "$program" $(of_suite "$name")
     done
     if [ -x "$conformance" ] && [ -z "$all_drivers" ]; then
         cases=$of_driver
@@ -493,7 +498,8 @@ run_suites() {
     fi
     host_plugin=$build/suites/plugins/libstrata_host_plugin.so
     if [ -x "$conformance" ] && [ -e "$host_plugin" ]; then
-        suite "conformance on a plugin" "$conformance" $sanitized STRATA_TEST_DEVICES=host-plugin "STRATA_PLUGINS=$host_plugin"
+        [ "$preset$thorough" = asan ] || suite "conformance on a plugin" "$conformance" STRATA_TEST_DEVICES=host-plugin \
+            "STRATA_PLUGINS=$host_plugin"
         cases=$of_driver
         suite "conformance on a plugin's plan" "$conformance" STRATA_TEST_DEVICES=host-plugin \
             "STRATA_PLUGINS=$host_plugin,memory=own"
@@ -511,13 +517,12 @@ waits() { # LABEL
     esac
 }
 
-# Scripts of many processes and of long training, which a sanitizer makes several times longer, and those of the sources. The
-# suites call most of the same functions under it.
-too_long_for_a_sanitizer() { # LABEL
+# The scripts that run under AddressSanitizer: those that read files and requests of others, and one of workers. The suites call
+# most functions of the other scripts.
+is_sanitized() { # LABEL
     case $1 in
-    cli/allreduce | cli/checkpoint | cli/evaluator | cli/hang | cli/launch_lost | cli/liar | cli/networks) ;;
-    cli/parameter_server | cli/ps_replicas | cli/ps_reports | cli/strategies | cli/tune | cli/usage | cli/workers) ;;
-    interchange/c | links/* | plugin/check | text/*) ;;
+    cli/data | cli/mesh_workers | cli/model_file | cli/own_data | cli/parquet | cli/pictures | cli/serve | cli/tables) ;;
+    cli/train | interchange/endings | interchange/interchange | interchange/keras | interchange/pytorch | python/python) ;;
     *) return 1 ;;
     esac
 }
@@ -531,7 +536,7 @@ run_programs() {
             [ "$preset" != tsan ] || continue
             label=${program#tests/} # with the folder (cli/data), since a suite of Criterion may have the same name (data)
             label=${label%_test.sh} program=$root/$program
-            if [ "$preset" = asan ] && [ -z "$thorough$filter" ] && too_long_for_a_sanitizer "$label"; then continue; fi
+            if [ "$preset" = asan ] && [ -z "$thorough$filter" ] && ! is_sanitized "$label"; then continue; fi
             ;;
         *)
             [ -x "$program" ] || continue

@@ -4,6 +4,7 @@
 #include "tests/conformance/devices.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,13 @@ static void choose_kernels(strata_device *device) {
 bool conformance_small(void) {
     const char *small = getenv("STRATA_TEST_SMALL");
     return small && *small && strcmp(small, "0") != 0;
+}
+
+bool conformance_has_row(int row) {
+    const char *rows = getenv("STRATA_TEST_ROWS");
+    int which = 0, n = 1;
+    if (rows && *rows) cr_assert(sscanf(rows, "%d/%d", &which, &n) == 2 && n > 0, "STRATA_TEST_ROWS is %s, not K/N", rows);
+    return row % n == which;
 }
 
 unsigned conformance_dtypes(unsigned dtypes) {

@@ -7,7 +7,8 @@
  *     STRATA_TEST_KERNELS   gpu: every device uses the kernels for real GPUs
  *     STRATA_TEST_SMALL     1: only small shapes, for checkers such as Oclgrind that are a thousand times slower
  *     STRATA_TEST_DTYPES    names joined by commas: "f32,i32". Rows of ops run in those of their dtypes alone, and a row that
- *                           has none of them in all its dtypes. For drivers that take long to compile a kernel. */
+ *                           has none of them in all its dtypes. For drivers that take long to compile a kernel.
+ *     STRATA_TEST_ROWS      "K/N": of the rows of ops, only those whose number has the remainder K when divided by N */
 #ifndef STRATA_TESTS_CONFORMANCE_DEVICES_H
 #define STRATA_TESTS_CONFORMANCE_DEVICES_H
 
@@ -17,6 +18,9 @@ bool conformance_small(void);
 
 /* Returns the dtypes of the set in which a row runs, as bits. */
 unsigned conformance_dtypes(unsigned dtypes);
+
+/* Whether the row with this number runs. */
+bool conformance_has_row(int row);
 
 /* Opens each device, calls `visit` with it and closes it. Vulkan runs with its validation layer where that is installed; a
  * message of the layer fails the test. When no device matches, the running test is skipped, with the reason. */
