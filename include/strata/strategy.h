@@ -291,6 +291,9 @@ STRATA_API const char *strata_strategy_choice(const strata_strategy *strategy);
 STRATA_API int strata_strategy_num_replicas_in_sync(const strata_strategy *strategy);
 STRATA_API int strata_strategy_num_local_replicas(const strata_strategy *strategy);
 STRATA_API int strata_strategy_num_workers(const strata_strategy *strategy);
+/* Whether the devices of several workers are one mesh. Each worker may then have only parts of the model, so all workers read,
+ * evaluate and save it together, and a callback, which is not called on all of them, cannot. */
+STRATA_API bool strata_strategy_mesh_has_workers(const strata_strategy *strategy);
 /* Whether this is the only worker or rank 0: the one that prints and saves. */
 STRATA_API bool strata_strategy_is_chief(const strata_strategy *strategy);
 /* Statistics of parameter_server, on its chief; zeros on other tasks and strategies. Threads: any, also in callbacks. */

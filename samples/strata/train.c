@@ -214,11 +214,11 @@ const option_row train_rows[] = {
 static strata_status add_callbacks(training *t, strata_error *err) {
     if (t->options.fit.plateau) STRATA_TRY(strata_model_add_callback(t->model, strata_reduce_on_plateau(t->plateau), err));
     const bool reads = t->options.save_best || t->options.reports.tensorboard;
-    if (reads && strata_strategy_num_workers(t->strategy) > 1 && !strcmp(strata_strategy_name(t->strategy), "model_parallel"))
+    if (reads && strata_strategy_mesh_has_workers(t->strategy))
         return strata_fail(err, STRATA_UNSUPPORTED,
-                           "strategy model_parallel over several workers: %s reads parameters between epochs, parts of which "
-                           "other workers have; leave it out, and give --save",
-                           t->options.save_best ? "--save-best" : "--tensorboard");
+                           "strategy %s over several workers: %s reads parameters between epochs, parts of which other workers "
+                           "have; leave it out, and give --save",
+                           strata_strategy_name(t->strategy), t->options.save_best ? "--save-best" : "--tensorboard");
     if (!t->options.save_best || !t->opened.chief) return STRATA_OK;
     const strata_saver_options saver = {.path = t->options.save_best, .best = true};
     return strata_model_add_callback(t->model, strata_model_saver(saver), err);
