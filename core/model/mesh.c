@@ -199,7 +199,7 @@ static strata_status add_schedule(const report *r, const strata_strategy_options
                                                opts->microbatches ? opts->microbatches : 1, &schedule, err));
     if (n_stages == 1) return STRATA_OK;
     STRATA_TRY(strata_pipeline_schedule_simulate(schedule, NULL, &prediction, err));
-    for (int s = 0; s < n_stages; s++) out->bubble += prediction.stages[s].bubble / n_stages;
+    out->bubble = prediction.bubble;
     free(prediction.stages);
     strata_pipeline_schedule_write(schedule, &text);
     return strata_text_take(&text, &out->schedule, NULL, err);

@@ -327,8 +327,12 @@ typedef struct strata_communication_totals {
     double wire_bytes_per_step;
     /* The slowest replica's time for its share of a step, divided by the mean of all. */
     double imbalance;
-    /* The share of its steps in which a stage of a pipeline waited, the mean over stages; 0 without micro-batches. */
-    double bubble;
+    /* Of the last fit of a pipeline (0 without micro-batches): the share of its steps in which a stage waited, the mean over
+     * stages; the same by the schedule, if all stages needed the same time and messages none; and the stage that computed
+     * longest, with its time divided by the mean of all. */
+    double bubble, planned_bubble;
+    int slowest_stage;
+    double stage_imbalance;
 } strata_communication_totals;
 
 #ifdef __cplusplus

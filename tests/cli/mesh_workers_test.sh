@@ -34,6 +34,7 @@ expect 0 "" $train --device host --global-batch 15 --accumulate 4
 bits=$(weights)
 expect 0 "" launch -n 2 -- "$strata" $mesh --mesh stage=2 --devices host --microbatches 4
 check "a pipeline over workers has the bits of one device" test "$(weights)" = "$bits"
+json '0 < r["bubble"] < 1 and abs(r["planned_bubble"] - 1 / 5) < 1e-4 and 1 <= r["stage_imbalance"] < 2'
 # A checkpoint has the whole model: it goes on under another mesh and on one device.
 expect 0 "" $train --device host --global-batch 60 --epochs 2
 cp "$work/out" "$work/one"
