@@ -375,10 +375,19 @@ static int stop_early(training *t, int epochs) {
     return interrupt_code();
 }
 
-/* Reports that the training failed, and what was saved before. */
-static int report_failed_training(const training *t, strata_status status, const strata_error *err) {
-    const char *save = t->options.save, *checkpoint = t->options.checkpoint;
+/* Reports that compile or fit failed, and after a lack of memory where the model fits. */
+static int report_failed_compile(training *t, strata_status status, const strata_compile_options *compile,
+                                 const strata_error *err) {
     const int code = report(FAILING_RUN, status, err);
+    if (status == STRATA_OUT_OF_MEMORY) say_where_it_fits(t, compile);
+    return code;
+}
+
+/* Reports that the training failed, and what was saved before. */
+static int report_failed_training(training *t, strata_status status, const strata_compile_options *compile,
+                                  const strata_error *err) {
+    const char *save = t->options.save, *checkpoint = t->options.checkpoint;
+    const int code = report_failed_compile(t, status, compile, err);
     if (status != STRATA_UNSUPPORTED || !t->history.n_steps || !t->opened.chief) return code;
     if (save) fprintf(stderr, "strata: %s was not written\n", save);
     if (checkpoint && !access(checkpoint, F_OK))
@@ -410,7 +419,7 @@ static int fit(training *t) {
     if (!status) status = add_callbacks(t, &err);
     if (!status && t->options.reports.log_device_placement) status = log_placement(t, &err);
     if (!status && t->options.device.allow_fallback) status = say_fallbacks(t, &err);
-    if (status) return report(FAILING_RUN, status, &err);
+    if (status) return report_failed_compile(t, status, &compile, &err);
     if (t->opened.evaluates) return evaluate_beside(t);
     reporter *r = &t->reporter;
     r->quiet = t->options.reports.json || !t->opened.chief;
@@ -476,7 +485,7 @@ static int fit(training *t) {
     say_notices(r);
     if (status) {
         progress_hide(r->line);
-        return report_failed_training(t, status, &err);
+        return report_failed_training(t, status, &compile, &err);
     }
     if (t->history.stopped) return stop_early(t, opts.first_epoch + t->history.n_epochs);
     if (!t->opened.chief && has_servers(t)) return EXIT_OK; /* only the chief evaluates and saves */

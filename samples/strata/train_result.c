@@ -222,3 +222,20 @@ void print_result(const training *t) {
     print_scores_json(&t->test_scores, t->sample, t->test.preprocessing);
     printf(",\"weights_sha256\":\"%s\",\"peak_rss_mib\":%lld}\n", t->sha256, (long long)peak_rss_mib());
 }
+
+void say_where_it_fits(training *t, const strata_compile_options *compile) {
+    strata_device *host = NULL;
+    char *text = NULL;
+    strata_compile_options on_host = *compile;
+    on_host.strategy = NULL;
+    /* If its parameters did not fit, the model is not compiled. The host has memory for them, where no other device does. */
+    const bool alone = strata_strategy_num_local_replicas(t->strategy) == 1 && strata_strategy_num_workers(t->strategy) == 1;
+    if (alone && !has_servers(t) && strata_model_suggest_mesh(t->model, t->batch, &text, NULL) &&
+        !strata_device_open("host", NULL, &host, NULL) && !strata_model_compile(t->model, host, &on_host, NULL))
+        (void)!strata_model_suggest_mesh(t->model, t->batch, &text, NULL);
+    if (text) fprintf(stderr, "strata: it fits on several devices of this machine: %s\n", text);
+    free(text);
+    strata_model_destroy(t->model);
+    t->model = NULL;
+    strata_device_close(host);
+}
