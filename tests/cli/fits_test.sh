@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# A model that needs more memory than its device has: the message names the pipeline of the machine's devices on which it fits,
-# with the bytes of strata summary --mesh, and this pipeline trains it. The devices are those of a plugin (tests/plugin/adapter).
+# A model that needs more memory than its device has: the message names the pipeline of the devices on which it fits, with the
+# bytes of strata summary --mesh, and this pipeline trains it. The devices are those of a plugin (tests/plugin/adapter).
 . "$(dirname "$0")/support.sh"
 plugin=$STRATA_BUILD_DIR/suites/plugins/libstrata_host_plugin.so
 [ -e "$plugin" ] || { echo "skipped: there is no $plugin"; exit 77; }

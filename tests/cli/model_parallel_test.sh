@@ -12,7 +12,7 @@ same() {
     json "(one := json.loads(open('$work/one').read().splitlines()[-1])) and len(one['losses']) == len(r['losses']) and \
         all(math.isclose(a, b, rel_tol=1e-5) for a, b in zip(one['losses'], r['losses']))"
 }
-# shellcheck disable=SC2086 # words
+# shellcheck disable=SC2046,SC2086 # words
 {
 expect 0 "" $train --device host --global-batch 20
 cp "$work/out" "$work/one"
