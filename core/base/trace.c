@@ -231,7 +231,9 @@ static void write_slice(strata_text *text, const slice *s, const track *own, int
     strata_text_add(text, "\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%lld.%03d,\"dur\":%lld.%03d,\"pid\":%d,\"tid\":%d",
                     own->device ? "device" : "host", (long long)(began / 1000), (int)(began % 1000), (long long)(took / 1000),
                     (int)(took % 1000), pid, tid);
-    strata_text_add(text, ",\"args\":{\"step\":%lld", (long long)s->step);
+    strata_text_add(text, ",\"args\":{\"step\":%lld", (long long)(s->step % (INT64_C(1) << STRATA_TRACE_STEP_BITS)));
+    if (s->step >> STRATA_TRACE_STEP_BITS)
+        strata_text_add(text, ",\"microbatch\":%lld", (long long)(s->step >> STRATA_TRACE_STEP_BITS) - 1);
     if (label && *label->details) strata_text_add(text, ",%s", label->details);
     if (label && label->flops > 0 && s->took > 0) strata_text_add(text, ",\"GFLOP/s\":%.4g", label->flops / (double)s->took);
     if (label && label->bytes > 0 && s->took > 0) strata_text_add(text, ",\"GB/s\":%.4g", label->bytes / (double)s->took);

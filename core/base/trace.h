@@ -23,6 +23,13 @@ typedef struct strata_trace_label {
     double flops, bytes;
 } strata_trace_label;
 
+/* What is passed as the step of slices of a micro-batch: the trace has the number of the step, which is below 2^40, and that of
+ * the micro-batch in it. */
+enum { STRATA_TRACE_STEP_BITS = 40 };
+static inline int64_t strata_trace_microbatch(int64_t step, int microbatch) {
+    return step | ((int64_t)microbatch + 1) << STRATA_TRACE_STEP_BITS;
+}
+
 /* The track of the thread that trains; it exists from the beginning. */
 enum { STRATA_TRACE_HOST = 0 };
 

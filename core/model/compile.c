@@ -385,6 +385,7 @@ void strata_model_free_variables(strata_model *model) {
     strata_memory_finish(&model->memory);
     model->whole = (strata_model_replica){.device = NULL};
     model->placements = NULL;
+    model->stages = NULL;
 }
 
 /* Norms of whole parameters cannot be computed from the gradients of a few rows, so sparse parameters are refused then. */

@@ -10,6 +10,7 @@
 #include "core/model/agree.h"
 #include "core/model/data.h"
 #include "core/model/loop.h"
+#include "core/model/pipeline.h"
 #include "core/run/device.h"
 
 static const double SECONDS_BETWEEN_POLLS = 0.25;
@@ -52,11 +53,14 @@ strata_status strata_model_trace_devices(strata_model *model, strata_trace *trac
 
 strata_status strata_model_trace_begin(strata_model *model, strata_trace *trace, int **out_tracks, strata_error *err) {
     const strata_strategy *strategy = model->strategy;
-    char name[200];
+    char name[200], stage[32] = "";
     STRATA_TRY(STRATA_NEW(*out_tracks, strategy->n_devices, err, "fit: no host memory for a trace"));
     for (int r = 0; r < strategy->n_devices; r++) {
         const strata_device_info *info = strata_device_get_info(strategy->devices[r]);
-        snprintf(name, sizeof name, "replica %d %s queue (%.100s)", r, info->id, info->name);
+        const int device = strategy->workers.first_replica + r;
+        if (strata_strategy_has_mesh(strategy)) /* of a mesh without stages too: it shows that there is a mesh */
+            snprintf(stage, sizeof stage, ", stage %d,", strata_mesh_coordinate(&strategy->mesh, device, STRATA_STAGE_AXIS));
+        snprintf(name, sizeof name, "replica %d%s %s queue (%.100s)", r, stage, info->id, info->name);
         (*out_tracks)[r] = strata_trace_add_track(trace, name);
     }
     return strata_model_trace_devices(model, trace, *out_tracks, err);
@@ -407,6 +411,7 @@ static strata_status stop_here(fit *f, strata_error *err) {
 static strata_status finish_epochs(fit *f, strata_error *err) {
     f->end.reached = true;
     f->history.best_epoch = (int)f->model->best.epochs - 1;
+    STRATA_TRY(strata_model_share_stages(f->model, err));
     return strata_validation_restore(f->model, &f->opts, err);
 }
 
@@ -593,6 +598,7 @@ static strata_status begin(fit *f, strata_error *err) {
     strata_model_forget_interrupted(model);
     if (!f->opts.first_step) model->position = (strata_model_position){0};
     STRATA_TRY(allocate_runs(f, err));
+    STRATA_TRY(strata_model_begin_stages(model, err));
     STRATA_TRY(strata_validation_begin(model, &f->opts, err));
     if (f->opts.checkpoint) STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->due.checkpoints, err));
     if (f->opts.first_epoch == f->opts.epochs || strata_validation_is_over(model, &f->opts)) STRATA_TRY(finish_epochs(f, err));

@@ -464,10 +464,12 @@ static strata_status run_pipeline(fit *f, const strata_worker_step *rows, int fi
     p.now.numbers = numbers_of(f, update, &f->step.open);
     STRATA_TRY(strata_model_plan_flights(f->model, p.now.program, n, &flights, err));
     flights.schedule.step = update - 1;
+    flights.schedule.first = first;
     flights.schedule.begin = begin_microbatch;
     flights.schedule.end = end_microbatch;
     flights.schedule.user = &p;
     STRATA_TRY(strata_group_run_schedule(p.now.program->group, &flights.schedule, err));
+    strata_model_time_stages(f->model, p.now.program);
     f->step.open.numbers.scale = p.now.numbers.scale; /* all batches of the step use this scale */
     return STRATA_OK;
 }

@@ -12,6 +12,7 @@
 #include "core/model/data.h"
 #include "core/model/mesh_spec.h"
 #include "core/model/parts.h"
+#include "core/model/recompute.h"
 #include "core/op/ops.h"
 #include "core/run/schedule.h"
 
@@ -81,14 +82,18 @@ static strata_variable *part_of(report *r, int block, const strata_placement *pl
     const strata_model *model = &r->model;
     const strata_shape whole = strata_parameter_block_shape(&model->parameters, block);
     if (variable)
-        *variable = (strata_variable){.name = "parameters",
+        *variable = (strata_variable){.device = r->strategy.devices[device],
+                                      .name = "parameters",
                                       .shape = strata_placement_part(&r->strategy.mesh, placement, whole, device, NULL)};
     return variable;
 }
 
 static strata_status make_devices(report *r, strata_error *err) {
     const int n = r->strategy.n_devices, n_blocks = r->model.parameters.n_blocks, n_slots = strata_model_n_slots(&r->model);
+    strata_variable *const wholes[] = {r->model.whole.state, r->model.whole.metrics};
     strata_model_replica *replicas;
+    for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++)
+        if (wholes[i]) wholes[i]->device = r->strategy.devices[0]; /* which stands for all */
     STRATA_TRY(STRATA_TAKE(&r->memory, replicas, n, err, "mesh: no host memory for %d devices", n));
     for (int d = 0; d < n; d++) {
         replicas[d] = r->model.whole;
@@ -189,6 +194,24 @@ static strata_status add_bytes(const report *r, strata_model_mesh *out, strata_e
     return STRATA_OK;
 }
 
+/* Divides the step again, into the graphs of its parts, and measures them. */
+static strata_status add_step_bytes(report *r, strata_model_mesh *out, strata_error *err) {
+    const int n = r->strategy.n_devices;
+    strata_model_program *program = &r->program;
+    STRATA_TRY(STRATA_NEW(out->step_bytes, n, err, "mesh: no host memory for %d devices", n));
+    STRATA_TRY(STRATA_TAKE(&r->memory, program->steps, n, err, "mesh: no host memory for %d devices", n));
+    strata_status status = strata_model_divide(&r->model, program, NULL, err);
+    for (int d = 0; d < n && !status; d++) {
+        const strata_step *s = &program->steps[d];
+        strata_program_cost cost = {0};
+        status =
+            strata_executable_measure(r->strategy.devices[d], s->outputs, s->n_outputs, s->updates, s->n_updates, &cost, err);
+        out->step_bytes[d] = cost.device_bytes;
+    }
+    strata_program_clear_steps(program);
+    return status;
+}
+
 static strata_status add_schedule(const report *r, const strata_strategy_options *opts, strata_model_mesh *out,
                                   strata_error *err) {
     const int n_stages = r->strategy.mesh.axes[STRATA_STAGE_AXIS].size;
@@ -199,7 +222,7 @@ static strata_status add_schedule(const report *r, const strata_strategy_options
                                                opts->microbatches ? opts->microbatches : 1, &schedule, err));
     if (n_stages == 1) return STRATA_OK;
     STRATA_TRY(strata_pipeline_schedule_simulate(schedule, NULL, &prediction, err));
-    for (int s = 0; s < n_stages; s++) out->bubble += prediction.stages[s].bubble / n_stages;
+    out->bubble = prediction.bubble;
     free(prediction.stages);
     strata_pipeline_schedule_write(schedule, &text);
     return strata_text_take(&text, &out->schedule, NULL, err);
@@ -213,6 +236,7 @@ static strata_status list(report *r, const strata_strategy_options *opts, strata
     if (!status) status = add_exchanges(r, partition, out, err);
     if (!status) status = add_parameters(r, out, err);
     if (!status) status = add_bytes(r, out, err);
+    if (!status && opts->microbatches <= 1) status = add_step_bytes(r, out, err);
     if (!status) status = add_schedule(r, opts, out, err);
     strata_partition_destroy(partition);
     strata_graph_destroy(step.graph);
@@ -240,6 +264,7 @@ void strata_model_mesh_finish(strata_model_mesh *mesh) {
     free(mesh->exchanges);
     free(mesh->parameters);
     free(mesh->device_bytes);
+    free(mesh->step_bytes);
     free(mesh->schedule);
     *mesh = (strata_model_mesh){0};
 }

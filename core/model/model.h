@@ -407,7 +407,12 @@ struct strata_model {
     /* Under a mesh: [parameters.n_blocks] which part of each block, its gradient and its slots each device has. NULL: every
      * device has all of it. */
     strata_zero_placements *placements;
-    /* Memory of `whole` and `placements`. */
+    /* Of a pipeline: [stages] how long the schedules of the last fit ran on the devices of each stage, and how long these
+     * waited meanwhile, in seconds. NULL: no fit has begun. */
+    struct strata_stage_times {
+        double all, waited;
+    } * stages;
+    /* Memory of `whole`, `placements` and `stages`. */
     strata_memory memory;
     /* Replicas with parameters of their own have made updates since the last average. */
     bool apart;

@@ -3,6 +3,8 @@
  * Pipelines of a model's stages (pipeline.h). */
 #include "core/model/pipeline.h"
 
+#include <math.h>
+
 #include "core/run/schedule.h"
 
 bool strata_model_has_pipeline(const strata_model *model) {
@@ -85,4 +87,67 @@ strata_status strata_model_plan_flights(const strata_model *model, const strata_
             if (action.first < action.end) actions[out->schedule.n_actions++] = action;
         }
     return acquire_slots(program, out, err);
+}
+
+/* ---- times ---- */
+
+static int n_stages_of(const strata_model *model) {
+    return model->strategy->mesh.axes[STRATA_STAGE_AXIS].size;
+}
+
+strata_status strata_model_begin_stages(strata_model *model, strata_error *err) {
+    if (!strata_model_has_pipeline(model)) return STRATA_OK;
+    const int n = n_stages_of(model);
+    if (!model->stages)
+        STRATA_TRY(STRATA_TAKE(&model->memory, model->stages, n, err, "fit: no host memory for the times of %d stages", n));
+    memset(model->stages, 0, (size_t)n * sizeof *model->stages);
+    return STRATA_OK;
+}
+
+void strata_model_time_stages(strata_model *model, const strata_model_program *program) {
+    const strata_strategy *strategy = model->strategy;
+    for (int r = 0; r < program->n_parts; r++) {
+        const int device = strategy->workers.first_replica + r;
+        struct strata_stage_times *own = &model->stages[strata_mesh_coordinate(&strategy->mesh, device, STRATA_STAGE_AXIS)];
+        double all;
+        own->waited += strata_group_take_idle(program->group, r, &all);
+        own->all += all;
+    }
+}
+
+strata_status strata_model_share_stages(strata_model *model, strata_error *err) {
+    const strata_workers *workers = &model->strategy->workers;
+    STRATA_FREED struct strata_stage_times *each = NULL;
+    if (!strata_model_has_pipeline(model) || !strata_strategy_has_workers(model->strategy)) return STRATA_OK;
+    const int n = n_stages_of(model);
+    STRATA_TRY(STRATA_NEW(each, (int64_t)n * workers->n, err, "fit: no host memory for the times of %d stages", n));
+    STRATA_TRY(strata_workers_gather(workers, model->stages, each, (size_t)n * sizeof *each, err));
+    memset(model->stages, 0, (size_t)n * sizeof *model->stages);
+    for (int i = 0; i < n * workers->n; i++) {
+        model->stages[i % n].all += each[i].all;
+        model->stages[i % n].waited += each[i].waited;
+    }
+    return STRATA_OK;
+}
+
+void strata_model_report_stages(const strata_model *model, strata_communication_totals *totals) {
+    STRATA_OWNED(strata_pipeline_schedule) *schedule = NULL;
+    strata_pipeline_prediction prediction = {0};
+    double waited = 0, all = 0, longest = 0;
+    const int n = model->stages ? n_stages_of(model) : 0;
+    for (int s = 0; s < n; s++) {
+        const struct strata_stage_times *own = &model->stages[s];
+        waited += own->waited;
+        all += own->all;
+        if (own->all - own->waited > longest) totals->slowest_stage = s;
+        longest = fmax(longest, own->all - own->waited);
+    }
+    if (!(all > waited)) return;
+    totals->bubble = waited / all;
+    totals->stage_imbalance = longest * n / (all - waited);
+    if (make_schedule(model, strata_model_n_microbatches(model), &schedule, NULL) ||
+        strata_pipeline_schedule_simulate(schedule, NULL, &prediction, NULL))
+        return;
+    totals->planned_bubble = prediction.bubble;
+    free(prediction.stages);
 }

@@ -26,4 +26,13 @@ static inline void strata_model_flights_finish(strata_model_flights *flights) {
     strata_memory_finish(&flights->memory);
 }
 
+/* Begins to measure how long stages compute and wait in a fit. */
+STRATA_MUST_USE strata_status strata_model_begin_stages(strata_model *model, strata_error *err);
+/* Adds the times of the schedules that the program has run. */
+void strata_model_time_stages(strata_model *model, const strata_model_program *program);
+/* Adds up the times of all workers, at the end of a fit. */
+STRATA_MUST_USE strata_status strata_model_share_stages(strata_model *model, strata_error *err);
+/* Sets what the totals have about stages. */
+void strata_model_report_stages(const strata_model *model, strata_communication_totals *totals);
+
 #endif

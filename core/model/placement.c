@@ -4,6 +4,7 @@
  * far. */
 #include "core/base/text.h"
 #include "core/model/data.h"
+#include "core/model/pipeline.h"
 #include "core/run/exchange.h"
 
 static const char *device_id(const strata_model *model, int replica) {
@@ -98,15 +99,8 @@ strata_status strata_model_placement(strata_model *model, int64_t batch, char **
 
 strata_communication_totals strata_model_communication(const strata_model *model) {
     strata_group_totals totals = model->communicated;
-    double idle = 0, all = 0, seconds = 0;
-    for (const strata_model_program *p = model->programs; p; p = p->next) {
-        strata_model_count(model, p, &totals);
-        for (int r = 0; r < p->n_parts; r++) {
-            idle += strata_group_idle_seconds(p->group, r, &seconds);
-            all += seconds;
-        }
-    }
+    for (const strata_model_program *p = model->programs; p; p = p->next) strata_model_count(model, p, &totals);
     strata_communication_totals out = strata_group_total(&totals);
-    out.bubble = all > 0 ? idle / all : 0;
+    strata_model_report_stages(model, &out);
     return out;
 }

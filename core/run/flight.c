@@ -442,18 +442,21 @@ static strata_status wait_until_ready(const walker *w, const flight *fl, int mic
     return failed;
 }
 
+/* In the trace, the time in which a device has nothing to run is a slice of its row. */
+static void add_bubble(const walker *w, int64_t step, double began, double ended) {
+    const strata_group *group = w->f->group;
+    group->members[w->replica].idle_seconds += ended - began;
+    if (group->trace) strata_trace_add_named(group->trace, group->tracks[w->replica], "bubble", step, began, ended);
+}
+
 /* Waits until the segment can be submitted, while the device has nothing to run. */
 static strata_status await(const walker *w, flight *fl, int microbatch, int segment, strata_error *err) {
-    strata_group *group = w->f->group;
     const double began = strata_trace_now();
     bool ready;
     STRATA_TRY(wait_until_ready(w, fl, microbatch, -1, true, &ready));
     STRATA_TRY(arrive(w, fl, 2 * segment, err));
     STRATA_TRY(wait_until_ready(w, fl, microbatch, segment, true, &ready));
-    const double ended = strata_trace_now();
-    group->members[w->replica].idle_seconds += ended - began;
-    if (group->trace)
-        strata_trace_add_named(group->trace, lane_of(w)->track, "wait for other devices", fl->run.step, began, ended);
+    add_bubble(w, fl->run.step, began, strata_trace_now());
     return STRATA_OK;
 }
 
@@ -464,6 +467,9 @@ static strata_status run_segment(walker *w, int microbatch, int segment, strata_
     STRATA_TRY(wait_until_ready(w, fl, microbatch, segment, false, &ready));
     if (!ready) {
         w->newest = NULL;
+        /* The slices of a device's row are added in order, and a bubble comes next. */
+        if (newest && f->group->trace)
+            STRATA_TRY(strata_group_wait_for_segment(f->group, lane_of(w), &newest->run, w->replica, w->segment, NULL, err));
         STRATA_TRY(pass_on(w, newest, w->segment, err));
         newest = NULL;
         STRATA_TRY(await(w, fl, microbatch, segment, err));
@@ -516,11 +522,12 @@ static strata_status begin(flights *f, int rank, strata_error *err) {
     const strata_group_schedule *s = f->schedule;
     strata_group *group = f->group;
     const int m = f->order[rank], slot = s->slots[rank % s->n_slots];
-    const strata_group_run run = {
-        .slot = slot, .step = s->step + m, .contributes = s->contributes ? s->contributes + m * group->n_replicas : NULL};
+    strata_group_run run = {
+        .slot = slot, .step = s->step, .contributes = s->contributes ? s->contributes + m * group->n_replicas : NULL};
     for (int r = 0; r < group->n_replicas; r++) strata_executable_place_run(group->members[r].executable, slot, rank);
     if (s->begin) STRATA_TRY(s->begin(s->user, m, slot, err));
-    if (!rank) STRATA_TRY(strata_group_check_devices(group, &run, s->n_microbatches, err));
+    if (!rank) STRATA_TRY(strata_group_check_devices(group, &run, 1, err));
+    run.step = strata_trace_microbatch(s->step, s->first + m);
     for (int r = 0; r < group->n_replicas; r++) {
         strata_executable *exe = group->members[r].executable;
         strata_executable_begin_run(exe, slot);
@@ -581,8 +588,10 @@ static strata_status run(flights *f, strata_error *err) {
     if (status) note(f, status, &own);
     for (int r = 0; r < n_threads; r++) pthread_join(f->walkers[r].thread, NULL);
     const double ended = strata_trace_now();
-    f->group->scheduled_seconds += ended - began;
-    for (int r = 0; r < n_threads; r++) f->group->members[r].idle_seconds += ended - f->walkers[r].ended;
+    for (int r = 0; r < n_threads; r++) {
+        add_bubble(&f->walkers[r], f->schedule->step, f->walkers[r].ended, ended);
+        f->group->members[r].scheduled_seconds += ended - began;
+    }
     if (!f->failed) {
         f->group->steps += (uint64_t)f->schedule->n_microbatches;
         return STRATA_OK;
@@ -611,9 +620,12 @@ strata_status strata_group_run_schedule(strata_group *group, const strata_group_
     return run(f, err);
 }
 
-double strata_group_idle_seconds(const strata_group *group, int replica, double *out_all) {
-    *out_all = group->scheduled_seconds;
-    return group->members[replica].idle_seconds;
+double strata_group_take_idle(strata_group *group, int replica, double *out_all) {
+    strata_group_member *member = &group->members[replica];
+    const double idle = member->idle_seconds;
+    *out_all = member->scheduled_seconds;
+    member->idle_seconds = member->scheduled_seconds = 0;
+    return idle;
 }
 
 /* ---- phases ---- */

@@ -332,7 +332,7 @@ void strata_group_set_trace(strata_group *group, strata_trace *trace, const int 
     group->tracks = tracks;
     for (int k = 1; k < group->n_lanes && trace; k++) {
         char name[32];
-        snprintf(name, sizeof name, "exchanges %d", k);
+        snprintf(name, sizeof name, group->flights ? "exchanges of replica %d" : "exchanges %d", group->flights ? k - 1 : k);
         group->lanes[k].track = strata_trace_thread_track(trace, name);
     }
 }

@@ -93,8 +93,9 @@ typedef struct strata_group_schedule {
      * is used again when all replicas have ended its micro-batch. */
     const int *slots;
     int n_slots;
-    /* The number of micro-batch 0 for the trace and for checks of devices; the others follow. */
+    /* The number of their step for the trace and for checks of devices, and that of micro-batch 0 in the step. */
     int64_t step;
+    int first;
     /* [n_microbatches * n_replicas] Whether replica r has examples in micro-batch m, at index m * n_replicas + r; NULL: all. */
     const bool *contributes;
     /* Called in the caller's thread: to write the inputs of a micro-batch before its first segment is submitted, and to read
@@ -115,8 +116,8 @@ STRATA_MUST_USE strata_status strata_group_run_schedule(strata_group *group, con
                                                         strata_error *err);
 
 /* How long the replica's device had nothing to run while schedules ran, in seconds, as the host observed it: the bubble.
- * *out_all: how long they ran. */
-double strata_group_idle_seconds(const strata_group *group, int replica, double *out_all);
+ * *out_all: how long they ran. Both since the last call for this replica. */
+double strata_group_take_idle(strata_group *group, int replica, double *out_all);
 
 /* The parts of a replica's program in a pipeline: the forward pass is segments [0, backward), the backward pass [backward,
  * weights), and [weights, n_segments) what follows the last value that an earlier stage needs. */

@@ -30,8 +30,8 @@ typedef struct strata_group_member {
     /* Seconds to the first communication, the sum over the `n_timed` steps in which this replica was waited for first. */
     double seconds_to_exchange;
     uint64_t n_timed;
-    /* In schedules: how long the device had nothing to run. */
-    double idle_seconds;
+    /* How long schedules ran, and how long the device had nothing to run meanwhile, since strata_group_take_idle. */
+    double scheduled_seconds, idle_seconds;
 } strata_group_member;
 
 /* What a thread needs to perform an exchange. */
@@ -45,7 +45,7 @@ typedef struct strata_group_lane {
 /* A step, or a micro-batch, that is in a slot. */
 typedef struct strata_group_run {
     int slot;
-    /* Its number, for the trace. */
+    /* Its number for the trace: that of a step, or a strata_trace_microbatch. */
     int64_t step;
     /* [n_replicas] The replicas that contribute; NULL: all. */
     const bool *contributes;
@@ -78,7 +78,6 @@ struct strata_group {
     const int *tracks;              /* [n_replicas] the tracks of the devices in the trace */
     strata_status failed;           /* a failure, after which nothing is submitted; written atomically */
     uint64_t steps;
-    double scheduled_seconds; /* how long schedules ran */
 };
 
 static inline strata_device *strata_group_device(const strata_group *group, int replica) {

@@ -408,6 +408,7 @@ strata_status strata_pipeline_schedule_simulate(const strata_pipeline_schedule *
     for (int s = 0; s < schedule->n_stages; s++) {
         p.stages[s].bubble = p.seconds > 0 ? 1 - p.stages[s].busy_seconds / p.seconds : 0;
         p.stages[s].n_in_flight = most_in_flight(schedule, s);
+        p.bubble += p.stages[s].bubble / schedule->n_stages;
     }
     *out = p;
     return STRATA_OK;

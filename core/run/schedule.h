@@ -78,8 +78,9 @@ typedef struct strata_pipeline_costs {
 } strata_pipeline_costs;
 
 typedef struct strata_pipeline_prediction {
-    /* From the start of the first action to the end of the last. */
-    double seconds;
+    /* From the start of the first action to the end of the last; and the part of it in which a stage is idle, the mean over
+     * stages. */
+    double seconds, bubble;
     /* The most micro-batches that have begun and not yet ended at every stage. With so many slots for inputs and outputs, which
      * micro-batches take in turns, none waits for a slot. */
     int n_slots;

@@ -207,6 +207,10 @@ int strata_strategy_num_workers(const strata_strategy *strategy) {
     return strata_strategy_has_workers(strategy) ? strategy->workers.n : 1;
 }
 
+bool strata_strategy_mesh_has_workers(const strata_strategy *strategy) {
+    return strata_strategy_has_mesh(strategy) && strata_strategy_has_workers(strategy);
+}
+
 strata_device *strata_strategy_device(const strata_strategy *strategy, int replica) {
     return replica >= 0 && replica < strategy->n_replicas ? strategy->devices[replica] : NULL;
 }

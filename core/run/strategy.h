@@ -181,11 +181,6 @@ static inline bool strata_strategy_is_first_of_share(const strata_strategy *stra
 static inline bool strata_strategy_has_workers(const strata_strategy *strategy) {
     return strategy->workers.n > 1;
 }
-/* Whether the devices of several workers are one mesh: of what is trained, other workers may have parts that this one does not
- * have. */
-static inline bool strata_strategy_mesh_has_workers(const strata_strategy *strategy) {
-    return strata_strategy_has_mesh(strategy) && strata_strategy_has_workers(strategy);
-}
 /* Like strata_strategy_share, for a batch of this worker alone. */
 void strata_strategy_local_share(const strata_strategy *strategy, int64_t batch, int replica, int64_t *out_first,
                                  int64_t *out_n);

@@ -291,6 +291,9 @@ STRATA_API const char *strata_strategy_choice(const strata_strategy *strategy);
 STRATA_API int strata_strategy_num_replicas_in_sync(const strata_strategy *strategy);
 STRATA_API int strata_strategy_num_local_replicas(const strata_strategy *strategy);
 STRATA_API int strata_strategy_num_workers(const strata_strategy *strategy);
+/* Whether the devices of several workers are one mesh. Each worker may then have only parts of the model, so all workers read,
+ * evaluate and save it together, and a callback, which is not called on all of them, cannot. */
+STRATA_API bool strata_strategy_mesh_has_workers(const strata_strategy *strategy);
 /* Whether this is the only worker or rank 0: the one that prints and saves. */
 STRATA_API bool strata_strategy_is_chief(const strata_strategy *strategy);
 /* Statistics of parameter_server, on its chief; zeros on other tasks and strategies. Threads: any, also in callbacks. */
@@ -324,8 +327,12 @@ typedef struct strata_communication_totals {
     double wire_bytes_per_step;
     /* The slowest replica's time for its share of a step, divided by the mean of all. */
     double imbalance;
-    /* The share of its steps in which a stage of a pipeline waited, the mean over stages; 0 without micro-batches. */
-    double bubble;
+    /* Of the last fit of a pipeline (0 without micro-batches): the share of its steps in which a stage waited, the mean over
+     * stages; the same by the schedule, if all stages needed the same time and messages none; and the stage that computed
+     * longest, with its time divided by the mean of all. */
+    double bubble, planned_bubble;
+    int slowest_stage;
+    double stage_imbalance;
 } strata_communication_totals;
 
 #ifdef __cplusplus

@@ -180,6 +180,9 @@ typedef struct strata_model_mesh {
     int n_parameters;
     /* [n_devices] The bytes of a device's parts of the parameters, with their optimizer slots, and of the states. */
     int64_t *device_bytes;
+    /* [n_devices] The other bytes that a device needs for its part of a step: those of temporaries, inputs, outputs and
+     * constants, as the model's own device would plan them. NULL: there are several micro-batches. */
+    int64_t *step_bytes;
     /* Of a mesh with several stages: the part of a step in which a stage waits, on average, if all stages need the same time
      * and messages need none; and the actions of each stage, a line for each ("stage 0: F0 F1 B0 B1"). NULL: there is one
      * stage. */
@@ -197,6 +200,17 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_list_mesh(strata_model *mo
                                                                 const strata_strategy_options *strategy,
                                                                 strata_model_mesh *out_mesh, strata_error *err);
 STRATA_API void strata_model_mesh_finish(strata_model_mesh *mesh);
+
+/* Finds the smallest pipeline of the machine's devices that trains the model with batches of this size (0: 32), for a model
+ * that needs more memory than its only device has. The devices are the accelerators, each once, and then the best CPU.
+ *   *out_text   the options of the command, and the bytes (device_bytes and step_bytes) of each device: "--strategy
+ *               model_parallel --mesh stage=2 --devices opencl:0,vulkan:1, which need 812.4 MiB, 640.2 MiB"; the caller frees
+ *               it. NULL: there are not enough devices, or the model cannot be cut so; it is on several devices, or accumulates
+ *               gradients
+ * It lists the devices (strata_devices_list), and takes no memory on them.
+ * Fails: INVALID for a model that is not compiled, or a batch below 0. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_suggest_mesh(strata_model *model, int64_t batch, char **out_text,
+                                                                   strata_error *err);
 
 /* A temporary of a program. */
 typedef struct strata_value_memory {

@@ -442,8 +442,10 @@ static void print_mesh(const strata_model_mesh *mesh, bool schedule) {
         fprintf(to, "\n%s of %s over %s, %sB%s%s", x->op, x->value, x->axes, readable((double)x->bytes).text,
                 x->reader && strcmp(x->reader, x->op) ? ", for " : "", x->reader && strcmp(x->reader, x->op) ? x->reader : "");
     }
-    for (int d = 0; d < mesh->n_devices; d++)
+    for (int d = 0; d < mesh->n_devices; d++) {
         fprintf(to, "\ndevice %d: %sB of parameters, slots and states", d, readable((double)mesh->device_bytes[d]).text);
+        if (mesh->step_bytes) fprintf(to, ", %sB for a step", readable((double)mesh->step_bytes[d]).text);
+    }
     if (mesh->schedule) fprintf(to, "\nstages wait for %.0f %% of a step", 100 * mesh->bubble);
     if (mesh->schedule && schedule) fprintf(to, "\n%s", mesh->schedule);
     line_end(&whole, 4);
@@ -480,7 +482,10 @@ static void print_json_mesh(const strata_model_mesh *mesh, const char *name, int
     }
     printf("],\"device_bytes\":[");
     for (int d = 0; d < mesh->n_devices; d++) printf("%s%lld", d ? "," : "", (long long)mesh->device_bytes[d]);
-    printf("],\"bubble\":%.6f,\"schedule\":", mesh->bubble);
+    printf("],\"step_bytes\":%s", mesh->step_bytes ? "[" : "null");
+    for (int d = 0; d < mesh->n_devices && mesh->step_bytes; d++)
+        printf("%s%lld%s", d ? "," : "", (long long)mesh->step_bytes[d], d + 1 < mesh->n_devices ? "" : "]");
+    printf(",\"bubble\":%.6f,\"schedule\":", mesh->bubble);
     if (mesh->schedule)
         print_json_string(mesh->schedule);
     else

@@ -28,9 +28,11 @@ static void print_number(int width, int decimals, double value) {
 static void print_track(const trace_summary *summary, const trace_track *track, const trace_peaks *peaks, int most_rows) {
     printf("\n%s, %s: ", track->worker, track->name);
     if (track->device)
-        printf("busy for %.1f %% of the time\n", 100 * trace_busy(summary, track));
+        printf("busy for %.1f %% of the time", 100 * trace_busy(summary, track));
     else
-        printf("%.3f ms in these\n", track->busy / 1e3);
+        printf("%.3f ms in these", track->busy / 1e3);
+    if (track->bubble > 0) printf(", in bubbles for %.1f %%", 100 * track->bubble / summary->us);
+    putchar('\n');
     printf("%-32s %7s %10s %7s %10s", track->device ? "op" : "what", "count", "ms", "share %", "us each");
     if (track->device) printf(" %9s %8s", "GFLOP/s", "GB/s");
     printf(track->device && peaks ? " %7s\n" : "\n", "peak %");
@@ -83,7 +85,9 @@ void trace_print_json(const trace_summary *summary, const char *event, const tra
         print_json_string(track->worker);
         printf(",\"name\":");
         print_json_string(track->name);
-        printf(",\"device\":%s,\"busy\":%.5f,\"rows\":[", track->device ? "true" : "false", trace_busy(summary, track));
+        printf(",\"device\":%s,\"busy\":%.5f", track->device ? "true" : "false", trace_busy(summary, track));
+        if (track->stage >= 0) printf(",\"stage\":%d,\"bubble\":%.5f", track->stage, track->bubble / summary->us);
+        printf(",\"rows\":[");
         for (int k = 0; k < track->n_rows; k++) {
             const trace_row *row = &track->rows[k];
             printf("%s{\"name\":", k ? "," : "");

@@ -17,6 +17,8 @@ typedef struct slice {
     double began, ended;
     /* The slice is part of a step in which a program was compiled. */
     bool compiling;
+    /* A stage waits. */
+    bool bubble;
 } slice;
 
 /* A step in which a program was compiled: from the beginning of the compilation to the end of the step's last slice on a
@@ -105,14 +107,19 @@ static bool is_left_out(const compiling *c, const strata_trace_file_slice *s, bo
 
 static slice add_slice(trace_summary *summary, const strata_trace_file_slice *s, const compiling *left_out) {
     trace_track *track = &summary->tracks[s->track];
-    if (is_left_out(left_out, s, track->device)) return (slice){s->track, 0, s->step, s->began, s->began + s->took, true};
+    slice out = {.track = s->track, .step = s->step, .began = s->began, .ended = s->began + s->took};
+    out.compiling = is_left_out(left_out, s, track->device);
+    out.bubble = track->device && !strcmp(s->name, "bubble");
+    if (out.bubble && !out.compiling) track->bubble += s->took;
+    if (out.bubble || out.compiling) return out;
     char row[sizeof track->rows[0].name];
     name_row(s->name, s->op, track->device, row, sizeof row);
     trace_row *found = &track->rows[row_of(track, row)];
     found->count++;
     if (s->gflops > 0) found->flops += s->gflops * 1e3 * s->took, found->flops_us += s->took;
     if (s->gbytes > 0) found->bytes += s->gbytes * 1e3 * s->took, found->bytes_us += s->took;
-    return (slice){s->track, (int)(found - track->rows), s->step, s->began, s->began + s->took, false};
+    out.row = (int)(found - track->rows);
+    return out;
 }
 
 static strata_status copy_tracks(const strata_trace_file *trace, trace_summary *summary, strata_error *err) {
@@ -122,7 +129,9 @@ static strata_status copy_tracks(const strata_trace_file *trace, trace_summary *
     for (int i = 0; i < trace->n_tracks; i++) {
         const strata_trace_file_track *from = &trace->tracks[i];
         trace_track *to = &summary->tracks[i];
-        *to = (trace_track){.process = from->process, .thread = from->thread, .device = from->device};
+        *to = (trace_track){.process = from->process, .thread = from->thread, .device = from->device, .stage = -1};
+        if (sscanf(from->name, "replica %*d, stage %4d", &to->stage) == 1 && to->stage >= summary->n_stages)
+            summary->n_stages = to->stage + 1;
         snprintf(to->name, sizeof to->name, "%s", from->name);
         snprintf(to->worker, sizeof to->worker, "%s", from->process_name);
     }
@@ -150,6 +159,7 @@ static void add_times(trace_summary *summary, const slice *slices, int64_t n) {
         const slice *s = &slices[i];
         trace_track *track = &summary->tracks[s->track];
         const double took = s->ended - s->began;
+        if (s->bubble) continue; /* no other slice of a device is within it */
         if (s->track != last) depth = 0;
         last = s->track;
         while (depth && open[depth - 1]->ended <= s->began + HALF_NANOSECOND) depth--;
@@ -279,7 +289,51 @@ double trace_host_share(const trace_summary *summary, trace_share share) {
     return summary->us > 0 ? us / summary->us / summary->n_workers : 0;
 }
 
-static void slow_device(const trace_summary *summary, char *out) {
+/* Adds up the tracks of a stage. *out_n: how many devices it has. */
+static trace_track add_stage(const trace_summary *summary, int stage, int *out_n) {
+    trace_track sum = {.stage = stage};
+    *out_n = 0;
+    for (int i = 0; i < summary->n_tracks; i++) {
+        const trace_track *track = &summary->tracks[i];
+        if (track->stage != stage || !track->n_slices) continue;
+        sum.busy += track->busy;
+        sum.bubble += track->bubble;
+        ++*out_n;
+    }
+    return sum;
+}
+
+/* What a pipeline loses: a stage that computes longer than the others, or time in which also the slowest stage waits. Without
+ * micro-batches there are no bubbles in the trace. Returns how many sentences it wrote. */
+static int slow_stages(const trace_summary *summary, char (*out)[HINT_ROOM]) {
+    trace_track slowest = {.stage = 0};
+    double all = 0;
+    int n = 0, n_devices;
+    for (int s = 0; s < summary->n_stages; s++) {
+        const trace_track own = add_stage(summary, s, &n_devices);
+        all += own.busy;
+        if (own.busy > slowest.busy) slowest = own;
+    }
+    const double others = (all - slowest.busy) / (summary->n_stages - 1), its = slowest.busy + slowest.bubble;
+    if (others > 0 && slowest.busy > 1.25 * others)
+        snprintf(out[n++], HINT_ROOM,
+                 "one slow stage: stage %d works %.1f times as long as the others, which wait for it; \"stage\" in layers of "
+                 "model.json moves the cut, or a faster device computes it",
+                 slowest.stage, slowest.busy / others);
+    if (slowest.bubble > 0.15 * its)
+        snprintf(out[n++], HINT_ROOM,
+                 "bubbles: also stage %d, which works most, waits for %.0f %% of its steps; more micro-batches "
+                 "(--microbatches) make this less",
+                 slowest.stage, 100 * slowest.bubble / its);
+    if (slowest.bubble == 0 && slowest.busy > 0)
+        snprintf(
+            out[n++], HINT_ROOM,
+            "stages one after the other: while a stage computes, the others wait; with --microbatches 8 they compute parts "
+            "of a batch side by side");
+    return n;
+}
+
+static int slow_device(const trace_summary *summary, char *out) {
     const trace_track *slowest = NULL;
     double all = 0;
     for (int i = 0; i < summary->n_tracks; i++) {
@@ -289,11 +343,12 @@ static void slow_device(const trace_summary *summary, char *out) {
         if (!slowest || track->busy > slowest->busy) slowest = track;
     }
     const double others = summary->n_devices > 1 ? (all - slowest->busy) / (summary->n_devices - 1) : 0;
-    if (others > 0 && slowest->busy > 1.25 * others)
-        snprintf(out, HINT_ROOM,
-                 "one slow device: %.40s %.110s works %.1f times as long as the others, which wait for it; --split "
-                 "auto gives it a smaller share of each batch",
-                 slowest->worker, slowest->name, slowest->busy / others);
+    if (!(others > 0 && slowest->busy > 1.25 * others)) return 0;
+    snprintf(out, HINT_ROOM, "one slow device: %.40s %.110s works %.1f times as long as the others, which wait for it; %s",
+             slowest->worker, slowest->name, slowest->busy / others,
+             summary->n_stages ? "a mesh divides equally along data and tensor, and may have other devices along stage"
+                               : "--split auto gives it a smaller share of each batch");
+    return 1;
 }
 
 int trace_hints(const trace_summary *summary, char out[MOST_HINTS][HINT_ROOM]) {
@@ -313,12 +368,13 @@ int trace_hints(const trace_summary *summary, char out[MOST_HINTS][HINT_ROOM]) {
                  "writing them to the device (%.0f %%); a pipeline with more threads, or data of a smaller type, may help",
                  100 * (input + upload), 100 * input, 100 * upload);
     if (exchange > 0.3)
-        snprintf(out[n++], HINT_ROOM,
-                 "communication bound: %.0f %% of the time goes to exchanges between devices and workers; a "
-                 "larger batch, --compress bf16 or fewer workers may help",
-                 100 * exchange);
-    slow_device(summary, out[n]);
-    n += *out[n] != 0;
+        snprintf(
+            out[n++], HINT_ROOM,
+            "communication bound: %.0f %% of the time goes to exchanges between devices and workers; a larger batch%s may "
+            "help",
+            100 * exchange,
+            summary->n_stages ? ", or a mesh that sends less (strata summary --mesh)" : ", --compress bf16 or fewer workers");
+    n += summary->n_stages > 1 ? slow_stages(summary, &out[n]) : slow_device(summary, out[n]);
     if (!n && busy < 0.6 && each < 50)
         snprintf(out[n++], HINT_ROOM,
                  "launch bound: the devices are busy for %.0f %% of the time, with kernels of %.1f us each; "

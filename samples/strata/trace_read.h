@@ -24,18 +24,21 @@ typedef struct trace_track {
     int64_t process, thread;
     char name[200], worker[64];
     bool device;
+    /* Of a device in a mesh: its stage, 0 where there are none. -1: another track. */
+    int stage;
     /* Sorted by time, the largest first. */
     trace_row rows[MOST_TRACE_ROWS];
     int n_rows;
-    /* The time in which some slice ran, in microseconds. */
-    double busy;
+    /* The time in which some slice ran, and the time in which a stage of a pipeline waited for others, in microseconds. */
+    double busy, bubble;
     /* The number of slices. */
     int64_t n_slices;
 } trace_track;
 
 typedef struct trace_summary {
     trace_track *tracks;
-    int n_tracks, n_devices, n_workers;
+    /* n_stages: those of a mesh; 0: there is no mesh. */
+    int n_tracks, n_devices, n_workers, n_stages;
     /* How many steps have slices on devices. */
     int64_t n_steps;
     /* The time from the first slice on a device to the end of the last one, in microseconds, without the steps that are not

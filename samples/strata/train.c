@@ -214,11 +214,11 @@ const option_row train_rows[] = {
 static strata_status add_callbacks(training *t, strata_error *err) {
     if (t->options.fit.plateau) STRATA_TRY(strata_model_add_callback(t->model, strata_reduce_on_plateau(t->plateau), err));
     const bool reads = t->options.save_best || t->options.reports.tensorboard;
-    if (reads && strata_strategy_num_workers(t->strategy) > 1 && !strcmp(strata_strategy_name(t->strategy), "model_parallel"))
+    if (reads && strata_strategy_mesh_has_workers(t->strategy))
         return strata_fail(err, STRATA_UNSUPPORTED,
-                           "strategy model_parallel over several workers: %s reads parameters between epochs, parts of which "
-                           "other workers have; leave it out, and give --save",
-                           t->options.save_best ? "--save-best" : "--tensorboard");
+                           "strategy %s over several workers: %s reads parameters between epochs, parts of which other workers "
+                           "have; leave it out, and give --save",
+                           strata_strategy_name(t->strategy), t->options.save_best ? "--save-best" : "--tensorboard");
     if (!t->options.save_best || !t->opened.chief) return STRATA_OK;
     const strata_saver_options saver = {.path = t->options.save_best, .best = true};
     return strata_model_add_callback(t->model, strata_model_saver(saver), err);
@@ -375,10 +375,19 @@ static int stop_early(training *t, int epochs) {
     return interrupt_code();
 }
 
-/* Reports that the training failed, and what was saved before. */
-static int report_failed_training(const training *t, strata_status status, const strata_error *err) {
-    const char *save = t->options.save, *checkpoint = t->options.checkpoint;
+/* Reports that compile or fit failed, and after a lack of memory where the model fits. */
+static int report_failed_compile(training *t, strata_status status, const strata_compile_options *compile,
+                                 const strata_error *err) {
     const int code = report(FAILING_RUN, status, err);
+    if (status == STRATA_OUT_OF_MEMORY) say_where_it_fits(t, compile);
+    return code;
+}
+
+/* Reports that the training failed, and what was saved before. */
+static int report_failed_training(training *t, strata_status status, const strata_compile_options *compile,
+                                  const strata_error *err) {
+    const char *save = t->options.save, *checkpoint = t->options.checkpoint;
+    const int code = report_failed_compile(t, status, compile, err);
     if (status != STRATA_UNSUPPORTED || !t->history.n_steps || !t->opened.chief) return code;
     if (save) fprintf(stderr, "strata: %s was not written\n", save);
     if (checkpoint && !access(checkpoint, F_OK))
@@ -410,7 +419,7 @@ static int fit(training *t) {
     if (!status) status = add_callbacks(t, &err);
     if (!status && t->options.reports.log_device_placement) status = log_placement(t, &err);
     if (!status && t->options.device.allow_fallback) status = say_fallbacks(t, &err);
-    if (status) return report(FAILING_RUN, status, &err);
+    if (status) return report_failed_compile(t, status, &compile, &err);
     if (t->opened.evaluates) return evaluate_beside(t);
     reporter *r = &t->reporter;
     r->quiet = t->options.reports.json || !t->opened.chief;
@@ -476,7 +485,7 @@ static int fit(training *t) {
     say_notices(r);
     if (status) {
         progress_hide(r->line);
-        return report_failed_training(t, status, &err);
+        return report_failed_training(t, status, &compile, &err);
     }
     if (t->history.stopped) return stop_early(t, opts.first_epoch + t->history.n_epochs);
     if (!t->opened.chief && has_servers(t)) return EXIT_OK; /* only the chief evaluates and saves */

@@ -172,5 +172,8 @@ int evaluate_beside(training *t);
 void print_start(const training *t);
 /* Prints the result, for the model's final weights, as text or with --json as an object. */
 void print_result(const training *t);
+/* After a lack of memory on the only device: prints on stderr on which devices of the machine the model fits, if it does. It
+ * destroys the model. compile: the options of its compilation, which may have failed. */
+void say_where_it_fits(training *t, const strata_compile_options *compile);
 
 #endif

@@ -86,7 +86,9 @@ static void print_strategy(const training *t) {
            strata_strategy_num_replicas_in_sync(t->strategy), t->replicas_equal ? "true" : "false", c.imbalance);
     printf(",\"comm_s\":%.6f,\"comm_hidden\":%.4f,\"comm_bytes_per_step\":%.0f", c.seconds, c.hidden, c.bytes_per_step);
     if (strata_strategy_num_workers(t->strategy) > 1) printf(",\"wire_bytes_per_step\":%.0f", c.wire_bytes_per_step);
-    if (c.bubble > 0) printf(",\"bubble\":%.4f", c.bubble);
+    if (c.bubble > 0)
+        printf(",\"bubble\":%.4f,\"planned_bubble\":%.4f,\"slowest_stage\":%d,\"stage_imbalance\":%.4f", c.bubble,
+               c.planned_bubble, c.slowest_stage, c.stage_imbalance);
     print_fallbacks(t);
 }
 
@@ -133,6 +135,18 @@ static void print_workers(FILE *to, const training *t) {
                 readable(c.wire_bytes_per_step).text, 100 * c.hidden);
 }
 
+/* Prints for example "; stages waited for 23 % of their steps, and by the schedule for 20 %; stage 1 is the slowest, with 1.30
+ * times the mean time". */
+static void print_stages(FILE *to, const training *t) {
+    const strata_communication_totals c = strata_model_communication(t->model);
+    if (c.bubble > 0)
+        fprintf(
+            to,
+            "; stages waited for %.0f %% of their steps, and by the schedule for %.0f %%; stage %d is the slowest, with %.2f "
+            "times the mean time",
+            100 * c.bubble, 100 * c.planned_bubble, c.slowest_stage, c.stage_imbalance);
+}
+
 /* Prints for example "best epoch 3, whose weights were kept: val_loss 0.21". */
 static void print_best(const training *t) {
     const strata_history *h = &t->history;
@@ -173,6 +187,7 @@ void print_result(const training *t) {
             fprintf(to, "%s %s", r ? "," : "", strata_device_get_info(strata_strategy_device(t->strategy, r))->id);
         print_workers(to, t);
         print_servers(to, t);
+        print_stages(to, t);
         line_end(&whole, 4);
         print_confusion(t->model);
         print_number_scores(&t->test_scores);
@@ -206,4 +221,21 @@ void print_result(const training *t) {
     print_more_json(t->model, &t->test_metrics);
     print_scores_json(&t->test_scores, t->sample, t->test.preprocessing);
     printf(",\"weights_sha256\":\"%s\",\"peak_rss_mib\":%lld}\n", t->sha256, (long long)peak_rss_mib());
+}
+
+void say_where_it_fits(training *t, const strata_compile_options *compile) {
+    strata_device *host = NULL;
+    char *text = NULL;
+    strata_compile_options on_host = *compile;
+    on_host.strategy = NULL;
+    /* If its parameters did not fit, the model is not compiled. The host has memory for them, where no other device does. */
+    const bool alone = strata_strategy_num_local_replicas(t->strategy) == 1 && strata_strategy_num_workers(t->strategy) == 1;
+    if (alone && !has_servers(t) && strata_model_suggest_mesh(t->model, t->batch, &text, NULL) &&
+        !strata_device_open("host", NULL, &host, NULL) && !strata_model_compile(t->model, host, &on_host, NULL))
+        (void)!strata_model_suggest_mesh(t->model, t->batch, &text, NULL);
+    if (text) fprintf(stderr, "strata: it fits on several devices of this machine: %s\n", text);
+    free(text);
+    strata_model_destroy(t->model);
+    t->model = NULL;
+    strata_device_close(host);
 }

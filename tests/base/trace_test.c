@@ -114,6 +114,7 @@ Test(trace, a_slice_says_what_ran_when_and_how_fast) {
     strata_trace_add(trace, track, strata_trace_add_label(trace, "copy", "", 0, 6e9), 6, 2, 5.000001);
     strata_trace_add(trace, track, strata_trace_add_label(trace, "at once", "", 7, 0), 7, 6, 6.000000001);
     strata_trace_add_named(trace, STRATA_TRACE_HOST, "submit", 8, 9, 9.5);
+    strata_trace_add_named(trace, STRATA_TRACE_HOST, "submit", strata_trace_microbatch(9, 0), 10, 11);
     OK(strata_trace_events(trace, &text, &bytes, &err));
     static const char *const slices[] = {
         "{\"name\":\"matmul\",\"cat\":\"device\",\"ph\":\"X\",\"ts\":1000000.000,\"dur\":2000000.000,\"pid\":4,\"tid\":401,"
@@ -123,7 +124,9 @@ Test(trace, a_slice_says_what_ran_when_and_how_fast) {
         "{\"name\":\"at once\",\"cat\":\"device\",\"ph\":\"X\",\"ts\":6000000.000,\"dur\":0.001,\"pid\":4,\"tid\":401,"
         "\"args\":{\"step\":7,\"GFLOP/s\":7}}",
         "{\"name\":\"submit\",\"cat\":\"host\",\"ph\":\"X\",\"ts\":9000000.000,\"dur\":500000.000,\"pid\":4,\"tid\":400,"
-        "\"args\":{\"step\":8}}"};
+        "\"args\":{\"step\":8}}",
+        "{\"name\":\"submit\",\"cat\":\"host\",\"ph\":\"X\",\"ts\":10000000.000,\"dur\":1000000.000,\"pid\":4,\"tid\":400,"
+        "\"args\":{\"step\":9,\"microbatch\":0}}"};
     for (size_t i = 0; i < sizeof slices / sizeof *slices; i++)
         cr_expect(strstr(text, slices[i]), "%s\nis not in %s", slices[i], text);
     free(text);

@@ -127,6 +127,25 @@ END
 expect 0 "one slow device: worker 0 replica 1 works 3.0 times as long" trace "$work/two.json"
 stdout "--split auto"
 expect 0 "--split" help train
+# The two stages of a pipeline, of which one works longer, and waits too. A bubble is not work, and no row of the table.
+cat >"$work/stages.json" <<'END'
+[{"name": "thread_name", "ph": "M", "pid": 1, "tid": 101, "args": {"name": "replica 0, stage 0, a queue (A)"}},
+{"name": "thread_name", "ph": "M", "pid": 1, "tid": 102, "args": {"name": "replica 1, stage 1, b queue (B)"}},
+{"name": "a", "cat": "device", "ph": "X", "ts": 0, "dur": 30, "pid": 1, "tid": 101, "args": {"step": 0, "microbatch": 0}},
+{"name": "bubble", "cat": "device", "ph": "X", "ts": 30, "dur": 70, "pid": 1, "tid": 101, "args": {"step": 0}},
+{"name": "bubble", "cat": "device", "ph": "X", "ts": 0, "dur": 30, "pid": 1, "tid": 102, "args": {"step": 0}},
+{"name": "a", "cat": "device", "ph": "X", "ts": 30, "dur": 70, "pid": 1, "tid": 102, "args": {"step": 0, "microbatch": 0}}]
+END
+expect 0 "one slow stage: stage 1 works 2.3 times as long as the others" trace "$work/stages.json"
+stdout "bubbles: also stage 1, which works most, waits for 30 % of its steps; more micro-batches (--microbatches)"
+stdout "replica 0, stage 0, a queue (A): busy for 30.0 % of the time, in bubbles for 70.0 %"
+expect 0 "" trace "$work/stages.json" --json
+json '[(t["stage"], t["busy"], t["bubble"], len(t["rows"])) for t in r["tracks"]] == [(0, .3, .7, 1), (1, .7, .3, 1)]'
+json 'not any("--split" in hint for hint in r["hints"]) and r["steps"] == 1'
+grep -v bubble "$work/stages.json" >"$work/apart.json"
+expect 0 "stages one after the other" trace "$work/apart.json"
+sed 's/stage 1/stage 0/' "$work/apart.json" >"$work/tensor.json"
+expect 0 "a mesh divides equally along data and tensor" trace "$work/tensor.json"
 echo '[]' >"$work/empty.json"
 expect 3 "has no slices of a device" trace "$work/empty.json"
 echo '[{"ph": "X", "name": "a"}]' >"$work/wrong.json"

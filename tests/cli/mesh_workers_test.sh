@@ -34,6 +34,7 @@ expect 0 "" $train --device host --global-batch 15 --accumulate 4
 bits=$(weights)
 expect 0 "" launch -n 2 -- "$strata" $mesh --mesh stage=2 --devices host --microbatches 4
 check "a pipeline over workers has the bits of one device" test "$(weights)" = "$bits"
+json '0 < r["bubble"] < 1 and abs(r["planned_bubble"] - 1 / 5) < 1e-4 and 1 <= r["stage_imbalance"] < 2'
 # A checkpoint has the whole model: it goes on under another mesh and on one device.
 expect 0 "" $train --device host --global-batch 60 --epochs 2
 cp "$work/out" "$work/one"
@@ -48,6 +49,8 @@ json "(one := json.loads(open('$work/one').read().splitlines()[-1])) and \
     math.isclose(one['test_loss'], r['test_loss'], rel_tol=1e-5)"
 expect 4 "--save-best reads parameters between epochs" \
     launch -n 2 -- "$strata" $mesh --mesh data=2 --devices host --save-best "$work/best.strata"
+expect 4 "strategy model_parallel over several workers: --tensorboard reads parameters between epochs" \
+    launch -n 2 -- "$strata" $mesh --mesh data=2 --devices host --tensorboard "$work/board"
 # Workers with other settings.
 expect 2 "mesh stage=3 is for 3 devices, but there are 2" launch -n 2 -- "$strata" $mesh --mesh stage=3 --devices host
 expect 2 "3 devices at each coordinate of data, and worker 1 has devices 2 to 3; give each worker a multiple of 3 devices" \

@@ -12,7 +12,7 @@ same() {
     json "(one := json.loads(open('$work/one').read().splitlines()[-1])) and len(one['losses']) == len(r['losses']) and \
         all(math.isclose(a, b, rel_tol=1e-5) for a, b in zip(one['losses'], r['losses']))"
 }
-# shellcheck disable=SC2086 # words
+# shellcheck disable=SC2046,SC2086 # words
 {
 expect 0 "" $train --device host --global-batch 20
 cp "$work/out" "$work/one"
@@ -32,8 +32,34 @@ bits=$(weights)
 for schedule in gpipe 1f1b zero_bubble; do
     expect 0 "" $mesh --devices host,host --mesh stage=2 --microbatches 4 --schedule $schedule
     check "$schedule has the bits of one device" test "$(weights)" = "$bits"
-    json '0 < r["bubble"] < 1'
+    json '0 < r["bubble"] < 1 and r["slowest_stage"] in (0, 1) and 1 <= r["stage_imbalance"] < 2'
+    json "abs(r['planned_bubble'] - 1 / (13 if '$schedule' == 'zero_bubble' else 5)) < 1e-4"
 done
+expect 0 "% of their steps, and by the schedule for 20 %; stage" \
+    $(echo "$mesh" | sed 's/ --json//') --devices host,host --mesh stage=2 --microbatches 4
+
+# The trace has a row for each device with its stage, its micro-batches and its bubbles.
+expect 0 "" $mesh --devices host,host --mesh stage=2 --microbatches 4 --trace "$work/trace.json"
+json '0 < r["bubble"] < 1'
+check "the trace is whole" python3 "$here/trace.py" "$work/trace.json"
+check "rows of stages" python3 - "$work/trace.json" <<'END'
+import collections, json, sys
+events, names, seen = json.load(open(sys.argv[1]))["traceEvents"], {}, collections.defaultdict(set)
+for e in events:
+    if e["name"] == "thread_name":
+        names[e["tid"]] = e["args"]["name"]
+    elif e["ph"] == "X" and e["name"] == "bubble":
+        seen[names[e["tid"]]].add("bubble")
+    elif e["ph"] == "X" and (e["cat"] == "device" or e["name"].startswith("exchange")) and "microbatch" in e["args"]:
+        seen[names[e["tid"]]].add(e["args"]["microbatch"])
+runs = {0, 1, 2, 3}
+for r in range(2):
+    row = [name for name in names.values() if name.startswith(f"replica {r}, stage {r}, host queue (")]
+    assert len(row) == 1 and seen[row[0]] == runs | {"bubble"}, seen
+    assert seen[f"exchanges of replica {r}"] == runs, seen
+END
+expect 0 "29 steps in" trace "$work/trace.json" # the first one compiled
+stdout "in bubbles for"
 
 # A layout by hand, and where it puts the parameters.
 echo '{"kernel": [null, "tensor"], "bias": ["tensor"]}' >"$work/layout.json"

@@ -341,12 +341,14 @@ Test(flight, counters_and_trace_show_each_micro_batch) {
     cr_expect_gt(both.fold_seconds, alone.fold_seconds);
     OK(strata_trace_events(trace, &text, &bytes, &err));
     for (int m = 0; m < 6; m++) {
-        char step[32];
+        char step[64];
         int found = 0;
-        snprintf(step, sizeof step, "\"step\":%d", m);
+        snprintf(step, sizeof step, "\"step\":0,\"microbatch\":%d", m);
         for (const char *at = text; (at = strstr(at, step)); at++) found++;
         cr_expect_geq(found, 5, "micro-batch %d: %d slices", m, found); /* at least 3 segments and 2 exchanges */
     }
+    cr_expect_not_null(strstr(text, "{\"name\":\"bubble\",\"cat\":\"device\""), "the second stage waits for the first");
+    cr_expect_not_null(strstr(text, "\"exchanges of replica 1\""));
     free(text);
     strata_group_set_trace(t.group, NULL, NULL);
     strata_trace_destroy(trace);
@@ -370,9 +372,11 @@ Test(flight, a_stage_is_idle_when_it_computes_nothing) {
     devices[0]->api = &broken;
     OK(test_stages_run(&t, actions, n, 3, 3, &got, &err));
     devices[0]->api = whole;
-    idle = strata_group_idle_seconds(t.group, 1, &all);
+    idle = strata_group_take_idle(t.group, 1, &all);
     cr_expect(idle > 0 && idle <= all, "idle for %g of %g", idle, all);
-    idle = strata_group_idle_seconds(t.group, 0, &all);
+    idle = strata_group_take_idle(t.group, 1, &all);
+    cr_expect(idle == 0 && all == 0, "it was taken");
+    idle = strata_group_take_idle(t.group, 0, &all);
     cr_expect_geq(all - idle, 0.12, "it runs 6 segments of 20 ms: idle for %g of %g", idle, all);
     test_stages_destroy(&t);
 }

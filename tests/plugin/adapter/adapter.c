@@ -7,7 +7,8 @@
  * Options: device=ID chooses another device; memory=own makes the plugin plan the memory of temporaries, each of which then
  * has its own bytes; fused=no makes it reject fused nodes, so that it gets their parts; lie=OP makes it compute this op
  * wrongly, with above=N only operands of more than N elements: an operand takes the place of the next one of its shape;
- * after=N makes it fill a variable of the program with zeros in each run but its first N. */
+ * after=N makes it fill a variable of the program with zeros in each run but its first N; devices=N makes so many devices,
+ * each of which has bytes=N bytes of memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ enum { FIRST_ARENA = STRATA_ARENA_OUTPUT + 1, ID_BYTES = 32, NONE = -1 };
 
 struct strata_plugin_device {
     strata_device *device;
+    int64_t used; /* bytes of buffers */
 };
 
 struct strata_plugin_buffer {
@@ -46,7 +48,7 @@ struct strata_plugin_program {
 static char device_id[ID_BYTES] = ADAPTER_DEVICE;
 static bool own_memory, no_fused;
 static char lie[32];
-static int64_t lie_above, lie_after = INT64_MAX;
+static int64_t lie_above, lie_after = INT64_MAX, most_bytes;
 static strata_device_info found;
 static strata_plugin_device_info info;
 
@@ -387,7 +389,7 @@ static void close_device(strata_plugin_device *device) {
 static strata_plugin_status buffer_create(strata_plugin_device *device, int64_t bytes, strata_plugin_buffer **out_buffer,
                                           strata_plugin_error *error) {
     strata_error err = {0};
-    strata_plugin_buffer *buffer = calloc(1, sizeof *buffer);
+    strata_plugin_buffer *buffer = most_bytes && bytes > most_bytes - device->used ? NULL : calloc(1, sizeof *buffer);
     if (!buffer) return STRATA_PLUGIN_OUT_OF_MEMORY;
     buffer->bytes = bytes;
     strata_status status = device->device->api->buffer_create(device->device, bytes, &buffer->buffer, &err);
@@ -395,11 +397,13 @@ static strata_plugin_status buffer_create(strata_plugin_device *device, int64_t 
         free(buffer);
         return failed(error, status, &err);
     }
+    device->used += bytes;
     *out_buffer = buffer;
     return STRATA_PLUGIN_OK;
 }
 
 static void buffer_destroy(strata_plugin_device *device, strata_plugin_buffer *buffer) {
+    device->used -= buffer->bytes;
     device->device->api->buffer_destroy(device->device, buffer->buffer);
     free(buffer);
 }
@@ -488,6 +492,7 @@ static strata_plugin_status start(const char *options, int32_t *out_n_devices, s
     option(options, "lie", lie, sizeof lie);
     if (option(options, "above", value, sizeof value)) lie_above = atoll(value);
     if (option(options, "after", value, sizeof value)) lie_after = atoll(value);
+    if (option(options, "bytes", value, sizeof value)) most_bytes = atoll(value);
     no_fused = option(options, "fused", value, sizeof value) && !strcmp(value, "no");
     strata_device *device = NULL;
     strata_status status = strata_device_open(device_id, NULL, &device, &err);
@@ -500,13 +505,13 @@ static strata_plugin_status start(const char *options, int32_t *out_n_devices, s
                                        .name = found.name,
                                        .vendor = found.vendor,
                                        .driver_version = found.driver,
-                                       .memory_bytes = (int64_t)found.memory_bytes,
+                                       .memory_bytes = most_bytes ? most_bytes : (int64_t)found.memory_bytes,
                                        .max_buffer_bytes = (int64_t)largest,
                                        .compute_units = (int32_t)found.compute_units,
                                        .dtypes = found.dtypes,
                                        .unified_memory = found.unified_memory,
                                        .wants_arenas = !own_memory};
-    *out_n_devices = 1;
+    *out_n_devices = option(options, "devices", value, sizeof value) ? atoi(value) : 1;
     return STRATA_PLUGIN_OK;
 }
 
