@@ -49,10 +49,14 @@ void strata_feed_name(int index, char out_name[16]);
 
 /* ---- replicas ---- */
 
-/* How many of this worker's replicas have a function, whose inputs and outputs are theirs; and how many of all workers, which
- * exchange values. Under a mesh one function is traced for all devices, which compute parts of its graph (divide.c). */
+/* How many of this worker's replicas have a function, whose inputs and outputs are theirs; the first one's number among those
+ * of all workers; how many these are, which exchange values. Under a mesh all workers trace the same function, of which their
+ * devices compute parts (divide.c). */
 static inline int strata_strategy_n_functions(const strata_strategy *strategy) {
     return strata_strategy_has_mesh(strategy) ? 1 : strategy->n_replicas;
+}
+static inline int strata_strategy_first_function(const strata_strategy *strategy) {
+    return strata_strategy_has_mesh(strategy) ? 0 : strategy->workers.first_replica;
 }
 static inline int strata_strategy_n_functions_in_sync(const strata_strategy *strategy) {
     return strata_strategy_has_mesh(strategy) ? 1 : strata_strategy_num_replicas_in_sync(strategy);
@@ -153,7 +157,8 @@ STRATA_MUST_USE strata_status strata_function_agree(const strata_replica_context
                                                     const strata_replica_context *compared, const strata_error *failed,
                                                     strata_error *err);
 
-/* values.c: the values of all workers in replica order, as views of `values` or of memory that is taken. */
+/* values.c: the values of all workers in replica order, as views of `values` or of memory that is taken. Under a mesh all
+ * workers have the same values, and these are `values`. */
 STRATA_MUST_USE strata_status strata_per_replica_collect(const strata_strategy *strategy, const strata_per_replica *values,
                                                          strata_memory *memory, strata_per_replica *out, strata_error *err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions under a mesh: one function is traced, as if there were one device, and the partitioner divides its graph among the
- * devices. A model's parameters and the optimizer's slots are placed as in a fit (core/model/parts.h), all other variables are
- * copies, and inputs with as many rows as the first one are divided over the axis data. */
+ * Functions under a mesh: each worker traces the same function, as if there were one device, and the partitioner divides its
+ * graph among the devices. A model's parameters and the optimizer's slots are placed as in a fit (core/model/parts.h). All
+ * other variables are copies, and inputs with as many rows as the first one are divided over the axis data. */
 #include "core/graph/variable.h"
 #include "core/op/ops.h"
 #include "strategies/context.h"
@@ -19,7 +19,7 @@ typedef struct division {
 
 /* ---- variables ---- */
 
-/* Where a variable of the graph is, and the part of a device; NULL: the device has none. */
+/* Where a variable of the graph is, and the part of a device of this worker; NULL: the device has none. */
 typedef struct variable_place {
     const strata_placement *placement;
     strata_variable *part;
@@ -66,7 +66,8 @@ static variable_place find(const division *v, const strata_variable *whole, int 
 }
 
 static strata_variable *variable_of(void *user, strata_variable *whole, int device) {
-    return find(user, whole, device).part;
+    const division *v = user;
+    return find(v, whole, device - v->replica->strategy->workers.first_replica).part;
 }
 
 /* ---- the graph ---- */
@@ -107,18 +108,19 @@ strata_status strata_function_divide(const strata_replica_context *replica, stra
     division v = {.replica = replica, .batch = batch};
     STRATA_TRY(check_reads(&v, err));
     const int n_shares = mesh->axes[STRATA_DATA_AXIS].size;
-    int64_t *lengths = strata_graph_alloc(replica->graph, (size_t)n_shares * sizeof *lengths), first;
+    const int64_t n = batch.rank ? batch.dims[0] : 0;
+    int64_t *lengths = strata_graph_alloc(replica->graph, (size_t)n_shares * sizeof *lengths);
     if (!lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory for %d shares", n_shares);
-    for (int d = 0; d < strategy->n_devices; d++)
-        strata_strategy_local_share(strategy, batch.rank ? batch.dims[0] : 0, d, &first,
-                                    &lengths[strata_strategy_share_of(strategy, d)]);
+    for (int s = 0; s < n_shares; s++) lengths[s] = n / n_shares + (s < n % n_shares); /* as strata_strategy_share */
     if (n_shares > 1) v.examples.dims[0] = (strata_dim_split){.n_axes = 1, .axes = {STRATA_DATA_AXIS}, .lengths = lengths};
     const strata_partition_options opts = {.mesh = mesh,
+                                           .first = strategy->workers.first_replica,
+                                           .n = strategy->n_devices,
                                            .place = place,
                                            .variable = variable_of,
                                            .user = &v,
                                            .update = &strategy->update,
-                                           .whole_sums = takes_norms(replica),
+                                           .whole_sums = takes_norms(replica) || strategy->workers.wire != STRATA_DTYPE_F32,
                                            .outputs = replica->outputs,
                                            .n_outputs = replica->n_outputs,
                                            .updates = replica->updates,

@@ -49,11 +49,6 @@ static strata_status check_strategy(const strata_strategy *strategy, strata_erro
         return strata_fail(err, STRATA_UNSUPPORTED,
                            "strategy %s has no functions of one's own; train with strata_model_fit or strata/coordinator.h",
                            strategy->name);
-    if (strata_strategy_mesh_has_workers(strategy))
-        return strata_fail(err, STRATA_UNSUPPORTED,
-                           "strategy %s has functions of one's own on the devices of one process only; the mesh is over %d "
-                           "workers, so train with strata_model_fit",
-                           strategy->name, strategy->workers.n);
     if (strategy->microbatches <= 1) return STRATA_OK;
     return strata_fail(err, STRATA_UNSUPPORTED,
                        "strategy %s: microbatches is %d, but a function of one's own computes a batch in one piece; leave "
@@ -270,7 +265,7 @@ static strata_status agree(const strata_function *function, const trace *t, cons
     const strata_workers *workers = &function->strategy->workers;
     sent_specs mine = {.n = t->n_inputs}, first;
     bool same = true;
-    if (!has_exchange(own->graph)) return STRATA_OK;
+    if (!has_exchange(own->graph) && !strata_strategy_has_mesh(function->strategy)) return STRATA_OK;
     for (int i = 0; i < t->n_inputs; i++) mine.specs[i] = t->specs[i];
     first = mine;
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_U8, &first, sizeof first, err));
@@ -383,7 +378,7 @@ static size_t part_of(const strata_strategy *strategy, const trace *t, int devic
     if (!strata_strategy_has_mesh(strategy) || !strata_function_divides(value->shape, t->specs[0].shape)) return bytes;
     int64_t first, n;
     const size_t row = bytes / (size_t)value->shape.dims[0];
-    strata_strategy_local_share(strategy, value->shape.dims[0], device, &first, &n);
+    strata_strategy_share(strategy, value->shape.dims[0], device, &first, &n);
     *out_begin += (size_t)first * row;
     return (size_t)n * row;
 }
@@ -408,7 +403,7 @@ static strata_status count_rows(const strata_function *function, const strata_pe
     if (!n_inputs) return STRATA_OK;
     *out_rows = (strata_run_rows){.global = inputs[0].n_rows, .first = inputs[0].first_row};
     if (inputs[0].n_rows) return STRATA_OK;
-    if (strata_strategy_has_workers(function->strategy))
+    if (strata_strategy_has_workers(function->strategy) && !strata_strategy_has_mesh(function->strategy))
         return strata_fail(err, STRATA_INVALID,
                            "run: the function needs the size of the global batch, which no worker knows alone: pass what "
                            "strata_distributed_batches_next gave, or set n_rows and first_row of the first input");

@@ -72,6 +72,14 @@ static strata_status open_divided(strata_distributed_batches *d, strata_error *e
     return strata_worker_batches_create(d->strategy, d->whole, d->options.auto_shard, &batches, &d->batches, err);
 }
 
+static strata_status refuse_own_batches(const strata_strategy *strategy, strata_error *err) {
+    return strata_fail(
+        err, STRATA_UNSUPPORTED,
+        "distributed batches: the workers of strategy %s compute parts of the same batches; let all read the same "
+        "dataset, with auto_shard DATA",
+        strategy->name);
+}
+
 static strata_status divide(strata_distributed_batches *d, const strata_dataset *dataset,
                             const strata_distributed_batches_options *opts, strata_error *err) {
     const int64_t batch = opts && opts->global_batch ? opts->global_batch : DEFAULT_BATCH;
@@ -94,6 +102,11 @@ static strata_status divide(strata_distributed_batches *d, const strata_dataset 
     d->whole = dataset;
     if (opts) d->options = *opts;
     d->options.global_batch = batch;
+    if (strata_strategy_mesh_has_workers(d->strategy)) {
+        if (d->options.auto_shard != STRATA_SHARD_AUTO && d->options.auto_shard != STRATA_SHARD_DATA)
+            return refuse_own_batches(d->strategy, err);
+        d->options.auto_shard = STRATA_SHARD_DATA;
+    }
     return open_divided(d, err);
 }
 
@@ -127,10 +140,12 @@ static strata_status next_divided(strata_distributed_batches *d, int64_t *out_n,
     d->agreed = true;
     STRATA_TRY(strata_worker_batches_next(d->batches, &step, err));
     *out_n = step.n;
+    const bool has_mesh = strata_strategy_has_mesh(d->strategy); /* the function of each worker gets the whole batch */
+    if (has_mesh) step.first = step.offset = 0;
     for (int i = 0; i < 2; i++) d->parts[i].n_rows = step.n, d->parts[i].first_row = step.first;
     for (int r = 0; r < d->parts[0].n && step.n; r++) {
-        int64_t first = 0, n = step.own;
-        if (d->parts[0].n > 1) strata_strategy_local_share(d->strategy, step.own, r, &first, &n);
+        int64_t first = 0, n = step.n;
+        if (!has_mesh) strata_strategy_local_share(d->strategy, step.own, r, &first, &n);
         STRATA_TRY(make_part(d, 0, r, n, err));
         if (d->labels) STRATA_TRY(make_part(d, 1, r, n, err));
         if (n)
@@ -155,6 +170,7 @@ strata_status strata_input_context_per_replica_batch(const strata_input_context 
 static strata_status open_made(strata_distributed_batches *d, strata_dataset_function function, void *user, uint64_t seed,
                                uint64_t epoch, strata_error *err) {
     const bool workers = strata_strategy_has_workers(d->strategy);
+    if (strata_strategy_mesh_has_workers(d->strategy)) return refuse_own_batches(d->strategy, err);
     const strata_input_context context = {strata_strategy_num_workers(d->strategy), workers ? d->strategy->workers.rank : 0,
                                           strata_strategy_n_functions_in_sync(d->strategy)};
     STRATA_TRY(function(&context, user, &d->dataset, err));

@@ -86,8 +86,9 @@ static strata_status fill_mesh(const strata_distributed_optimizer *o, strata_opt
     for (int d = 0; d < o->strategy->n_replicas; d++) {
         struct strata_optimizer_part *part = &memory->parts[d];
         strata_device *device = o->strategy->devices[d];
-        const strata_shape shape = strata_placement_part(mesh, &own.slot, whole, d, NULL);
-        if (!strata_placement_has(mesh, &own.slot, d)) continue;
+        const int id = o->strategy->workers.first_replica + d;
+        const strata_shape shape = strata_placement_part(mesh, &own.slot, whole, id, NULL);
+        if (!strata_placement_has(mesh, &own.slot, id)) continue;
         if (memory->in_parts)
             STRATA_TRY(strata_variable_create(device, "parameter shard", STRATA_DTYPE_F32, shape, &part->shard, err));
         for (int s = 0; s < strata_optimizer_n_slots(o->kind, &o->settings); s++)

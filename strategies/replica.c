@@ -6,7 +6,7 @@
 #include "strategies/context.h"
 
 static int number_of(const strata_replica_context *replica) {
-    return replica->strategy->workers.first_replica + replica->id;
+    return strata_strategy_first_function(replica->strategy) + replica->id;
 }
 
 int strata_replica_id(const strata_replica_context *replica) {
@@ -99,7 +99,7 @@ void strata_replica_update_copy(strata_replica_context *replica, strata_variable
     const int giver = giver_of(replica->strategy);
     if (giver < 0 || replica->id == giver) strata_replica_keep(replica, update);
     /* The workers' devices are of several kinds: all workers use the value of the first one. */
-    if (replica->strategy->workers.mixed) {
+    if (replica->strategy->workers.mixed && !strata_strategy_has_mesh(replica->strategy)) {
         strata_replica_keep(replica, strata_assign(update, from_the_first(replica, update)));
         return;
     }

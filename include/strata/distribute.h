@@ -19,8 +19,9 @@
  * as replica 0 of 1. Its inputs and outputs are whole values (strata_per_replica.n is 1), and the result is that of one device
  * with the whole batch, batch norm's statistics included. Each device computes its part: a model's parameters and slots are
  * placed as in a fit, inputs with as many rows as the first one are divided over the axis data, and other variables are copies
- * on all devices. strata_replica_all_reduce and strata_replica_all_gather return their operand. merge_call, micro-batches and
- * the devices of several workers are UNSUPPORTED.
+ * on all devices. strata_replica_all_reduce and strata_replica_all_gather return their operand. With several workers all of
+ * them run the function on the same whole batch. merge_call, micro-batches and workers with batches of their own are
+ * UNSUPPORTED.
  *
  * Contexts. A thread is in the cross-replica context of the strategy whose scope it entered; while a function is being traced
  * it is in the context of a replica, and while a merge function runs it is in the cross-replica context again. A call that
