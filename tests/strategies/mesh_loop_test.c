@@ -61,6 +61,15 @@ static strata_status train_step(strata_replica_context *replica, strata_tensor *
     return strata_graph_check(strata_replica_graph(replica), err);
 }
 
+/* What the model predicts after the training; nothing is updated. */
+static strata_status predict(strata_replica_context *replica, strata_tensor *const *inputs, void *user, strata_error *err) {
+    const loop *l = user;
+    strata_tensor *outputs[MOST_COLUMNS];
+    strata_model_apply_all(l->model, replica, inputs, outputs, false);
+    strata_replica_return(replica, outputs[0]);
+    return strata_graph_check(strata_replica_graph(replica), err);
+}
+
 /* ---- running it ---- */
 
 static void append(mesh_numbers *to, const strata_array *value) {
@@ -95,6 +104,17 @@ static void run_epochs(const mesh_job *job, strata_function *function, const mes
     for (int k = 0; k < N_OUTPUTS; k++) strata_per_replica_finish(&outputs[k]);
 }
 
+static void predict_all(const loop *l, strata_strategy *strategy, mesh_data *data, outcome *out) {
+    strata_function *function = NULL;
+    strata_per_replica inputs[MOST_COLUMNS], predictions = {0};
+    const int n = n_columns(l->job->inputs);
+    for (int i = 0; i < n; i++) inputs[i] = (strata_per_replica){.n = 1, .arrays = &data->arrays[i]};
+    OK(strata_function_create(strategy, predict, (void *)l, &function, &mesh_error));
+    OK(strata_strategy_run(function, inputs, n, &predictions, 1, &mesh_error));
+    append(&out->outputs[PREDICTIONS], &predictions.arrays[0]);
+    strata_per_replica_finish(&predictions);
+}
+
 static loop loop_create(const mesh_job *job, strata_strategy *strategy) {
     const strata_distributed_options summed = {STRATA_ON_READ, STRATA_AGGREGATION_SUM, NULL};
     loop l = {.job = job};
@@ -116,6 +136,7 @@ static outcome run(const mesh_job *job, const mesh_setup *setup) {
     strata_array total = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(), &out.total);
     OK(strata_function_create(strategy, train_step, &l, &function, &mesh_error));
     run_epochs(job, function, &data, &out);
+    predict_all(&l, strategy, &data, &out);
     OK(strata_distributed_get(l.total, &total, &mesh_error));
     out.sent = strata_function_communication(function).bytes_per_step;
     OK(strata_model_replicas_equal(l.model, &out.equal, &mesh_error));
@@ -169,6 +190,15 @@ Test(mesh_loop, parameters_in_parts_train_as_on_one_device) {
 
 Test(mesh_loop, attention_and_embeddings_train_as_on_one_device) {
     expect_every_mesh_like_one(&mesh_attention);
+}
+
+Test(mesh_loop, a_sparse_embedding_trains_as_on_one_device) {
+    mesh_job job = mesh_recurrent;
+    job.model =
+        "{\"input\": [5], \"input_dtype\": \"i32\", \"layers\": [{\"layer\": \"embedding\", \"vocabulary\": 12,"
+        "\"units\": 8, \"sparse\": true}, {\"layer\": \"flatten\"}, {\"layer\": \"dense\", \"units\": 4, \"name\": \"y\"}]}";
+    expect_like_one(&job, &(mesh_setup){.mesh = "stage=2"});
+    expect_like_one(&job, &(mesh_setup){.mesh = "data=2,tensor=2"});
 }
 
 Test(mesh_loop, two_inputs_two_outputs_and_a_tied_layer_train_as_on_one_device) {
