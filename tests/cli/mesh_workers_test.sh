@@ -24,6 +24,8 @@ for axis in data tensor stage; do
 done
 expect 0 "" launch -n 2 -- "$strata" $mesh --mesh data=2,tensor=2 --devices host,host
 same
+# A custom loop has the numbers of one device.
+expect 0 "Epoch 5, Loss: 0.0878" launch -n 2 -- "$STRATA_BUILD_DIR/samples/custom_loop" model_parallel host
 for axis in data tensor stage; do # the file has the parameters of all workers
     expect 0 "" evaluate "$work/$axis.strata" --data "$work/data" --device host --json
     json "(one := json.loads(open('$work/one').read().splitlines()[-1])) and \
@@ -48,8 +50,6 @@ json "(one := json.loads(open('$work/one').read().splitlines()[-1])) and \
     math.isclose(one['test_loss'], r['test_loss'], rel_tol=1e-5)"
 expect 4 "--save-best reads parameters between epochs" \
     launch -n 2 -- "$strata" $mesh --mesh data=2 --devices host --save-best "$work/best.strata"
-# A custom loop has the numbers of one device.
-expect 0 "Epoch 5, Loss: 0.0878" launch -n 2 -- "$STRATA_BUILD_DIR/samples/custom_loop" model_parallel host
 # Workers with other settings.
 expect 2 "mesh stage=3 is for 3 devices, but there are 2" launch -n 2 -- "$strata" $mesh --mesh stage=3 --devices host
 expect 2 "3 devices at each coordinate of data, and worker 1 has devices 2 to 3; give each worker a multiple of 3 devices" \
