@@ -5,6 +5,7 @@
  *     ./custom_loop                               the best device
  *     ./custom_loop mirrored opencl:0 host        a replica on each
  *     ./custom_loop central_storage opencl:0.0 opencl:0.1
+ *     ./custom_loop model_parallel opencl:0 host  a layer on each
  *     strata launch -n 2 -- ./custom_loop multi_worker_mirrored host */
 #include <stdio.h>
 #include <strata/strata.h>

@@ -11,15 +11,18 @@
 #include "strategies/context.h"
 
 strata_variables strata_model_variables(strata_model *model) {
-    const bool whole = model->strategy && !model->placements;
-    return (strata_variables){.items = model->custom.list, .n = whole ? model->parameters.n_blocks : 0};
+    return (strata_variables){.items = model->custom.list, .n = model->strategy ? model->parameters.n_blocks : 0};
 }
 
 /* ---- the layers' context ---- */
 
 /* The random numbers of the layers go on from stream n_streams. */
 static bool begin(strata_layer_context *context, strata_graph *graph, strata_model *model, int replica, uint32_t n_streams) {
-    *context = (strata_layer_context){.parameters = &model->parameters, .dtype = model->precision, .n_streams = n_streams};
+    *context = (strata_layer_context){.parameters = &model->parameters,
+                                      .dtype = model->precision,
+                                      .n_streams = n_streams,
+                                      .has_stages = strata_model_has_stages(model),
+                                      .stage_axis = STRATA_STAGE_AXIS};
     strata_model_begin_layers(model, replica, graph, context);
     return !strata_graph_check(graph, NULL);
 }
@@ -59,12 +62,14 @@ static strata_model_use *use_of(strata_replica_context *replica, strata_model *m
         list_model(replica, model);
     }
     use->forgotten = false;
-    return begin(&use->context, replica->graph, model, replica->id, use->context.n_streams) ? use : NULL;
+    const int index = strata_replica_index(replica);
+    return begin(&use->context, replica->graph, model, index, use->context.n_streams) ? use : NULL;
 }
 
 strata_tensor *strata_model_use_pack(strata_model_use *use, int block, strata_tensor *const *gradients) {
     const strata_parameter_set *set = &use->model->parameters;
     const strata_parameter_block *at = &set->blocks[block];
+    if (at->shaped) return gradients[at->first_part]; /* it is one parameter */
     strata_graph *graph = strata_tensor_graph(use->context.blocks[block]);
     strata_tensor **parts = strata_graph_alloc(graph, (size_t)at->n_parts * sizeof *parts);
     int64_t *offsets = strata_graph_alloc(graph, (size_t)at->n_parts * sizeof *offsets);
@@ -86,6 +91,8 @@ static void update_states(strata_replica_context *replica, strata_model_use *use
     const int64_t n = use->model->parameters.state_size, one = 1;
     if (!n) return;
     strata_tensor *value = strata_layer_context_new_state(context);
+    if (context->has_stages) /* each stage has the new states of its own layers */
+        value = strata_move_along(value, context->stage_axis, STRATA_EVERY_STAGE, STRATA_EVERY_STAGE);
     if (strata_replica_num_in_sync(replica) > 1) {
         strata_tensor *zero = strata_scalar(replica->graph, STRATA_DTYPE_F32, 0);
         strata_tensor *own = has_examples ? value : strata_broadcast_to(zero, STRATA_SHAPE(n));
@@ -96,7 +103,7 @@ static void update_states(strata_replica_context *replica, strata_model_use *use
         value = strata_div(strata_slice(sums, &first, &n), strata_slice(sums, &n, &one));
     }
     strata_tensor *rates = strata_layer_context_state_rates(context, replica->graph);
-    strata_variable *own = use->model->replicas[replica->id].state;
+    strata_variable *own = strata_model_replica_of(use->model, strata_replica_index(replica))->state;
     strata_replica_update_copy(replica, own, strata_moving_average(context->state, value, rates, NULL));
     context->state = strata_variable_read(replica->graph, own);
     memset(context->new_state, 0, (size_t)use->model->parameters.n * sizeof *context->new_state);
@@ -146,7 +153,7 @@ static strata_status check_apply(const strata_model *model, const strata_replica
         return strata_fail(err, STRATA_UNSUPPORTED,
                            "strata_model_apply: recompute \"%s\" chooses layers for the programs of fit; name the layers",
                            model->recompute.text);
-    STRATA_TRY(strata_model_check_whole(model, "strata_model_apply", err));
+    if (!replica) STRATA_TRY(strata_model_check_whole(model, "strata_model_apply outside of a function", err));
     if (!replica || model->strategy == replica->strategy) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "strata_model_apply: the model is on the devices of another strategy (%s)",
                        model->strategy->name);
@@ -178,7 +185,7 @@ void strata_model_apply_all(strata_model *model, strata_replica_context *replica
     if (!use) return;
     if (training) {
         use->context.rng = strata_replica_feed(replica, (strata_feed){.kind = STRATA_FEED_RANDOM, .model = model});
-        use->context.has_replicas = strata_replica_num_in_sync(replica) > 1;
+        use->context.has_replicas = strata_strategy_num_replicas_in_sync(replica->strategy) > 1;
         use->context.replicas = strata_strategy_replicas(replica->strategy, replica->graph);
     }
     apply(model, &use->context, inputs, out_outputs, training);

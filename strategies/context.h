@@ -5,6 +5,7 @@
 #ifndef STRATA_STRATEGIES_CONTEXT_H
 #define STRATA_STRATEGIES_CONTEXT_H
 
+#include "core/compile/partition.h"
 #include "core/model/model.h"
 #include "core/optimizer/optimizer.h"
 #include "core/run/strategy.h"
@@ -46,6 +47,21 @@ void strata_feed_write(const strata_feed *feed, const strata_run_rows *rows, voi
 void strata_feeds_count(const strata_feed *feeds, int n_feeds);
 void strata_feed_name(int index, char out_name[16]);
 
+/* ---- replicas ---- */
+
+/* How many of this worker's replicas have a function, whose inputs and outputs are theirs; the first one's number among those
+ * of all workers; how many these are, which exchange values. Under a mesh all workers trace the same function, of which their
+ * devices compute parts (divide.c). */
+static inline int strata_strategy_n_functions(const strata_strategy *strategy) {
+    return strata_strategy_has_mesh(strategy) ? 1 : strategy->n_replicas;
+}
+static inline int strata_strategy_first_function(const strata_strategy *strategy) {
+    return strata_strategy_has_mesh(strategy) ? 0 : strategy->workers.first_replica;
+}
+static inline int strata_strategy_n_functions_in_sync(const strata_strategy *strategy) {
+    return strata_strategy_has_mesh(strategy) ? 1 : strata_strategy_num_replicas_in_sync(strategy);
+}
+
 /* ---- optimizers: their settings, their count of updates, and slots for each variable that they have updated ---- */
 
 /* The optimizer's state for one variable. */
@@ -54,6 +70,11 @@ typedef struct strata_optimizer_memory {
     const strata_distributed_variable *variable;
     int64_t number;
     struct strata_optimizer_memory *next;
+    /* Under a mesh: what stands for the slots of all devices, and for their shards, in the graph of a function; where the slots
+     * are; whether devices that have the same part of the variable update parts of it (ZeRO), in their shards. */
+    strata_variable whole[STRATA_MAX_OPTIMIZER_SLOTS + 1];
+    strata_placement placement;
+    bool in_parts;
     /* [n_replicas] Each replica of this worker updates the elements [begin, end) of the variable, with slots of this size. */
     struct strata_optimizer_part {
         int64_t begin, end;
@@ -136,7 +157,8 @@ STRATA_MUST_USE strata_status strata_function_agree(const strata_replica_context
                                                     const strata_replica_context *compared, const strata_error *failed,
                                                     strata_error *err);
 
-/* values.c: the values of all workers in replica order, as views of `values` or of memory that is taken. */
+/* values.c: the values of all workers in replica order, as views of `values` or of memory that is taken. Under a mesh all
+ * workers have the same values, and these are `values`. */
 STRATA_MUST_USE strata_status strata_per_replica_collect(const strata_strategy *strategy, const strata_per_replica *values,
                                                          strata_memory *memory, strata_per_replica *out, strata_error *err);
 
@@ -148,6 +170,23 @@ strata_model_use *strata_model_use_find(const strata_replica_context *replica, c
 strata_tensor *strata_model_use_pack(strata_model_use *use, int block, strata_tensor *const *gradients);
 /* Called when parameters were updated: the next strata_model_apply reads them again. */
 void strata_model_use_forget(strata_replica_context *replica, const strata_model *model);
+
+/* The replica of a model whose variables the graph reads; under a mesh what stands for those of all devices. */
+static inline int strata_replica_index(const strata_replica_context *replica) {
+    return strata_strategy_has_mesh(replica->strategy) ? STRATA_WHOLE_MODEL : replica->id;
+}
+
+/* The variable that the replica's graph reads: its copy, or what stands for all devices' parts. */
+static inline strata_variable *strata_replica_variable(const strata_replica_context *replica,
+                                                       const strata_distributed_variable *variable) {
+    return strata_strategy_has_mesh(replica->strategy) ? variable->whole : variable->copies[replica->id];
+}
+
+/* divide.c: divides the graph of a function among the devices of the mesh. batch: the shape of its first input. */
+STRATA_MUST_USE strata_status strata_function_divide(const strata_replica_context *replica, strata_shape batch,
+                                                     strata_partition **out_partition, strata_error *err);
+/* Whether an input of this shape has as many rows as the first one: each device is then given those of its examples. */
+bool strata_function_divides(strata_shape input, strata_shape batch);
 
 /* Adds a node to the program as an update, so that it is computed although it is no output. */
 void strata_replica_keep(strata_replica_context *replica, strata_tensor *node);

@@ -44,12 +44,22 @@ static void destroy_owned(void *function) {
     strata_function_destroy(function);
 }
 
+static strata_status check_strategy(const strata_strategy *strategy, strata_error *err) {
+    if (strategy->trainer)
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "strategy %s has no functions of one's own; train with strata_model_fit or strata/coordinator.h",
+                           strategy->name);
+    if (strategy->microbatches <= 1) return STRATA_OK;
+    return strata_fail(err, STRATA_UNSUPPORTED,
+                       "strategy %s: microbatches is %d, but a function of one's own computes a batch in one piece; leave "
+                       "microbatches out, or train with strata_model_fit",
+                       strategy->name, strategy->microbatches);
+}
+
 strata_status strata_function_create(strata_strategy *strategy, strata_replica_function body, void *user,
                                      strata_function **out_function, strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_function_create", "make functions before the run", err));
-    if (strategy->trainer || strata_strategy_has_mesh(strategy))
-        return strata_fail(err, STRATA_UNSUPPORTED, "strategy %s has no functions of one's own; train with strata_model_fit%s",
-                           strategy->name, strategy->trainer ? " or strata/coordinator.h" : "");
+    STRATA_TRY(check_strategy(strategy, err));
     strata_function *function = calloc(1, sizeof *function);
     if (!function) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
     *function = (strata_function){.strategy = strategy, .body = body, .user = user};
@@ -117,7 +127,7 @@ static strata_status share_lengths(const strata_strategy *strategy, strata_gathe
  * built. */
 static strata_status build_all(const strata_function *function, const trace *t, strata_replica_context *replicas,
                                strata_gather_lengths *gathers, strata_error *err) {
-    const int n = function->strategy->n_replicas;
+    const int n = strata_strategy_n_functions(function->strategy);
     do {
         gathers->differ = false;
         for (int r = 0; r < n; r++) {
@@ -152,23 +162,50 @@ static strata_status keep_exchanges(strata_replica_context *replica, strata_erro
     return STRATA_OK;
 }
 
+static strata_status compile(const strata_strategy *strategy, int device, int n_slots, strata_tensor *const *outputs,
+                             int n_outputs, strata_tensor *const *updates, int n_updates, strata_executable **out,
+                             strata_error *err) {
+    const strata_executable_options opts = {.n_slots = n_slots};
+    const strata_core_place place = strata_strategy_core_place(strategy, device, NULL);
+    const strata_status status = strata_executable_create_replica(strategy->devices[device], outputs, n_outputs, updates,
+                                                                  n_updates, &opts, &place, out, err);
+    return status ? strata_fail_in(err, status, "replica %d", device) : STRATA_OK;
+}
+
+/* Compiles the part of each device of a mesh. A device without updates may have nothing to compute, but a program needs an
+ * output. */
+static strata_status compile_parts(const strata_replica_context *whole, const trace *t, int n_slots,
+                                   strata_executable **executables, strata_error *err) {
+    const strata_strategy *strategy = whole->strategy;
+    STRATA_OWNED(strata_partition) *partition = NULL;
+    STRATA_TRY(strata_function_divide(whole, t->n_inputs ? t->specs[0].shape : STRATA_SHAPE(), &partition, err));
+    for (int d = 0; d < partition->n_devices; d++) {
+        const strata_device_part *part = &partition->parts[d];
+        const bool is_empty = !whole->n_outputs && !part->n_updates;
+        strata_tensor *zero = is_empty ? strata_scalar(part->graph, STRATA_DTYPE_F32, 0) : NULL;
+        STRATA_TRY(compile(strategy, d, n_slots, zero ? &zero : part->outputs, zero ? 1 : whole->n_outputs, part->updates,
+                           part->n_updates, &executables[d], err));
+    }
+    return STRATA_OK;
+}
+
 static strata_status compile_all(const strata_function *function, trace *t, int n_slots, strata_replica_context *replicas,
                                  strata_executable **executables, strata_error *err) {
     const strata_strategy *strategy = function->strategy;
-    const strata_executable_options opts = {.n_slots = n_slots};
+    const int n = strata_strategy_n_functions(strategy);
     t->n_outputs = replicas[0].n_outputs;
-    t->outputs = strata_memory_take(&t->memory, strategy->n_replicas * t->n_outputs, sizeof *t->outputs);
-    if (!t->outputs) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
-    for (int r = 0; r < strategy->n_replicas; r++) {
+    STRATA_TRY(STRATA_TAKE(&t->memory, t->outputs, n * t->n_outputs, err, "function: no host memory"));
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < t->n_outputs; i++) {
+            const strata_tensor *output = replicas[r].outputs[i];
+            t->outputs[r * t->n_outputs + i] = (input_spec){output->dtype, output->shape};
+        }
+    if (strata_strategy_has_mesh(strategy)) return compile_parts(&replicas[0], t, n_slots, executables, err);
+    for (int r = 0; r < n; r++) {
         strata_replica_context *own = &replicas[r];
-        for (int i = 0; i < t->n_outputs; i++)
-            t->outputs[r * t->n_outputs + i] = (input_spec){own->outputs[i]->dtype, own->outputs[i]->shape};
-        strata_status status = keep_exchanges(own, err);
-        const strata_core_place place = strata_strategy_core_place(strategy, r, NULL);
-        if (!status)
-            status = strata_executable_create_replica(strategy->devices[r], own->outputs, own->n_outputs, own->updates,
-                                                      own->n_updates, &opts, &place, &executables[r], err);
-        if (status) return strata_fail_in(err, status, "replica %d", r);
+        STRATA_TRY(keep_exchanges(own, err));
+        STRATA_TRY(
+            compile(strategy, r, n_slots, own->outputs, own->n_outputs, own->updates, own->n_updates, &executables[r], err));
     }
     return STRATA_OK;
 }
@@ -228,7 +265,7 @@ static strata_status agree(const strata_function *function, const trace *t, cons
     const strata_workers *workers = &function->strategy->workers;
     sent_specs mine = {.n = t->n_inputs}, first;
     bool same = true;
-    if (!has_exchange(own->graph)) return STRATA_OK;
+    if (!has_exchange(own->graph) && !strata_strategy_has_mesh(function->strategy)) return STRATA_OK;
     for (int i = 0; i < t->n_inputs; i++) mine.specs[i] = t->specs[i];
     first = mine;
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_U8, &first, sizeof first, err));
@@ -239,7 +276,8 @@ static strata_status agree(const strata_function *function, const trace *t, cons
 }
 
 static strata_status make_group(strata_function *function, trace *t, int n_slots, strata_error *err) {
-    const int n = function->strategy->n_replicas, all = strata_strategy_num_replicas_in_sync(function->strategy);
+    const int n = function->strategy->n_replicas, n_functions = strata_strategy_n_functions(function->strategy);
+    const int all = strata_strategy_num_replicas_in_sync(function->strategy);
     STRATA_FINISHED(strata_memory) memory = {0};
     strata_replica_context *replicas = strata_memory_take(&memory, n, sizeof *replicas);
     strata_executable **executables = strata_memory_take(&memory, n, sizeof(*executables));
@@ -249,7 +287,7 @@ static strata_status make_group(strata_function *function, trace *t, int n_slots
     if (memory.failed) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory for %d replicas", n);
     if (!status) status = build_all(function, t, replicas, &gathers, err);
     if (!status) status = note_gathers(function, t, replicas[0].n_gathers > 0, err);
-    if (!status) status = take_feeds(t, replicas, n, err);
+    if (!status) status = take_feeds(t, replicas, n_functions, err);
     if (!status && !function->traces && strata_strategy_has_workers(function->strategy))
         status = agree(function, t, &replicas[0], err);
     if (!status) status = compile_all(function, t, n_slots, replicas, executables, err);
@@ -288,7 +326,7 @@ static strata_status hash_everywhere(const strata_workers *workers, const input_
 
 static strata_status check_inputs(const strata_function *function, const strata_per_replica *inputs, int n_inputs,
                                   strata_error *err) {
-    const int n = function->strategy->n_replicas;
+    const int n = strata_strategy_n_functions(function->strategy);
     if (n_inputs > MOST_INPUTS)
         return strata_fail(err, STRATA_INVALID, "run: %d inputs; there can be %d", n_inputs, MOST_INPUTS);
     for (int i = 0; i < n_inputs; i++)
@@ -302,7 +340,7 @@ static strata_status check_inputs(const strata_function *function, const strata_
 static strata_status find_trace(strata_function *function, int n_steps, const strata_per_replica *inputs, int n_inputs,
                                 trace **out_trace, strata_error *err) {
     const strata_strategy *strategy = function->strategy;
-    const int n = strategy->n_replicas * n_inputs, n_slots = strata_strategy_steps_per_call(strategy, n_steps);
+    const int n = strata_strategy_n_functions(strategy) * n_inputs, n_slots = strata_strategy_steps_per_call(strategy, n_steps);
     const size_t bytes = (size_t)n * sizeof(input_spec);
     trace *t = calloc(1, sizeof *t + bytes), *known = function->traces;
     if (!t) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
@@ -332,15 +370,28 @@ static strata_status find_trace(strata_function *function, int n_steps, const st
 
 /* ---- running ---- */
 
-static void feed(const trace *t, int replica, int slot, const strata_per_replica *inputs) {
+/* The bytes of a value that a device is given: all, or under a mesh the rows of its examples. */
+static size_t part_of(const strata_strategy *strategy, const trace *t, int device, const strata_array *value,
+                      const char **out_begin) {
+    const size_t bytes = strata_array_bytes(value);
+    *out_begin = value->data;
+    if (!strata_strategy_has_mesh(strategy) || !strata_function_divides(value->shape, t->specs[0].shape)) return bytes;
+    int64_t first, n;
+    const size_t row = bytes / (size_t)value->shape.dims[0];
+    strata_strategy_share(strategy, value->shape.dims[0], device, &first, &n);
+    *out_begin += (size_t)first * row;
+    return (size_t)n * row;
+}
+
+static void feed(const strata_strategy *strategy, const trace *t, int replica, int slot, const strata_per_replica *inputs) {
     strata_executable *exe = strata_group_replica(t->group, replica);
     for (int i = 0; i < t->n_inputs; i++) {
         char name[16];
-        const strata_array *value = value_of(&inputs[i], replica);
+        const char *begin;
+        const size_t bytes = part_of(strategy, t, replica, value_of(&inputs[i], replica), &begin);
         snprintf(name, sizeof name, "input%d", i);
         const int index = strata_executable_input_index(exe, name);
-        const size_t bytes = strata_array_bytes(value);
-        if (index >= 0 && bytes) memcpy(strata_executable_input(exe, slot, index), value->data, bytes);
+        if (index >= 0 && bytes) memcpy(strata_executable_input(exe, slot, index), begin, bytes);
     }
 }
 
@@ -352,11 +403,11 @@ static strata_status count_rows(const strata_function *function, const strata_pe
     if (!n_inputs) return STRATA_OK;
     *out_rows = (strata_run_rows){.global = inputs[0].n_rows, .first = inputs[0].first_row};
     if (inputs[0].n_rows) return STRATA_OK;
-    if (strata_strategy_has_workers(function->strategy))
+    if (strata_strategy_has_workers(function->strategy) && !strata_strategy_has_mesh(function->strategy))
         return strata_fail(err, STRATA_INVALID,
                            "run: the function needs the size of the global batch, which no worker knows alone: pass what "
                            "strata_distributed_batches_next gave, or set n_rows and first_row of the first input");
-    for (int r = 0; r < function->strategy->n_replicas; r++) {
+    for (int r = 0; r < strata_strategy_n_functions(function->strategy); r++) {
         const strata_shape shape = value_of(&inputs[0], r)->shape;
         if (shape.rank) out_rows->global += shape.dims[0];
     }
@@ -378,7 +429,7 @@ static strata_status feed_numbers(const strata_function *function, const trace *
             const int index = strata_executable_input_index(exe, name);
             if (index >= 0) strata_feed_write(&t->feeds[i], &rows, strata_executable_input(exe, slot, index));
         }
-        rows.first += rows.own;
+        if (!strata_strategy_has_mesh(function->strategy)) rows.first += rows.own;
     }
     return STRATA_OK;
 }
@@ -386,7 +437,7 @@ static strata_status feed_numbers(const strata_function *function, const trace *
 /* Copies output i of all replicas to the given arrays; arrays of another size are replaced. */
 static strata_status take(const strata_function *function, const trace *t, int slot, int i, strata_per_replica *out,
                           strata_error *err) {
-    const int n = function->strategy->n_replicas;
+    const int n = strata_strategy_n_functions(function->strategy);
     if (out->n != n) {
         strata_per_replica_finish(out);
         STRATA_TRY(strata_per_replica_create(n, out, err));
@@ -408,7 +459,7 @@ static strata_status take(const strata_function *function, const trace *t, int s
 static strata_status fill(const strata_function *function, const trace *t, const strata_per_replica *inputs, int *out_slot,
                           strata_error *err) {
     STRATA_TRY(strata_group_acquire(t->group, out_slot, err));
-    for (int r = 0; r < function->strategy->n_replicas; r++) feed(t, r, *out_slot, inputs);
+    for (int r = 0; r < function->strategy->n_replicas; r++) feed(function->strategy, t, r, *out_slot, inputs);
     return feed_numbers(function, t, *out_slot, inputs, err);
 }
 

@@ -51,7 +51,7 @@ static strata_tensor *of_block(strata_replica_context *replica, const strata_dis
 static strata_tensor *unused(strata_replica_context *replica, const strata_distributed_variable *variable) {
     return strata_graph_poison(replica->graph, NULL, STRATA_INVALID,
                                "strata_replica_gradients: the function has not read variable %s before",
-                               variable->model ? "of the model's parameters" : strata_variable_name(variable->copies[0]));
+                               variable->model ? "of the model's parameters" : strata_variable_name(variable->whole));
 }
 
 strata_tensor *const *strata_replica_gradients(strata_replica_context *replica, strata_tensor *loss,

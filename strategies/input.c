@@ -21,7 +21,7 @@ struct strata_distributed_batches {
     /* for a worker's own dataset, which the user's function has made */
     strata_dataset *dataset;
     strata_iterator *iterator;
-    strata_element *elements; /* [n_replicas] */
+    strata_element *elements; /* [parts[0].n] */
     bool ended;
     /* The end of the epoch was already reported; the next batch is then the first one of the next epoch. */
     bool over;
@@ -36,23 +36,20 @@ static void destroy_owned(void *batches) {
 
 static strata_status make(strata_strategy *strategy, strata_distributed_batches **out, strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("distributed batches", "make them before the run", err));
-    if (strata_strategy_has_mesh(strategy))
-        return strata_fail(err, STRATA_UNSUPPORTED,
-                           "strategy %s has no distributed batches; strata_model_fit divides the batches itself",
-                           strategy->name);
     strata_distributed_batches *d = calloc(1, sizeof *d);
     if (!d) return strata_fail(err, STRATA_OUT_OF_MEMORY, "distributed batches: no host memory");
     d->strategy = strategy;
     strata_strategy_own(strategy, &d->owned, destroy_owned, d);
     *out = d;
-    for (int i = 0; i < PARTS; i++) STRATA_TRY(strata_per_replica_create(strategy->n_replicas, &d->parts[i], err));
+    for (int i = 0; i < PARTS; i++)
+        STRATA_TRY(strata_per_replica_create(strata_strategy_n_functions(strategy), &d->parts[i], err));
     return STRATA_OK;
 }
 
 void strata_distributed_batches_destroy(strata_distributed_batches *d) {
     if (!d) return;
     strata_owned_forget(&d->owned);
-    for (int r = 0; d->elements && r < d->strategy->n_replicas; r++) strata_element_finish(&d->elements[r]);
+    for (int r = 0; d->elements && r < d->parts[0].n; r++) strata_element_finish(&d->elements[r]);
     free(d->elements);
     for (int i = 0; i < PARTS; i++) strata_per_replica_finish(&d->parts[i]);
     strata_worker_batches_destroy(d->batches);
@@ -73,6 +70,14 @@ static strata_status open_divided(strata_distributed_batches *d, strata_error *e
                                             .n_targets = d->labels,
                                             .targets = {{1, d->example[1], 0}}};
     return strata_worker_batches_create(d->strategy, d->whole, d->options.auto_shard, &batches, &d->batches, err);
+}
+
+static strata_status refuse_own_batches(const strata_strategy *strategy, strata_error *err) {
+    return strata_fail(
+        err, STRATA_UNSUPPORTED,
+        "distributed batches: the workers of strategy %s compute parts of the same batches; let all read the same "
+        "dataset, with auto_shard DATA",
+        strategy->name);
 }
 
 static strata_status divide(strata_distributed_batches *d, const strata_dataset *dataset,
@@ -97,6 +102,11 @@ static strata_status divide(strata_distributed_batches *d, const strata_dataset 
     d->whole = dataset;
     if (opts) d->options = *opts;
     d->options.global_batch = batch;
+    if (strata_strategy_mesh_has_workers(d->strategy)) {
+        if (d->options.auto_shard != STRATA_SHARD_AUTO && d->options.auto_shard != STRATA_SHARD_DATA)
+            return refuse_own_batches(d->strategy, err);
+        d->options.auto_shard = STRATA_SHARD_DATA;
+    }
     return open_divided(d, err);
 }
 
@@ -130,10 +140,12 @@ static strata_status next_divided(strata_distributed_batches *d, int64_t *out_n,
     d->agreed = true;
     STRATA_TRY(strata_worker_batches_next(d->batches, &step, err));
     *out_n = step.n;
+    const bool has_mesh = strata_strategy_has_mesh(d->strategy); /* the function of each worker gets the whole batch */
+    if (has_mesh) step.first = step.offset = 0;
     for (int i = 0; i < 2; i++) d->parts[i].n_rows = step.n, d->parts[i].first_row = step.first;
-    for (int r = 0; r < d->strategy->n_replicas && step.n; r++) {
-        int64_t first, n;
-        strata_strategy_local_share(d->strategy, step.own, r, &first, &n);
+    for (int r = 0; r < d->parts[0].n && step.n; r++) {
+        int64_t first = 0, n = step.n;
+        if (!has_mesh) strata_strategy_local_share(d->strategy, step.own, r, &first, &n);
         STRATA_TRY(make_part(d, 0, r, n, err));
         if (d->labels) STRATA_TRY(make_part(d, 1, r, n, err));
         if (n)
@@ -158,14 +170,15 @@ strata_status strata_input_context_per_replica_batch(const strata_input_context 
 static strata_status open_made(strata_distributed_batches *d, strata_dataset_function function, void *user, uint64_t seed,
                                uint64_t epoch, strata_error *err) {
     const bool workers = strata_strategy_has_workers(d->strategy);
+    if (strata_strategy_mesh_has_workers(d->strategy)) return refuse_own_batches(d->strategy, err);
     const strata_input_context context = {strata_strategy_num_workers(d->strategy), workers ? d->strategy->workers.rank : 0,
-                                          strata_strategy_num_replicas_in_sync(d->strategy)};
+                                          strata_strategy_n_functions_in_sync(d->strategy)};
     STRATA_TRY(function(&context, user, &d->dataset, err));
     if (!strata_dataset_element_spec(d->dataset).is_batch)
         return strata_fail(err, STRATA_INVALID,
                            "distributed batches: the function's dataset gives single elements; end it with "
                            "strata_dataset_batch of a replica's batch");
-    d->elements = calloc((size_t)d->strategy->n_replicas, sizeof *d->elements);
+    d->elements = calloc((size_t)d->parts[0].n, sizeof *d->elements);
     if (!d->elements) return strata_fail(err, STRATA_OUT_OF_MEMORY, "distributed batches: no host memory");
     d->labels = strata_dataset_element_spec(d->dataset).n_parts > 1;
     d->options.seed = seed;
@@ -199,7 +212,7 @@ static strata_status make_empty(const strata_distributed_batches *d, int part, s
 /* Reads a batch for each replica of this worker, as long as there are batches. */
 static strata_status take_batches(strata_distributed_batches *d, int64_t *out_n, strata_error *err) {
     *out_n = 0;
-    for (int r = 0; r < d->strategy->n_replicas; r++) {
+    for (int r = 0; r < d->parts[0].n; r++) {
         strata_element *element = &d->elements[r];
         strata_element_finish(element);
         if (!d->ended) {

@@ -45,6 +45,12 @@ static strata_status run(const strata_merge *merge, const void *const *operands,
 strata_tensor *strata_replica_merge_call(strata_replica_context *replica, strata_merge_function merge, void *user,
                                          strata_tensor *x) {
     if (!strata_need_replica(replica, "strata_replica_merge_call") || !x || strata_tensor_is_poison(x)) return x;
+    if (strata_strategy_has_mesh(replica->strategy))
+        return strata_graph_poison(
+            replica->graph, NULL, STRATA_UNSUPPORTED,
+            "merge_call: strategy %s runs one function on all devices, so there are no values of replicas "
+            "to merge; return the value, and pass the result to the next run",
+            replica->strategy->name);
     merge_call *call = strata_graph_alloc(replica->graph, sizeof *call);
     if (!call) return strata_graph_poison(replica->graph, NULL, STRATA_OUT_OF_MEMORY, "no host memory for a merge_call");
     *call = (merge_call){.merge = {.run = run, .dtype = x->dtype, .shape = x->shape},

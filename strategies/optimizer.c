@@ -67,8 +67,34 @@ int64_t strata_distributed_optimizer_steps(const strata_distributed_optimizer *o
 /* The first element of the part of replica r of all workers' replicas. */
 static int64_t cut_at(const strata_distributed_optimizer *o, const strata_distributed_variable *variable, int r) {
     const strata_segments *segments = variable->model ? &variable->model->segments[variable->block] : NULL;
-    return strata_shards_cut_at(strata_shape_elements(variable->copies[0]->shape), r,
+    return strata_shards_cut_at(strata_shape_elements(variable->whole->shape), r,
                                 strata_strategy_num_replicas_in_sync(o->strategy), o->kind->whole_parameters ? segments : NULL);
+}
+
+/* Under a mesh: the slots of a model's block are placed as fit places them (core/model/zero.h); those of another variable are
+ * copies. */
+static strata_status fill_mesh(const strata_distributed_optimizer *o, strata_optimizer_memory *memory, strata_error *err) {
+    const strata_distributed_variable *variable = memory->variable;
+    const strata_mesh *mesh = &o->strategy->mesh;
+    const strata_shape whole = variable->whole->shape;
+    strata_zero_placements own = {.parameter = {.partial = 0}};
+    if (variable->model) own = variable->model->placements[variable->block];
+    memory->in_parts = !strata_placement_equal(mesh, whole.rank, &own.parameter, &own.slot);
+    memory->placement = own.slot;
+    for (int s = 0; s <= STRATA_MAX_OPTIMIZER_SLOTS; s++)
+        memory->whole[s] = (strata_variable){.name = (char *)"optimizer slot", .dtype = STRATA_DTYPE_F32, .shape = whole};
+    for (int d = 0; d < o->strategy->n_replicas; d++) {
+        struct strata_optimizer_part *part = &memory->parts[d];
+        strata_device *device = o->strategy->devices[d];
+        const int id = o->strategy->workers.first_replica + d;
+        const strata_shape shape = strata_placement_part(mesh, &own.slot, whole, id, NULL);
+        if (!strata_placement_has(mesh, &own.slot, id)) continue;
+        if (memory->in_parts)
+            STRATA_TRY(strata_variable_create(device, "parameter shard", STRATA_DTYPE_F32, shape, &part->shard, err));
+        for (int s = 0; s < strata_optimizer_n_slots(o->kind, &o->settings); s++)
+            STRATA_TRY(strata_optimizer_make_slot(o->kind, &o->settings, s, device, shape, &part->slots[s], err));
+    }
+    return STRATA_OK;
 }
 
 static strata_status fill_memory(const strata_distributed_optimizer *o, strata_optimizer_memory *memory, strata_error *err) {
@@ -107,7 +133,7 @@ static strata_optimizer_memory *memory_of(strata_distributed_optimizer *o, const
     }
     memory->variable = variable;
     memory->number = variable->number;
-    const strata_status status = fill_memory(o, memory, &err);
+    const strata_status status = (strata_strategy_has_mesh(o->strategy) ? fill_mesh : fill_memory)(o, memory, &err);
     if (status) {
         destroy_memory(memory, n);
         strata_graph_poison(graph, NULL, status, "%s", err.message);
@@ -151,7 +177,7 @@ static strata_tensor *sum_over_replicas(const application *a, const strata_distr
                                         strata_tensor *gradient) {
     const int n = strata_replica_num_in_sync(a->replica);
     const int64_t size = strata_shape_elements(strata_tensor_shape(gradient));
-    if (n == 1) return gradient;
+    if (n == 1 && !strata_strategy_has_mesh(a->replica->strategy)) return gradient;
     if (!a->optimizer->sharded || needs_all_gradients(a->optimizer)) {
         const strata_communication_attrs common = {
             .dtype = STRATA_DTYPE_F32, .shape = strata_tensor_shape(gradient), .takes = true};
@@ -174,19 +200,28 @@ static void clip(const application *a, strata_tensor **sums, strata_variables va
 }
 
 /* Builds the optimizer's step for one variable. gradient: the sum over all replicas. */
-static void update(const application *a, strata_distributed_variable *variable, const struct strata_optimizer_part *part,
+static void update(const application *a, strata_distributed_variable *variable, strata_optimizer_memory *memory,
                    strata_tensor *gradient) {
     const strata_distributed_optimizer *o = a->optimizer;
     strata_graph *graph = a->replica->graph;
+    const struct strata_optimizer_part *part = &memory->parts[a->replica->id];
+    const bool in_mesh = strata_strategy_has_mesh(o->strategy), in_parts = in_mesh ? memory->in_parts : o->sharded;
     const int64_t begin = part->begin, own = part->end - begin;
-    strata_tensor *parameters = strata_variable_read(graph, variable->copies[a->replica->id]);
+    strata_tensor *parameters = strata_replica_read(a->replica, variable);
     const strata_shape shape = strata_tensor_shape(parameters);
     strata_update u = {.parameters = parameters, .gradients = gradient, .step = a->words};
     if (variable->model) u.segments = o->sharded ? &part->segments : &variable->model->segments[variable->block];
     for (int s = 0; s < strata_optimizer_n_slots(o->kind, &o->settings); s++)
-        u.slots[s] = strata_variable_read(graph, part->slots[s]);
-    if (!part->shard) {
+        u.slots[s] = strata_variable_read(graph, in_mesh ? &memory->whole[s] : part->slots[s]);
+    if (!in_parts) {
         strata_replica_update(a->replica, variable, o->kind->build(&o->settings, &u));
+        return;
+    }
+    if (in_mesh) {
+        u.parameters = strata_assign(strata_variable_read(graph, &memory->whole[STRATA_MAX_OPTIMIZER_SLOTS]), parameters);
+        strata_tensor *parts = o->kind->build(&o->settings, &u);
+        strata_replica_keep(a->replica, parts);
+        strata_replica_keep(a->replica, strata_assign(parameters, parts));
         return;
     }
     const int64_t given = strata_shape_elements(strata_tensor_shape(gradient));
@@ -245,9 +280,9 @@ void strata_optimizer_apply(strata_replica_context *replica, strata_distributed_
     }
     clip(&a, sums, variables);
     for (int i = variables.n - 1; i >= 0; i--) {
-        const strata_optimizer_memory *memory = memory_of(optimizer, variables.items[i], replica->graph);
+        strata_optimizer_memory *memory = memory_of(optimizer, variables.items[i], replica->graph);
         if (!memory) return;
-        update(&a, variables.items[i], &memory->parts[replica->id], sums[i]);
+        update(&a, variables.items[i], memory, sums[i]);
     }
     for (int i = 0; i < variables.n; i++)
         if (variables.items[i]->model) strata_model_use_forget(replica, variables.items[i]->model);

@@ -6,7 +6,7 @@
 #include "strategies/context.h"
 
 static int number_of(const strata_replica_context *replica) {
-    return replica->strategy->workers.first_replica + replica->id;
+    return strata_strategy_first_function(replica->strategy) + replica->id;
 }
 
 int strata_replica_id(const strata_replica_context *replica) {
@@ -15,7 +15,7 @@ int strata_replica_id(const strata_replica_context *replica) {
 }
 
 int strata_replica_num_in_sync(const strata_replica_context *replica) {
-    return strata_strategy_num_replicas_in_sync(replica->strategy);
+    return strata_strategy_n_functions_in_sync(replica->strategy);
 }
 
 strata_graph *strata_replica_graph(strata_replica_context *replica) {
@@ -42,8 +42,8 @@ strata_tensor *strata_replica_read(strata_replica_context *replica, strata_distr
     if (!strata_need_replica(replica, "strata_replica_read")) return wrong_context(replica);
     if (variable->strategy != replica->strategy)
         return strata_graph_poison(replica->graph, NULL, STRATA_INVALID, "variable %s was made in another strategy's scope",
-                                   strata_variable_name(variable->copies[0]));
-    strata_tensor *value = strata_variable_read(replica->graph, variable->copies[replica->id]);
+                                   strata_variable_name(variable->whole));
+    strata_tensor *value = strata_variable_read(replica->graph, strata_replica_variable(replica, variable));
     strata_replica_reading *reading = strata_graph_alloc(replica->graph, sizeof *reading);
     if (!reading) return value;
     *reading = (strata_replica_reading){variable, value, replica->readings};
@@ -77,7 +77,7 @@ void strata_replica_assign(strata_replica_context *replica, strata_distributed_v
             strata_graph_poison(replica->graph, NULL, STRATA_INVALID,
                                 "variable %s is written by its replicas and has no aggregation (ON_WRITE, NONE): say how their "
                                 "values become one, or write it in the cross-replica context",
-                                strata_variable_name(variable->copies[0]));
+                                strata_variable_name(variable->whole));
             return;
         }
         value = variable->aggregation == STRATA_AGGREGATION_ONLY_FIRST_REPLICA
@@ -99,7 +99,7 @@ void strata_replica_update_copy(strata_replica_context *replica, strata_variable
     const int giver = giver_of(replica->strategy);
     if (giver < 0 || replica->id == giver) strata_replica_keep(replica, update);
     /* The workers' devices are of several kinds: all workers use the value of the first one. */
-    if (replica->strategy->workers.mixed) {
+    if (replica->strategy->workers.mixed && !strata_strategy_has_mesh(replica->strategy)) {
         strata_replica_keep(replica, strata_assign(update, from_the_first(replica, update)));
         return;
     }
@@ -111,17 +111,17 @@ void strata_replica_update_copy(strata_replica_context *replica, strata_variable
 
 void strata_replica_update(strata_replica_context *replica, strata_distributed_variable *variable, strata_tensor *update) {
     if (!strata_need_replica(replica, "strata_replica_update") || !update || strata_tensor_is_poison(update)) return;
-    strata_replica_update_copy(replica, variable->copies[replica->id], update);
+    strata_replica_update_copy(replica, strata_replica_variable(replica, variable), update);
 }
 
 strata_tensor *strata_replica_all_reduce(strata_replica_context *replica, strata_tensor *x, strata_reduction reduction) {
     if (!strata_need_replica(replica, "strata_replica_all_reduce")) return wrong_context(replica);
-    return strata_all_reduce(x, reduction);
+    return strata_strategy_has_mesh(replica->strategy) ? x : strata_all_reduce(x, reduction);
 }
 
 strata_tensor *strata_replica_all_gather(strata_replica_context *replica, strata_tensor *x, int axis) {
     if (!strata_need_replica(replica, "strata_replica_all_gather")) return wrong_context(replica);
-    if (!x || strata_tensor_is_poison(x)) return x;
+    if (!x || strata_tensor_is_poison(x) || strata_strategy_has_mesh(replica->strategy)) return x;
     strata_gather_lengths *gathers = replica->gathers;
     const int call = replica->n_gathers++, id = number_of(replica), n = strata_replica_num_in_sync(replica);
     if (axis < 0 || axis >= x->shape.rank || call >= STRATA_MAX_GATHERS)

@@ -23,10 +23,10 @@ void strata_per_replica_finish(strata_per_replica *values) {
 strata_status strata_strategy_distribute_values(strata_strategy *strategy, strata_value_function function, void *user,
                                                 strata_per_replica *out_values, strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_strategy_distribute_values", "make values before the run", err));
-    STRATA_TRY(strata_per_replica_create(strategy->n_replicas, out_values, err));
-    for (int r = 0; r < strategy->n_replicas; r++) {
-        const strata_value_context context = {strategy->workers.first_replica + r,
-                                              strata_strategy_num_replicas_in_sync(strategy)};
+    STRATA_TRY(strata_per_replica_create(strata_strategy_n_functions(strategy), out_values, err));
+    for (int r = 0; r < out_values->n; r++) {
+        const strata_value_context context = {strata_strategy_first_function(strategy) + r,
+                                              strata_strategy_n_functions_in_sync(strategy)};
         strata_status status = function(&context, user, &out_values->arrays[r], err);
         if (!status) continue;
         strata_per_replica_finish(out_values);
@@ -80,7 +80,7 @@ static strata_status exchange(const strata_workers *workers, const strata_per_re
 
 strata_status strata_per_replica_collect(const strata_strategy *strategy, const strata_per_replica *values,
                                          strata_memory *memory, strata_per_replica *out, strata_error *err) {
-    const bool has_workers = strata_strategy_has_workers(strategy);
+    const bool has_workers = strata_strategy_has_workers(strategy) && !strata_strategy_has_mesh(strategy);
     char *all = NULL;
     size_t bytes = 0;
     int n = has_workers ? 0 : values->n;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Variables with a copy on each replica's device. */
+#include "core/model/parts.h"
 #include "core/run/device.h"
 #include "strategies/context.h"
 
@@ -11,6 +12,7 @@ static strata_status make_copies(strata_distributed_variable *variable, const ch
         strata_status status = strata_variable_create(strategy->devices[r], name, dtype, shape, &variable->copies[r], err);
         if (status) return strata_fail_in(err, status, "replica %d", r);
     }
+    variable->whole = variable->copies[0];
     return STRATA_OK;
 }
 
@@ -27,7 +29,7 @@ strata_status strata_distributed_create(const char *name, strata_dtype dtype, st
         if (strategy && strategy != opts->colocate_with->strategy)
             return strata_fail(err, STRATA_INVALID,
                                "variable %s: it is to be colocated with %s, a variable of another strategy", name ? name : "",
-                               strata_variable_name(opts->colocate_with->copies[0]));
+                               strata_variable_name(opts->colocate_with->whole));
         strategy = opts->colocate_with->strategy;
     }
     if (!strategy)
@@ -74,8 +76,9 @@ static bool is_summed(const strata_distributed_variable *variable) {
 strata_status strata_distributed_set(strata_distributed_variable *variable, const strata_array *value, strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_distributed_set", "there strata_replica_assign is the one", err));
     const strata_strategy *strategy = variable->strategy;
-    const int n = strata_strategy_num_replicas_in_sync(strategy);
+    const int n = strata_strategy_n_functions_in_sync(strategy);
     STRATA_FINISHED(strata_array) own = {0};
+    if (variable->model) STRATA_TRY(strata_model_check_whole(variable->model, "strata_distributed_set", err));
     STRATA_TRY(strata_array_create(value->dtype, value->shape, &own, err));
     const size_t bytes = strata_array_bytes(value);
     if (bytes) memcpy(own.data, value->data, bytes);
@@ -107,10 +110,11 @@ static strata_status aggregate(strata_distributed_variable *variable, strata_arr
 
 strata_status strata_distributed_get(strata_distributed_variable *variable, strata_array *value, strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_distributed_get", "there strata_replica_read is the one", err));
+    if (variable->model) STRATA_TRY(strata_model_check_whole(variable->model, "strata_distributed_get", err));
     const strata_variable *first = variable->copies[0];
     const strata_strategy *strategy = variable->strategy;
     const bool only_first = variable->aggregation == STRATA_AGGREGATION_ONLY_FIRST_REPLICA;
-    if (strata_strategy_num_replicas_in_sync(strategy) == 1 || variable->synchronization == STRATA_ON_WRITE || only_first) {
+    if (strata_strategy_n_functions_in_sync(strategy) == 1 || variable->synchronization == STRATA_ON_WRITE || only_first) {
         STRATA_TRY(strata_variable_get(variable->copies[0], value, err));
         if (variable->synchronization == STRATA_ON_WRITE || !strata_strategy_has_workers(strategy)) return STRATA_OK;
         return strategy->workers.broadcast(&strategy->workers, STRATA_DTYPE_U8, value->data, (int64_t)strata_array_bytes(value),

@@ -338,6 +338,7 @@ static strata_status make_distributed(strata_model *model, strata_error *err) {
                                            .block = k};
         STRATA_TRY(STRATA_NEW(v->copies, n, err, no_memory));
         for (int r = 0; r < n; r++) v->copies[r] = model->replicas[r].blocks[k].flat;
+        v->whole = model->whole.blocks[k].flat;
     }
     return STRATA_OK;
 }

@@ -52,8 +52,11 @@ struct strata_distributed_variable {
     int64_t number;
     strata_synchronization synchronization;
     strata_aggregation aggregation;
-    /* [strategy->n_replicas] */
+    /* [strategy->n_replicas] Under a mesh: the devices' parts of it; NULL: the device has none. */
     strata_variable **copies;
+    /* A variable of the shape of the whole value, with a name. Under a mesh it stands for the parts in the graph of a function.
+     * */
+    strata_variable *whole;
     /* For a block of a model's parameters: the model, and the index of the block. NULL: another variable. */
     strata_model *model;
     int block;

@@ -15,6 +15,14 @@
  * Ownership. Destroying a strategy also destroys all objects that were made with it and still exist, models that were compiled
  * or built with it too, the newest first. Handles to them are then invalid.
  *
+ * A mesh. Under model_parallel there is one function for all devices of the mesh, written as for one device: it is traced once,
+ * as replica 0 of 1. Its inputs and outputs are whole values (strata_per_replica.n is 1), and the result is that of one device
+ * with the whole batch, batch norm's statistics included. Each device computes its part: a model's parameters and slots are
+ * placed as in a fit, inputs with as many rows as the first one are divided over the axis data, and other variables are copies
+ * on all devices. strata_replica_all_reduce and strata_replica_all_gather return their operand. With several workers all of
+ * them run the function on the same whole batch. merge_call, micro-batches and workers with batches of their own are
+ * UNSUPPORTED.
+ *
  * Contexts. A thread is in the cross-replica context of the strategy whose scope it entered; while a function is being traced
  * it is in the context of a replica, and while a merge function runs it is in the cross-replica context again. A call that
  * needs one context fails with INVALID in the other, and the message names the context that it needs. Each thread has its own
@@ -129,7 +137,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_distributed_set(strata_distribut
 /* Reads the variable. For ON_READ (f32 only), the result is the aggregate of the copies. Cross-replica. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_get(strata_distributed_variable *variable, strata_array *value,
                                                                 strata_error *err);
-/* The copy of a replica; borrowed. NULL where there is no such replica. */
+/* The copy of a replica; borrowed. NULL where there is no such replica. Of a model's parameters under a mesh: the device's
+ * part; NULL where it has none. */
 STRATA_API strata_variable *strata_distributed_copy(const strata_distributed_variable *variable, int replica);
 
 /* ---- a replica's function ---- */
@@ -187,7 +196,8 @@ typedef struct strata_variables {
     int n;
 } strata_variables;
 /* The trained parameters of a model that was built or compiled with the strategy: contiguous f32 variables that the model owns;
- * a single one where the devices can bind all parameters as one buffer range. n is 0 for any other model. */
+ * a single one where the devices can bind all parameters as one buffer range, and one for each parameter under a mesh. There
+ * they are read and set by strata_model_get_parameter and _set_parameter. n is 0 for any other model. */
 STRATA_API strata_variables strata_model_variables(strata_model *model);
 
 /* The model's outputs (n, output...) for x (n, input...), in x's graph; x has the dtype of the model's input, and may have its

@@ -178,6 +178,7 @@ typedef struct parts {
     strata_distributed_variable *variable;
     strata_model *model;
     strata_distributed_optimizer *optimizer;
+    bool merges;
 } parts;
 
 static strata_status step(strata_replica_context *replica, strata_tensor *const *inputs, void *user, strata_error *err) {
@@ -188,7 +189,7 @@ static strata_status step(strata_replica_context *replica, strata_tensor *const 
     strata_tensor *sum = strata_replica_all_reduce(replica, loss, STRATA_REDUCE_SUM);
     strata_replica_assign(replica, p->variable, sum);
     strata_replica_return(replica, strata_replica_all_gather(replica, inputs[1], 0));
-    strata_replica_return(replica, strata_replica_merge_call(replica, merge, NULL, sum));
+    strata_replica_return(replica, p->merges ? strata_replica_merge_call(replica, merge, NULL, sum) : sum);
     return strata_graph_check(strata_replica_graph(replica), err);
 }
 
@@ -228,12 +229,16 @@ static strata_status run_loop(strata_strategy *strategy, parts *p, strata_error 
     return status;
 }
 
+/* devices 0: a mesh of two devices. */
 static strata_status loop(int devices, bool workers, strata_error *err) {
+    static const char *const hosts[] = {"host", "host"};
+    const strata_strategy_options mesh = {.devices = hosts, .n_devices = 2, .mesh = "data=2"};
     strata_strategy *strategy = NULL;
     const strata_optimizer adam = strata_adam_optimizer(0.01);
     const strata_distributed_options mean = {.synchronization = STRATA_ON_WRITE, .aggregation = STRATA_AGGREGATION_MEAN};
-    parts p = {0};
-    STRATA_TRY(make_strategy(devices, workers, &strategy, err));
+    parts p = {.merges = devices > 0};
+    STRATA_TRY(devices ? make_strategy(devices, workers, &strategy, err)
+                       : strata_strategy_create("model_parallel", &mesh, &strategy, err));
     strata_status status = strata_strategy_enter(strategy, err);
     if (!status) status = strata_distributed_create("v", STRATA_DTYPE_F32, STRATA_SHAPE(), &mean, &p.variable, err);
     if (!status) status = strata_model_create(STRATA_SHAPE(FEATURES), &p.model, err);
@@ -260,6 +265,14 @@ static strata_status loop_of_workers_scenario(strata_error *err) {
 
 Test(alloc_strategies, a_custom_loop_on_two_devices) {
     fail_each_allocation("loop", loop_scenario, 1, 1, 100000);
+}
+
+static strata_status loop_on_a_mesh_scenario(strata_error *err) {
+    return loop(0, false, err);
+}
+
+Test(alloc_strategies, a_custom_loop_on_a_mesh) {
+    fail_each_allocation("loop on a mesh", loop_on_a_mesh_scenario, 1, 1, 100000);
 }
 
 Test(alloc_strategies, a_custom_loop_of_workers) {

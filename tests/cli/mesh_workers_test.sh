@@ -24,6 +24,8 @@ for axis in data tensor stage; do
 done
 expect 0 "" launch -n 2 -- "$strata" $mesh --mesh data=2,tensor=2 --devices host,host
 same
+# A custom loop has the numbers of one device.
+expect 0 "Epoch 5, Loss: 0.0878" launch -n 2 -- "$STRATA_BUILD_DIR/samples/custom_loop" model_parallel host
 for axis in data tensor stage; do # the file has the parameters of all workers
     expect 0 "" evaluate "$work/$axis.strata" --data "$work/data" --device host --json
     json "(one := json.loads(open('$work/one').read().splitlines()[-1])) and \

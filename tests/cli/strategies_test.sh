@@ -77,7 +77,7 @@ for device in host opencl:0 vulkan:0; do
 done
 
 # The sample with a custom training loop, under every strategy.
-lists="default|one_device host|mirrored host|mirrored host host|central_storage host host|auto host"
+lists="default|one_device host|mirrored host|mirrored host host|central_storage host host|auto host|model_parallel host host"
 if "$strata" devices --json | grep -q '"opencl:0.1"'; then
     lists="$lists|mirrored opencl:0.0 opencl:0.1|mirrored opencl:0 host|central_storage opencl:0.0 opencl:0.1"
 fi

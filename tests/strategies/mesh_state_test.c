@@ -399,25 +399,6 @@ Test(mesh_state, more_micro_batches_than_examples_are_an_error_of_fit) {
     mesh_data_free(&d);
 }
 
-static strata_status do_nothing(strata_replica_context *replica, strata_tensor *const *inputs, void *user,
-                                strata_error *error) {
-    (void)user;
-    strata_replica_return(replica, inputs[0]);
-    return strata_graph_check(strata_replica_graph(replica), error);
-}
-
-Test(mesh_state, custom_loops_are_refused) {
-    mesh_data d = mesh_data_make(&mesh_dense, 8, 20);
-    strata_strategy *strategy = mesh_strategy(&(mesh_setup){.mesh = "stage=2,tensor=2"});
-    strata_function *function = NULL;
-    strata_distributed_batches *batches = NULL;
-    FAILS(strata_function_create(strategy, do_nothing, NULL, &function, &mesh_error), STRATA_UNSUPPORTED, "strata_model_fit");
-    FAILS(strata_distributed_batches_create(strategy, d.dataset, NULL, &batches, &mesh_error), STRATA_UNSUPPORTED,
-          "strata_model_fit");
-    strata_strategy_destroy(strategy);
-    mesh_data_free(&d);
-}
-
 /* A model that is only built has no optimizer; it can be compiled later, and keeps its parameters. */
 Test(mesh_state, a_model_that_is_only_built_predicts) {
     const mesh_setup setups[] = {{0}, {.mesh = "stage=4", .microbatches = 2}, {.mesh = "data=2,stage=2,tensor=2"}};
