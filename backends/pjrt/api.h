@@ -380,6 +380,15 @@ typedef struct pjrt_to_host_args {
     pjrt_api_event *done; /* out */
 } pjrt_to_host_args;
 
+/* Buffer_CopyToDevice, Buffer_CopyToMemory */
+typedef struct pjrt_copy_args {
+    pjrt_head head;
+    pjrt_api_buffer *buffer;
+    /* A device or a memory. */
+    void *target;
+    pjrt_api_buffer *copy; /* out */
+} pjrt_copy_args;
+
 /* ---- ahead of time ---- */
 
 typedef struct pjrt_topology_create_args {

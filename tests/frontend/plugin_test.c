@@ -278,6 +278,25 @@ Test(jax_plugin, reading_an_array_checks_layout_memory_and_deletion) {
     destroy(F_Buffer_Destroy, buffer);
 }
 
+Test(jax_plugin, a_copy_outlives_the_array) {
+    static const float data[] = {1, 2, 3, 4, 5, 6};
+    pjrt_api_client *client = open_client();
+    pjrt_api_buffer *buffer = matrix(client, data, NULL);
+    pjrt_pointer_args memory = {.head = HEAD(memory), .object = buffer};
+    OK(Buffer_Memory, &memory);
+    pjrt_copy_args args = {.head = HEAD(args), .buffer = buffer, .target = memory.pointer}, again = args;
+    OK(Buffer_CopyToMemory, &args);
+    destroy(F_Buffer_Delete, buffer);
+    cr_expect(!is_deleted(args.copy));
+    expect_elements(args.copy, data, 6);
+    FAILS(Buffer_CopyToMemory, &again, PJRT_CODE_INVALID_ARGUMENT, "deleted");
+    again.target = client;
+    FAILS(Buffer_CopyToDevice, &again, PJRT_CODE_INVALID_ARGUMENT, "another client");
+    destroy(F_Buffer_Destroy, buffer);
+    destroy(F_Buffer_Destroy, args.copy);
+    destroy(F_Client_Destroy, client);
+}
+
 /* ---- programs ---- */
 
 static int compile(pjrt_api_client *client, const char *name, size_t cut, pjrt_api_loaded **out) {

@@ -45,24 +45,36 @@ static strata_status find_dtype(int type, strata_dtype *out, strata_error *err) 
 
 /* ---- buffers ---- */
 
-strata_status strata_jax_buffer_create(pjrt_api_client *client, strata_dtype dtype, strata_shape shape,
-                                       pjrt_api_buffer **out_buffer, strata_error *err) {
-    pjrt_api_buffer *buffer;
-    STRATA_FREED strata_jax_values *values = NULL;
-    *out_buffer = NULL;
-    STRATA_TRY(STRATA_NEW(values, 1, err, "no host memory for an array"));
-    STRATA_TRY(strata_array_create(dtype, shape, &values->array, err));
-    if (!(buffer = strata_zeroed(1, sizeof *buffer))) {
-        strata_array_finish(&values->array);
+/* A buffer of the values, whose reference it takes, also on failure. */
+static strata_status new_buffer(pjrt_api_client *client, strata_jax_values *values, pjrt_api_buffer **out_buffer,
+                                strata_error *err) {
+    pjrt_api_buffer *buffer = strata_zeroed(1, sizeof *buffer);
+    *out_buffer = buffer;
+    if (!buffer) {
+        strata_jax_values_release(values);
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for an array");
     }
-    values->references = 1;
-    *buffer = (pjrt_api_buffer){.client = client, .type = type_of(dtype), .dtype = dtype, .shape = shape};
-    buffer->values = strata_released(&values);
+    const strata_array *array = &values->array;
+    buffer->client = client;
+    buffer->type = type_of(array->dtype);
+    buffer->dtype = array->dtype;
+    buffer->shape = array->shape;
+    buffer->values = values;
     pthread_mutex_init(&buffer->lock, NULL);
     strata_jax_client_retain(client);
-    *out_buffer = buffer;
     return STRATA_OK;
+}
+
+strata_status strata_jax_buffer_create(pjrt_api_client *client, strata_dtype dtype, strata_shape shape,
+                                       pjrt_api_buffer **out_buffer, strata_error *err) {
+    strata_jax_values *values;
+    *out_buffer = NULL;
+    STRATA_TRY(STRATA_NEW(values, 1, err, "no host memory for an array"));
+    values->references = 1;
+    const strata_status status = strata_array_create(dtype, shape, &values->array, err);
+    if (!status) return new_buffer(client, values, out_buffer, err);
+    strata_jax_values_release(values);
+    return status;
 }
 
 strata_jax_values *strata_jax_buffer_values(pjrt_api_buffer *buffer) {
@@ -113,7 +125,25 @@ strata_status strata_jax_Buffer_Delete(pjrt_object_args *args, strata_error *err
     return STRATA_OK;
 }
 
-/* ---- copies from and to the host ---- */
+/* ---- copies ---- */
+
+static strata_status no_values(strata_error *err) {
+    return strata_fail(err, STRATA_INVALID, "the array was deleted or donated");
+}
+
+/* Nobody writes to the elements of a buffer, so a copy on the same device shares them. */
+strata_status strata_jax_Buffer_CopyToDevice(pjrt_copy_args *args, strata_error *err) {
+    pjrt_api_client *client = args->buffer->client;
+    args->copy = NULL;
+    if (args->target != &client->device && args->target != &client->device.memory)
+        return strata_fail(err, STRATA_INVALID, "an array is copied to a device of another client");
+    strata_jax_values *values = strata_jax_buffer_values(args->buffer);
+    return values ? new_buffer(client, values, &args->copy, err) : no_values(err);
+}
+
+strata_status strata_jax_Buffer_CopyToMemory(pjrt_copy_args *args, strata_error *err) {
+    return strata_jax_Buffer_CopyToDevice(args, err);
+}
 
 strata_status strata_jax_layout_check(const pjrt_layout *layout, int rank, strata_error *err) {
     if (!layout) return STRATA_OK;
@@ -161,7 +191,7 @@ static char *copy_strided(char *to, const char *from, const strata_shape *shape,
 
 strata_status strata_jax_Client_BufferFromHostBuffer(pjrt_from_host_args *args, strata_error *err) {
     pjrt_api_client *client = args->client;
-    strata_dtype dtype;
+    strata_dtype dtype = STRATA_DTYPE_COUNT;
     strata_shape shape;
     int64_t strides[STRATA_MAX_RANK];
     args->buffer = NULL;
@@ -191,7 +221,7 @@ strata_status strata_jax_Buffer_ToHostBuffer(pjrt_to_host_args *args, strata_err
     if (args->target_size < bytes)
         return strata_fail(err, STRATA_INVALID, "an array has %zu bytes, the memory for it has %zu", bytes, args->target_size);
     strata_jax_values *values = strata_jax_buffer_values(args->buffer);
-    if (!values) return strata_fail(err, STRATA_INVALID, "the array was deleted or donated");
+    if (!values) return no_values(err);
     if (bytes) memcpy(args->target, values->array.data, bytes);
     strata_jax_values_release(values);
     args->done = &strata_jax_ready;
