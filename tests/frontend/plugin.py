@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs small programs of JAX on the plugin, and compares with NumPy: plugin.py, with JAX_PLATFORMS=strata,cpu,
-PJRT_NAMES_AND_LIBRARY_PATHS=strata:LIBRARY and STRATA_DEVICE."""
+"""Runs small programs of JAX on the plugin, and compares with NumPy: JAX_PLATFORMS=strata,cpu plugin.py"""
 
 import threading
 import warnings
@@ -8,9 +7,7 @@ import warnings
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax._src.interpreters import mlir
 
-mlir._platforms_with_donation.append("strata")  # JAX drops donation on platforms that are not in its list
 multiply_add = jax.jit(lambda x, y: x * y + 1)
 rng = np.random.default_rng(0)
 
@@ -45,6 +42,14 @@ def arrays_with_any_strides_are_copied():
                  np.broadcast_to(x[0], (3, 6, 5)), np.broadcast_to(one, (4, 3))[::-1]):
         same(jax.device_put(view), view)
         same(multiply_add(view, view[::-1]), view * view[::-1] + 1)
+
+
+def copies_on_the_device_are_arrays_of_their_own():
+    x = np.arange(6, dtype=np.float32)
+    a = jax.device_put(x)
+    b = jax.device_put(a, jax.devices()[0], may_alias=False)
+    a.delete()
+    same(b, x), same(jax.device_put(b, jax.devices("cpu")[0]), x)
 
 
 def every_dtype_of_strata_is_stored():
@@ -112,7 +117,8 @@ def main():
     device = jax.devices()[0]
     assert device.platform == "strata" and len(jax.devices()) == 1, jax.devices()
     print(f"{device} ({device.device_kind}), jax {jax.__version__}")
-    for test in (arrays_and_scalars_are_computed, arrays_with_any_strides_are_copied, every_dtype_of_strata_is_stored,
+    for test in (arrays_and_scalars_are_computed, arrays_with_any_strides_are_copied,
+                 copies_on_the_device_are_arrays_of_their_own, every_dtype_of_strata_is_stored,
                  results_may_be_arguments_constants_or_nothing, an_operation_without_a_rule_is_an_exception_that_names_it,
                  donated_arguments_are_deleted, threads_run_programs_at_the_same_time):
         test()
