@@ -16,8 +16,7 @@ static void destroy(pjrt_api_loaded *loaded) {
     strata_executable_destroy(loaded->executable);
     strata_jax_client_release(loaded->client);
     pthread_mutex_destroy(&loaded->lock);
-    free(loaded->inputs);
-    free(loaded->outputs);
+    free(loaded->values);
     free(loaded);
 }
 
@@ -32,19 +31,18 @@ static strata_status check_partitions(const strata_program *program, strata_erro
     return STRATA_OK;
 }
 
-/* Copies what a run needs to know of the inputs and outputs. */
 static strata_status describe(pjrt_api_loaded *loaded, const strata_lowered *lowered, strata_error *err) {
     loaded->n_inputs = lowered->n_inputs;
     loaded->n_outputs = lowered->n_outputs;
-    STRATA_TRY(STRATA_NEW(loaded->inputs, loaded->n_inputs, err, "no host memory for a program's inputs"));
-    STRATA_TRY(STRATA_NEW(loaded->outputs, loaded->n_outputs, err, "no host memory for a program's outputs"));
-    for (int i = 0; i < loaded->n_inputs; i++) {
-        snprintf(loaded->inputs[i].name, sizeof loaded->inputs[i].name, "%d", i);
-        loaded->inputs[i].is_donated = lowered->aliases[i] >= 0;
-    }
-    for (int i = 0; i < loaded->n_outputs; i++) {
-        loaded->outputs[i].dtype = strata_tensor_dtype(lowered->outputs[i]);
-        loaded->outputs[i].shape = strata_tensor_shape(lowered->outputs[i]);
+    const int n = loaded->n_inputs + loaded->n_outputs;
+    STRATA_TRY(STRATA_NEW(loaded->values, n, err, "no host memory for %d arguments and results", n));
+    for (int i = 0; i < n; i++) {
+        const bool is_input = i < loaded->n_inputs;
+        const strata_tensor *tensor = is_input ? lowered->inputs[i] : lowered->outputs[i - loaded->n_inputs];
+        loaded->values[i] = (struct strata_jax_value){.dtype = strata_tensor_dtype(tensor),
+                                                      .shape = strata_tensor_shape(tensor),
+                                                      .index = -1,
+                                                      .is_donated = is_input && lowered->aliases[i] >= 0};
     }
     return STRATA_OK;
 }
@@ -59,8 +57,14 @@ static strata_status compile(pjrt_api_loaded *loaded, const pjrt_program_text *t
     STRATA_TRY(strata_graph_check(lowered.graph, err));
     STRATA_TRY(describe(loaded, &lowered, err));
     if (!lowered.n_outputs) return STRATA_OK;
-    return strata_executable_create(loaded->client->device.device, lowered.outputs, lowered.n_outputs, NULL, 0, &options,
-                                    &loaded->executable, err);
+    STRATA_TRY(strata_executable_create(loaded->client->device.device, lowered.outputs, lowered.n_outputs, NULL, 0, &options,
+                                        &loaded->executable, err));
+    for (int i = 0; i < loaded->n_inputs; i++) {
+        char name[12];
+        snprintf(name, sizeof name, "%d", i);
+        loaded->values[i].index = strata_executable_input_index(loaded->executable, name);
+    }
+    return STRATA_OK;
 }
 
 /* The options are those of XLA's compiler, and the devices, of which there is one. */
@@ -115,52 +119,61 @@ strata_status strata_jax_LoadedExecutable_GetDeviceAssignment(pjrt_device_assign
 
 /* ---- running ---- */
 
-/* The arguments and results of one run. */
+/* What one run reads and writes. */
 typedef struct run {
     pjrt_api_loaded *loaded;
-    const char **names;
-    strata_array *inputs, *outputs;
-    strata_jax_values **values;
+    strata_jax_values **arguments;
     pjrt_api_buffer **results;
 } run;
 
 static void run_finish(run *r) {
-    for (int i = 0; r->values && i < r->loaded->n_inputs; i++) strata_jax_values_release(r->values[i]);
+    for (int i = 0; r->arguments && i < r->loaded->n_inputs; i++) strata_jax_values_release(r->arguments[i]);
     for (int i = 0; r->results && i < r->loaded->n_outputs; i++) strata_jax_buffer_destroy(r->results[i]);
-    free(r->names);
-    free(r->inputs);
-    free(r->outputs);
-    free(r->values);
+    free(r->arguments);
     free(r->results);
 }
 
+static strata_status take_argument(run *r, int i, pjrt_api_buffer *buffer, strata_error *err) {
+    const struct strata_jax_value *wanted = &r->loaded->values[i];
+    r->arguments[i] = buffer ? strata_jax_buffer_values(buffer) : NULL;
+    if (!r->arguments[i]) return strata_fail(err, STRATA_INVALID, "argument %d was deleted or donated", i);
+    const strata_array *array = &r->arguments[i]->array;
+    if (array->dtype == wanted->dtype && strata_shape_equal(array->shape, wanted->shape)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "argument %d is %s %s, and %s %s in the program", i,
+                       strata_dtype_name(array->dtype), strata_shape_text(array->shape).text, strata_dtype_name(wanted->dtype),
+                       strata_shape_text(wanted->shape).text);
+}
+
 static strata_status run_init(run *r, pjrt_api_buffer *const *arguments, strata_error *err) {
-    static const char no_memory[] = "no host memory to run a program";
-    const pjrt_api_loaded *loaded = r->loaded;
-    STRATA_TRY(STRATA_NEW(r->names, loaded->n_inputs, err, no_memory));
-    STRATA_TRY(STRATA_NEW(r->inputs, loaded->n_inputs, err, no_memory));
-    STRATA_TRY(STRATA_NEW(r->values, loaded->n_inputs, err, no_memory));
-    STRATA_TRY(STRATA_NEW(r->outputs, loaded->n_outputs, err, no_memory));
-    STRATA_TRY(STRATA_NEW(r->results, loaded->n_outputs, err, no_memory));
-    for (int i = 0; i < loaded->n_inputs; i++) {
-        r->values[i] = arguments[i] ? strata_jax_buffer_values(arguments[i]) : NULL;
-        if (!r->values[i]) return strata_fail(err, STRATA_INVALID, "argument %d was deleted or donated", i);
-        r->names[i] = loaded->inputs[i].name;
-        r->inputs[i] = r->values[i]->array;
-    }
-    for (int i = 0; i < loaded->n_outputs; i++) {
-        STRATA_TRY(
-            strata_jax_buffer_create(loaded->client, loaded->outputs[i].dtype, loaded->outputs[i].shape, &r->results[i], err));
-        r->outputs[i] = r->results[i]->values->array;
-    }
+    pjrt_api_loaded *loaded = r->loaded;
+    const struct strata_jax_value *outputs = loaded->values + loaded->n_inputs;
+    STRATA_TRY(STRATA_NEW(r->arguments, loaded->n_inputs, err, "no host memory to run a program"));
+    STRATA_TRY(STRATA_NEW(r->results, loaded->n_outputs, err, "no host memory to run a program"));
+    for (int i = 0; i < loaded->n_inputs; i++) STRATA_TRY(take_argument(r, i, arguments[i], err));
+    for (int i = 0; i < loaded->n_outputs; i++)
+        STRATA_TRY(strata_jax_buffer_create(loaded->client, outputs[i].dtype, outputs[i].shape, &r->results[i], err));
     return STRATA_OK;
 }
 
 static strata_status compute(const run *r, strata_error *err) {
     pjrt_api_loaded *loaded = r->loaded;
-    if (!loaded->executable) return STRATA_OK;
+    strata_executable *exe = loaded->executable;
+    int slot;
+    if (!exe) return STRATA_OK;
     STRATA_LOCKED(&loaded->lock);
-    return strata_executable_run(loaded->executable, r->names, r->inputs, loaded->n_inputs, r->outputs, loaded->n_outputs, err);
+    STRATA_TRY(strata_executable_acquire(exe, &slot, err));
+    for (int i = 0; i < loaded->n_inputs; i++) {
+        const strata_array *array = &r->arguments[i]->array;
+        const size_t bytes = loaded->values[i].index < 0 ? 0 : strata_array_bytes(array);
+        if (bytes) memcpy(strata_executable_input(exe, slot, loaded->values[i].index), array->data, bytes);
+    }
+    STRATA_TRY(strata_executable_submit(exe, slot, err));
+    STRATA_TRY(strata_executable_wait(exe, slot, err));
+    for (int i = 0; i < loaded->n_outputs; i++) {
+        const strata_array *array = &r->results[i]->values->array;
+        if (strata_array_bytes(array)) memcpy(array->data, strata_executable_output(exe, slot, i), strata_array_bytes(array));
+    }
+    return STRATA_OK;
 }
 
 static bool may_donate(const pjrt_execute_options *options, int input) {
@@ -189,7 +202,7 @@ strata_status strata_jax_LoadedExecutable_Execute(pjrt_execute_args *args, strat
     STRATA_TRY(run_init(&r, arguments, err));
     STRATA_TRY(compute(&r, err));
     for (int i = 0; i < loaded->n_inputs; i++)
-        if (loaded->inputs[i].is_donated && may_donate(args->options, i)) strata_jax_buffer_delete(arguments[i]);
+        if (loaded->values[i].is_donated && may_donate(args->options, i)) strata_jax_buffer_delete(arguments[i]);
     for (int i = 0; i < loaded->n_outputs; i++) args->outputs[0][i] = strata_released(&r.results[i]);
     if (args->done) args->done[0] = &strata_jax_ready;
     return STRATA_OK;

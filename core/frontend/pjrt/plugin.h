@@ -70,16 +70,15 @@ struct pjrt_api_loaded {
     /* NULL: the program has no outputs, so that there is nothing to run. */
     strata_executable *executable;
     int n_inputs, n_outputs;
-    /* [n_inputs] The names in the graph, and whether the input is deleted by the run, as its memory is meant for an output. */
-    struct {
-        char name[12];
-        bool is_donated;
-    } * inputs;
-    /* [n_outputs] */
-    struct {
+    /* The inputs, then the outputs. */
+    struct strata_jax_value {
         strata_dtype dtype;
         strata_shape shape;
-    } * outputs;
+        /* Of an input: its index in the executable, or -1 if no output depends on it. */
+        int index;
+        /* Of an input: the run deletes it, since its memory is meant for an output. */
+        bool is_donated;
+    } * values;
 };
 
 /* Whether a struct of the caller, which may be shorter than ours, contains a field. */
