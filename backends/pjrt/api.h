@@ -200,6 +200,13 @@ typedef struct pjrt_lookup_device_args {
     pjrt_api_device *device; /* out */
 } pjrt_lookup_device_args;
 
+typedef struct pjrt_process_info_args {
+    pjrt_head head;
+    pjrt_api_client *client;
+    void *processes;
+    size_t n;
+} pjrt_process_info_args;
+
 typedef struct pjrt_description_attributes_args {
     pjrt_head head;
     pjrt_api_description *description;

@@ -7,6 +7,7 @@ import warnings
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import serialize_executable
 
 multiply_add = jax.jit(lambda x, y: x * y + 1)
 rng = np.random.default_rng(0)
@@ -75,6 +76,16 @@ def an_operation_without_a_rule_is_an_exception_that_names_it():
         same(multiply_add(x, x), x * x + 1)
 
 
+def what_the_plugin_lacks_is_an_exception():
+    x = jax.device_put(np.arange(6, dtype=np.float32))
+    compiled = multiply_add.lower(x, x).compile()
+    assert jax.devices()[0].memory_stats() is None and compiled.as_text() is None and compiled.cost_analysis() is None
+    fails(x.unsafe_buffer_pointer, "UnsafePointer")
+    fails(lambda: np.from_dlpack(x), "UNIMPLEMENTED")
+    fails(lambda: serialize_executable.serialize(compiled), "Executable_Serialize")
+    same(compiled(x, x), np.asarray(x) ** 2 + 1)
+
+
 def donated_arguments_are_deleted():
     x = np.arange(6, dtype=np.float32)
     update = jax.jit(lambda x, y: (x * y + 1, y), donate_argnums=0)
@@ -120,7 +131,7 @@ def main():
     for test in (arrays_and_scalars_are_computed, arrays_with_any_strides_are_copied,
                  copies_on_the_device_are_arrays_of_their_own, every_dtype_of_strata_is_stored,
                  results_may_be_arguments_constants_or_nothing, an_operation_without_a_rule_is_an_exception_that_names_it,
-                 donated_arguments_are_deleted, threads_run_programs_at_the_same_time):
+                 what_the_plugin_lacks_is_an_exception, donated_arguments_are_deleted, threads_run_programs_at_the_same_time):
         test()
         print(f"  {test.__name__}")
 

@@ -187,6 +187,20 @@ Test(jax_plugin, a_device_that_is_not_there_is_an_error_with_those_that_are) {
     cr_expect(strstr(message, "host ("), "%s", message);
 }
 
+Test(jax_plugin, several_processes_are_an_error) {
+    pjrt_named_value options[2] = {{.head = HEAD(options[0]), .name = "node_id", .name_size = 7, .type = PJRT_VALUE_INT64},
+                                   {.head = HEAD(options[1]), .name = "num_nodes", .name_size = 9, .type = PJRT_VALUE_INT64}};
+    pjrt_client_create_args args = {.head = HEAD(args), .options = options, .n_options = 2};
+    setenv("STRATA_DEVICE", "host", 1);
+    options[1].number = 2;
+    FAILS(Client_Create, &args, PJRT_CODE_UNIMPLEMENTED, "2 processes");
+    options[1].number = 1;
+    OK(Client_Create, &args);
+    pjrt_process_info_args info = {.head = HEAD(info), .client = args.client};
+    OK(Client_UpdateGlobalProcessInfo, &info);
+    destroy(F_Client_Destroy, args.client);
+}
+
 /* ---- buffers ---- */
 
 Test(jax_plugin, arrays_with_any_strides_become_row_major) {
@@ -345,6 +359,9 @@ Test(jax_plugin, a_program_computes_and_deletes_what_it_takes) {
     pjrt_size_args n = {.head = HEAD(n), .object = executable.executable};
     OK(Executable_NumOutputs, &n);
     cr_assert_eq(n.number, 2);
+    pjrt_text_args name = {.head = HEAD(name), .object = executable.executable};
+    OK(Executable_Name, &name);
+    cr_assert_str_eq(name.text, "jit_donated");
     destroy(F_Executable_Destroy, executable.executable);
 
     const int64_t kept[] = {1};
@@ -386,6 +403,8 @@ Test(jax_plugin, wrong_arguments_of_a_run_are_errors) {
     FAILS(LoadedExecutable_Execute, &args, PJRT_CODE_INVALID_ARGUMENT, "2 arguments was given 3");
     args.n_devices = 2;
     FAILS(LoadedExecutable_Execute, &args, PJRT_CODE_UNIMPLEMENTED, "2 devices");
+    destroy(F_LoadedExecutable_Delete, loaded);
+    FAILS(LoadedExecutable_Execute, &args, PJRT_CODE_INVALID_ARGUMENT, "jit_donated was deleted");
     destroy(F_Buffer_Destroy, a);
     destroy(F_Buffer_Destroy, other.buffer);
     destroy(F_LoadedExecutable_Destroy, loaded);

@@ -145,7 +145,8 @@ strata_status strata_jax_Buffer_CopyToMemory(pjrt_copy_args *args, strata_error 
     return strata_jax_Buffer_CopyToDevice(args, err);
 }
 
-strata_status strata_jax_layout_check(const pjrt_layout *layout, int rank, strata_error *err) {
+/* Fails unless the layout, which may be NULL, is row-major. */
+static strata_status check_layout(const pjrt_layout *layout, int rank, strata_error *err) {
     if (!layout) return STRATA_OK;
     bool is_row_major = STRATA_JAX_HAS(layout, type) && !layout->type && !layout->tiled.n_tiles &&
                         layout->tiled.minor_to_major_size == (size_t)rank;
@@ -201,7 +202,7 @@ strata_status strata_jax_Client_BufferFromHostBuffer(pjrt_from_host_args *args, 
     STRATA_TRY(find_dtype(args->type, &dtype, err));
     const size_t element_bytes = strata_dtype_bytes(dtype);
     STRATA_TRY(read_shape(args, element_bytes, &shape, strides, err));
-    STRATA_TRY(strata_jax_layout_check(args->layout, shape.rank, err));
+    STRATA_TRY(check_layout(args->layout, shape.rank, err));
     if (!args->data && strata_shape_elements(shape)) return strata_fail(err, STRATA_INVALID, "an array has no memory");
     STRATA_TRY(strata_jax_buffer_create(client, dtype, shape, &args->buffer, err));
     if (strata_shape_elements(shape))
@@ -217,7 +218,7 @@ strata_status strata_jax_Buffer_ToHostBuffer(pjrt_to_host_args *args, strata_err
         args->target_size = bytes;
         return STRATA_OK;
     }
-    STRATA_TRY(strata_jax_layout_check(args->layout, args->buffer->shape.rank, err));
+    STRATA_TRY(check_layout(args->layout, args->buffer->shape.rank, err));
     if (args->target_size < bytes)
         return strata_fail(err, STRATA_INVALID, "an array has %zu bytes, the memory for it has %zu", bytes, args->target_size);
     strata_jax_values *values = strata_jax_buffer_values(args->buffer);

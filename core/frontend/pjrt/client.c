@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The client and its device: the one that the variable STRATA_DEVICE names, or the best one. */
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "core/frontend/pjrt/plugin.h"
@@ -15,12 +16,27 @@ void strata_jax_client_release(pjrt_api_client *client) {
     free(client);
 }
 
+/* JAX passes the number of processes after jax.distributed.initialize. */
+static strata_status check_processes(const pjrt_client_create_args *args, strata_error *err) {
+    static const char name[] = "num_nodes";
+    for (size_t i = 0; i < args->n_options; i++) {
+        const pjrt_named_value *option = &args->options[i];
+        if (!STRATA_JAX_HAS(option, value_size) || option->name_size != sizeof name - 1 || option->type != PJRT_VALUE_INT64 ||
+            memcmp(option->name, name, sizeof name - 1) != 0 || option->number == 1)
+            continue;
+        return strata_fail(err, STRATA_UNSUPPORTED, "JAX was started with %" PRId64 " processes; Strata's plugin is for one",
+                           option->number);
+    }
+    return STRATA_OK;
+}
+
 /* A node that the device cannot run is run by the host, since programs of JAX contain ops that some device lacks. */
 strata_status strata_jax_Client_Create(pjrt_client_create_args *args, strata_error *err) {
     const strata_device_options options = {.fallback_to_host = true};
     const char *which = getenv("STRATA_DEVICE");
     pjrt_api_client *client;
     args->client = NULL;
+    STRATA_TRY(check_processes(args, err));
     STRATA_TRY(STRATA_NEW(client, 1, err, "no host memory for a client"));
     pjrt_api_device *device = &client->device;
     const strata_status status = strata_device_open(which && which[0] ? which : NULL, &options, &device->device, err);

@@ -52,6 +52,8 @@ static strata_status compile(pjrt_api_loaded *loaded, const pjrt_program_text *t
     STRATA_OWNED(strata_program) *program = NULL;
     STRATA_TRY(strata_program_read(text->code, text->code_size, &program, err));
     STRATA_TRY(check_partitions(program, err));
+    const strata_program_attribute *name = strata_program_find(program, &program->ops[program->module], "sym_name");
+    snprintf(loaded->name, sizeof loaded->name, "%s", name && name->text ? name->text : "");
     STRATA_FINISHED(strata_lowered) lowered = {0};
     STRATA_TRY(strata_lower(program, &lowered, err));
     STRATA_TRY(strata_graph_check(lowered.graph, err));
@@ -60,9 +62,9 @@ static strata_status compile(pjrt_api_loaded *loaded, const pjrt_program_text *t
     STRATA_TRY(strata_executable_create(loaded->client->device.device, lowered.outputs, lowered.n_outputs, NULL, 0, &options,
                                         &loaded->executable, err));
     for (int i = 0; i < loaded->n_inputs; i++) {
-        char name[12];
-        snprintf(name, sizeof name, "%d", i);
-        loaded->values[i].index = strata_executable_input_index(loaded->executable, name);
+        char input[12];
+        snprintf(input, sizeof input, "%d", i);
+        loaded->values[i].index = strata_executable_input_index(loaded->executable, input);
     }
     return STRATA_OK;
 }
@@ -93,6 +95,7 @@ strata_status strata_jax_LoadedExecutable_Destroy(pjrt_object_args *args, strata
 strata_status strata_jax_LoadedExecutable_GetExecutable(pjrt_loaded_executable_args *args, strata_error *err) {
     STRATA_TRY(STRATA_NEW(args->executable, 1, err, "no host memory for a program"));
     args->executable->n_outputs = (size_t)args->loaded->n_outputs;
+    memcpy(args->executable->name, args->loaded->name, sizeof args->loaded->name);
     return STRATA_OK;
 }
 
@@ -184,7 +187,8 @@ static bool may_donate(const pjrt_execute_options *options, int input) {
 }
 
 static strata_status check_arguments(const pjrt_execute_args *args, strata_error *err) {
-    const pjrt_api_loaded *loaded = args->executable;
+    pjrt_api_loaded *loaded = args->executable;
+    if (loaded->is_deleted) return strata_fail(err, STRATA_INVALID, "the program %s was deleted", loaded->name);
     if (args->n_devices != 1 || (args->device && args->device != &loaded->client->device))
         return strata_fail(err, STRATA_UNSUPPORTED, "a program is to run on %zu devices; there is one", args->n_devices);
     if (args->n_arguments != (size_t)loaded->n_inputs || (loaded->n_inputs && !args->arguments) ||

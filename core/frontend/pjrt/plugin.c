@@ -6,11 +6,12 @@
 
 #include "strata/version.h"
 
-#define CLIENT(object) ((pjrt_api_client *)(object))
-#define DEVICE(object) ((pjrt_api_device *)(object))
-#define MEMORY(object) ((pjrt_api_memory *)(object))
-#define BUFFER(object) ((pjrt_api_buffer *)(object))
-#define LOADED(object) ((pjrt_api_loaded *)(object))
+#define CLIENT(object)     ((pjrt_api_client *)(object))
+#define DEVICE(object)     ((pjrt_api_device *)(object))
+#define MEMORY(object)     ((pjrt_api_memory *)(object))
+#define BUFFER(object)     ((pjrt_api_buffer *)(object))
+#define LOADED(object)     ((pjrt_api_loaded *)(object))
+#define EXECUTABLE(object) ((pjrt_api_executable *)(object))
 
 pjrt_api_event strata_jax_ready;
 
@@ -77,6 +78,7 @@ NOTHING_TO_DO(Plugin_Initialize, pjrt_plugin_initialize_args)
 NOTHING_TO_DO(Event_Destroy, pjrt_object_args)
 NOTHING_TO_DO(Event_Error, pjrt_object_args)
 NOTHING_TO_DO(Event_Await, pjrt_object_args)
+NOTHING_TO_DO(Client_UpdateGlobalProcessInfo, pjrt_process_info_args)
 
 /* JAX writes programs for this version, the newest that program.h reads. */
 strata_status strata_jax_Plugin_Attributes(pjrt_plugin_attributes_args *args, strata_error *err) {
@@ -125,7 +127,7 @@ static pjrt_api_error *missing(const char *name) {
         const strata_status status = check(args, #function, PJRT_SIZE(arguments, last), true, &err); \
         if (status) return error_of(status, &err);                                                   \
         void *self = ((pjrt_object_args *)args)->object;                                             \
-        (void)self;                                                                                  \
+        (void)a, (void)self;                                                                         \
         assignment;                                                                                  \
         return NULL;                                                                                 \
     }

@@ -61,10 +61,14 @@ typedef struct strata_jax_values {
 
 struct pjrt_api_executable {
     size_t n_outputs;
+    /* The module's: "jit_step". */
+    char name[128];
 };
 
 struct pjrt_api_loaded {
     pjrt_api_client *client;
+    char name[128];
+    atomic_bool is_deleted;
     /* One run at a time. */
     pthread_mutex_t lock;
     /* NULL: the program has no outputs, so that there is nothing to run. */
@@ -98,7 +102,7 @@ static inline void strata_jax_list(pjrt_list_args *args, const void *list, size_
 void strata_jax_client_retain(pjrt_api_client *client);
 void strata_jax_client_release(pjrt_api_client *client); /* NULL is fine */
 
-/* A buffer whose elements are 0. Fails: UNSUPPORTED for a shape that Strata has not; OUT_OF_MEMORY. */
+/* A buffer whose elements are 0. Fails: OUT_OF_MEMORY, and INVALID for a shape that strata_shape_check refuses. */
 STRATA_MUST_USE strata_status strata_jax_buffer_create(pjrt_api_client *client, strata_dtype dtype, strata_shape shape,
                                                        pjrt_api_buffer **out_buffer, strata_error *err);
 void strata_jax_buffer_destroy(pjrt_api_buffer *buffer); /* NULL is fine */
@@ -109,8 +113,6 @@ size_t strata_jax_buffer_bytes(const pjrt_api_buffer *buffer);
 /* Returns the elements with a reference for the caller; NULL: the buffer was deleted. */
 strata_jax_values *strata_jax_buffer_values(pjrt_api_buffer *buffer);
 void strata_jax_values_release(strata_jax_values *values); /* NULL is fine */
-/* Fails unless the layout, which may be NULL, is row-major. */
-STRATA_MUST_USE strata_status strata_jax_layout_check(const pjrt_layout *layout, int rank, strata_error *err);
 
 #define VALUE(place, name, arguments, last, assignment)
 #define METHOD(place, name, arguments, last) FUNCTION(place, name, arguments, last)
