@@ -170,7 +170,7 @@ foreach(folder IN LISTS folders)
 endforeach()
 
 if(TARGET test_frontend)
-  target_link_libraries(test_frontend PRIVATE strata_pjrt_program strata_static) # in this order
+  target_link_libraries(test_frontend PRIVATE strata_pjrt_static strata_static) # in this order
 endif()
 target_compile_definitions(test_plugin PRIVATE STRATA_TEST_PLUGINS="${suites}/plugins")
 foreach(api opencl vulkan)

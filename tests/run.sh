@@ -462,6 +462,9 @@ run_pjrt() {
         cases=""
         suite "pjrt with jaxlib" "$build/suites/test_pjrt" "$jax"
         case pjrt/replicas in *"$filter"*) suite "pjrt/replicas with jaxlib" "$root/tests/pjrt/replicas_test.sh" "$jax" ;; esac
+        case frontend/plugin in
+        *"$filter"*) suite "frontend/plugin with jax" "$root/tests/frontend/plugin_test.sh" "$jax" ;;
+        esac
     else
         no_driver "jaxlib, through PJRT" "pip could not fetch it: $(tail -n 1 "$fetch_log")"
     fi

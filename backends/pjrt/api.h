@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Our own declarations of those parts of the PJRT C API, the interface of OpenXLA's plugins, that we use. The layout of
- * its structs is its ABI. Every function takes a pointer to one struct, whose first field is the size that the caller
- * knows, and returns an error object or NULL. tests/pjrt/layout_test.c compares sizes and offsets with the API's own
- * header at compile time.
+ * Our own declarations of those parts of the PJRT C API, the interface of OpenXLA's plugins, that we use: as the caller of
+ * plugins in this folder, and as a plugin for JAX in core/frontend/pjrt. The layout of its structs is its ABI. Every function
+ * takes a pointer to one struct, whose first field is the size that the caller knows, and returns an error object or NULL.
+ * tests/pjrt/layout_test.c compares sizes and offsets with the API's own header at compile time.
  *
  * The plugin writes the fields that are marked `out`. PJRT_SIZE gets the last field of a struct, because padding after
  * it does not count. */
@@ -18,11 +18,14 @@
 
 /* Earlier versions have the table in another order. */
 enum { PJRT_MAJOR = 0, PJRT_LEAST_MINOR = 57 };
+/* The version of these declarations, and how many functions its table has. */
+enum { PJRT_MINOR = 90, PJRT_N_FUNCTIONS = 128 };
 
 typedef struct pjrt_api_error pjrt_api_error;
 typedef struct pjrt_api_event pjrt_api_event;
 typedef struct pjrt_api_client pjrt_api_client;
 typedef struct pjrt_api_device pjrt_api_device;
+typedef struct pjrt_api_memory pjrt_api_memory;
 typedef struct pjrt_api_description pjrt_api_description;
 typedef struct pjrt_api_topology pjrt_api_topology;
 typedef struct pjrt_api_executable pjrt_api_executable;
@@ -52,13 +55,59 @@ enum {
 #include "backends/pjrt/functions.def"
 };
 
-/* ---- errors and events ---- */
+/* ---- arguments of many functions, which differ in the type of the object ---- */
 
-/* The arguments of Error_Destroy (object: an error), and of Event_Destroy and Event_Await (object: an event). */
+/* Error_Destroy, Event_Destroy, Event_Await, Event_Error, Buffer_Delete ... */
 typedef struct pjrt_object_args {
     pjrt_head head;
     void *object;
 } pjrt_object_args;
+
+/* Client_PlatformName, Client_PlatformVersion, DeviceDescription_Kind, Memory_Kind ... */
+typedef struct pjrt_text_args {
+    pjrt_head head;
+    void *object;
+    const char *text; /* out; without a NUL at the end */
+    size_t text_size; /* out */
+} pjrt_text_args;
+
+/* Event_IsReady, Device_IsAddressable, Buffer_IsDeleted, Buffer_IsOnCpu */
+typedef struct pjrt_flag_args {
+    pjrt_head head;
+    void *object;
+    bool flag; /* out */
+} pjrt_flag_args;
+
+/* DeviceDescription_Id, Device_LocalHardwareId, Buffer_ElementType ... */
+typedef struct pjrt_int_args {
+    pjrt_head head;
+    void *object;
+    int number; /* out */
+} pjrt_int_args;
+
+/* Executable_NumReplicas, Executable_NumPartitions, Buffer_OnDeviceSizeInBytes */
+typedef struct pjrt_size_args {
+    pjrt_head head;
+    void *object;
+    size_t number; /* out */
+} pjrt_size_args;
+
+/* Device_DefaultMemory, Buffer_Device, Buffer_Memory, Buffer_ReadyEvent: another object */
+typedef struct pjrt_pointer_args {
+    pjrt_head head;
+    void *object;
+    void *pointer; /* out */
+} pjrt_pointer_args;
+
+/* Client_AddressableMemories, Memory_AddressableByDevices, Buffer_Dimensions ... */
+typedef struct pjrt_list_args {
+    pjrt_head head;
+    void *object;
+    const void *list; /* out; valid as long as the object */
+    size_t n;         /* out */
+} pjrt_list_args;
+
+/* ---- errors and events ---- */
 
 typedef struct pjrt_error_message_args {
     pjrt_head head;
@@ -69,12 +118,14 @@ typedef struct pjrt_error_message_args {
 
 /* The codes of absl::Status. */
 enum {
+    PJRT_CODE_CANCELLED = 1,
     PJRT_CODE_INVALID_ARGUMENT = 3,
     PJRT_CODE_DEADLINE_EXCEEDED = 4,
     PJRT_CODE_NOT_FOUND = 5,
     PJRT_CODE_RESOURCE_EXHAUSTED = 8,
     PJRT_CODE_FAILED_PRECONDITION = 9,
     PJRT_CODE_UNIMPLEMENTED = 12,
+    PJRT_CODE_INTERNAL = 13,
     PJRT_CODE_UNAVAILABLE = 14
 };
 
@@ -83,6 +134,14 @@ typedef struct pjrt_error_code_args {
     const pjrt_api_error *error;
     int code; /* out */
 } pjrt_error_code_args;
+
+typedef struct pjrt_on_ready_args {
+    pjrt_head head;
+    pjrt_api_event *event;
+    /* Called when the event is ready. It takes the event's error, which may be NULL. */
+    void (*callback)(pjrt_api_error *error, void *user);
+    void *user;
+} pjrt_on_ready_args;
 
 /* ---- the plugin ---- */
 
@@ -108,6 +167,12 @@ typedef struct pjrt_named_value {
     size_t value_size;
 } pjrt_named_value;
 
+typedef struct pjrt_plugin_attributes_args {
+    pjrt_head head;
+    const pjrt_named_value *attributes; /* out; static memory */
+    size_t n_attributes;                /* out */
+} pjrt_plugin_attributes_args;
+
 /* ---- client and devices ---- */
 
 typedef struct pjrt_client_create_args {
@@ -120,20 +185,34 @@ typedef struct pjrt_client_create_args {
     void *key_value_try[2];
 } pjrt_client_create_args;
 
-/* Client_PlatformName, Client_PlatformVersion, DeviceDescription_Kind */
-typedef struct pjrt_text_args {
-    pjrt_head head;
-    void *object;
-    const char *text; /* out; without a NUL at the end */
-    size_t text_size; /* out */
-} pjrt_text_args;
-
 typedef struct pjrt_client_devices_args {
     pjrt_head head;
     pjrt_api_client *client;
     pjrt_api_device *const *devices; /* out */
     size_t n_devices;                /* out */
 } pjrt_client_devices_args;
+
+/* Client_LookupDevice, Client_LookupAddressableDevice */
+typedef struct pjrt_lookup_device_args {
+    pjrt_head head;
+    pjrt_api_client *client;
+    int id;
+    pjrt_api_device *device; /* out */
+} pjrt_lookup_device_args;
+
+typedef struct pjrt_process_info_args {
+    pjrt_head head;
+    pjrt_api_client *client;
+    void *processes;
+    size_t n;
+} pjrt_process_info_args;
+
+typedef struct pjrt_description_attributes_args {
+    pjrt_head head;
+    pjrt_api_description *description;
+    size_t n_attributes;                /* out */
+    const pjrt_named_value *attributes; /* out */
+} pjrt_description_attributes_args;
 
 typedef struct pjrt_device_description_args {
     pjrt_head head;
@@ -179,6 +258,16 @@ typedef struct pjrt_loaded_executable_args {
     pjrt_api_loaded *loaded;
     pjrt_api_executable *executable; /* out; the caller must destroy it */
 } pjrt_loaded_executable_args;
+
+typedef struct pjrt_device_assignment_args {
+    pjrt_head head;
+    pjrt_api_loaded *loaded;
+    const char *bytes; /* out: a serialized DeviceAssignmentProto */
+    size_t n_bytes;    /* out */
+    /* out: what the caller frees the bytes with. */
+    void *owner;
+    void (*destroy)(void *owner);
+} pjrt_device_assignment_args;
 
 /* Executable_NumOutputs, Executable_SizeOfGeneratedCodeInBytes */
 typedef struct pjrt_executable_number_args {
@@ -238,12 +327,20 @@ typedef struct pjrt_execute_args {
 
 enum {
     PJRT_TYPE_PRED = 1,
-    PJRT_TYPE_S32 = 4,
-    PJRT_TYPE_S64 = 5,
-    PJRT_TYPE_U8 = 6,
-    PJRT_TYPE_F16 = 10,
-    PJRT_TYPE_F32 = 11,
-    PJRT_TYPE_BF16 = 13
+    PJRT_TYPE_S8,
+    PJRT_TYPE_S16,
+    PJRT_TYPE_S32,
+    PJRT_TYPE_S64,
+    PJRT_TYPE_U8,
+    PJRT_TYPE_U16,
+    PJRT_TYPE_U32,
+    PJRT_TYPE_U64,
+    PJRT_TYPE_F16,
+    PJRT_TYPE_F32,
+    PJRT_TYPE_F64,
+    PJRT_TYPE_BF16,
+    PJRT_TYPE_C64,
+    PJRT_TYPE_C128
 };
 
 /* Until when the plugin may read the host memory: during the call, or until the event `done`. */
@@ -289,6 +386,15 @@ typedef struct pjrt_to_host_args {
     size_t target_size;
     pjrt_api_event *done; /* out */
 } pjrt_to_host_args;
+
+/* Buffer_CopyToDevice, Buffer_CopyToMemory */
+typedef struct pjrt_copy_args {
+    pjrt_head head;
+    pjrt_api_buffer *buffer;
+    /* A device or a memory. */
+    void *target;
+    pjrt_api_buffer *copy; /* out */
+} pjrt_copy_args;
 
 /* ---- ahead of time ---- */
 

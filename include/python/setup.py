@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the wheel. The package contains libstrata.so and libstrata_interchange.so, which CMake builds, and the declarations of
-their headers.
+"""Builds the wheel. The package contains libstrata.so, libstrata_interchange.so and libstrata_pjrt.so, which CMake builds, and
+the declarations of the headers.
 
-STRATA_LIBRARY=FILE uses a libstrata.so that is built already, and the other library beside it. They must be built from this
+STRATA_LIBRARY=FILE uses a libstrata.so that is built already, and the other libraries beside it. They must be built from this
 source tree."""
 import json
 import os
@@ -31,7 +31,8 @@ def build_library():
         sys.exit("strata: pip builds the library from the source tree around include/python; install from there")
     build = ROOT / "build" / "python"
     for command in (["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DSTRATA_TESTS=OFF"],
-                    ["cmake", "--build", build, "--target", "strata", "strata_interchange", "--parallel", str(os.cpu_count())]):
+                    ["cmake", "--build", build, "--parallel", str(os.cpu_count()), "--target", "strata", "strata_interchange",
+                     "strata_pjrt"]):
         if subprocess.run(command).returncode:
             sys.exit("strata: the library did not build; sh samples/install-packages.sh build installs what it needs")
     return build / "libstrata.so"
@@ -43,10 +44,12 @@ class Build(build_py):
         package = pathlib.Path(self.build_lib) / "strata"
         library = pathlib.Path(os.environ.get("STRATA_LIBRARY") or build_library())
         major = re.search(r'STRATA_VERSION_MAJOR (\d+)', (ROOT / "include" / "strata" / "version.h").read_text())[1]
-        for name in ("libstrata", "libstrata_interchange"):
-            file = package / f"{name}.so.{major}"  # the name by which the second needs the first
-            shutil.copyfile(library.with_name(library.name.replace("libstrata", name, 1)), file)
-            subprocess.run(["strip", "--strip-unneeded", file], check=False)
+        files = {f"{name}.so.{major}": library.with_name(library.name.replace("libstrata", name, 1))  # as the others need it
+                 for name in ("libstrata", "libstrata_interchange")}
+        files["libstrata_pjrt.so"] = library.with_name("libstrata_pjrt.so")
+        for name, file in files.items():
+            shutil.copyfile(file, package / name)
+            subprocess.run(["strip", "--strip-unneeded", package / name], check=False)
         (package / "_api.json").write_text(json.dumps(_headers.read(ROOT / "include" / "strata")))
 
 

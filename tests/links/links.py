@@ -28,7 +28,7 @@ LEVELS = [
     ["core/base"],
     ["strata/device.h", "strata/ops.h"],
     ["strata/executable.h"],
-    ["core/graph", "core/frontend", "cluster/memory", "cluster/resolver", "shaders"],
+    ["core/graph", "cluster/memory", "cluster/resolver", "shaders"],
     ["cluster/wire"],
     ["cluster/rpc", "cluster"],
     ["core/op"],
@@ -48,7 +48,7 @@ LEVELS = [
      "backends/plugin", "backends/pjrt"],
     ["core/metric", "backends/opencl", "backends/vulkan", "backends/fallback"],
     ["core/model", "backends"],
-    ["core/interchange"],
+    ["core/frontend", "core/interchange"],
     ["strategies"],
 ]
 LEVEL_OF = {folder: level for level, folders in enumerate(LEVELS) for folder in folders}

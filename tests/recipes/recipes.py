@@ -26,7 +26,7 @@ import sys
 
 # Tables of another program's functions and operations: a new row is not a new part of Strata.
 NO_LISTS = {"backends/opencl/functions.def", "backends/pjrt/functions.def", "backends/vulkan/functions.def",
-            "cluster/engine/mpi_library.def", "core/frontend/pjrt/ops.def"}
+            "cluster/engine/mpi_library.def", "core/frontend/pjrt/functions.def", "core/frontend/pjrt/ops.def"}
 NAME = re.compile(r"(?<![A-Za-z0-9])x(?![A-Za-z0-9])")
 
 

@@ -86,6 +86,7 @@ LEFT_OUT = [
     ("core/data/format", r"arrow|STRATA_PARQUET", "it fetches a package; tests/cli/parquet_test.sh reads what pandas wrote"),
     ("", r"^mpirun", "it needs an MPI; tests/threads/mpi.c"),
     ("", r"--plugin FILE|--plugin pjrt:|imdb/lstm.json", "it needs a vendor's plugin or fetched data; tests/cli has tests"),
+    ("", r"^JAX_PLATFORMS=", "tests/frontend/plugin_test.sh runs programs of JAX"),
     ("", r"^STRATA_TEST_DEVICES=", "it runs a whole suite"),
     ("strata.1", r"x\.onnx", "it needs a graph of another program; tests/interchange has such graphs"),
 ]

@@ -275,6 +275,7 @@ static bool read_vhlo_attribute(strata_program_attribute *out, int code, reader 
     static const char *const precisions[] = {"DEFAULT", "HIGH", "HIGHEST"};
     static const char *const algorithms[] = {"DEFAULT", "THREE_FRY", "PHILOX"};
     static const char *const distributions[] = {"UNIFORM", "NORMAL"};
+    static const char *const transposes[] = {"TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"};
     static const char *const accuracies[] = {"DEFAULT", "HIGHEST", "TOLERANCE"};
     strata_memory *memory = &program->tables->memory;
     switch (code) {
@@ -329,6 +330,9 @@ static bool read_vhlo_attribute(strata_program_attribute *out, int code, reader 
             return true;
         case 15:
             read_tensor(out, from, program);
+            return true;
+        case 16:
+            read_enum(out, from, transposes, 4);
             return true;
         case 17:
             out->kind = STRATA_PROGRAM_TYPE;
