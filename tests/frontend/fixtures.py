@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the programs of tests/frontend/programs: fixtures.py FOLDER. Each NAME.mlir.bc is what jaxlib sends to a PJRT plugin,
-NAME.txt has a line for each operation, made by jaxlib's own reader: name, types of operands, types of results. NAME.values has
-the bytes of the arguments, and of the results that jaxlib computes on the CPU."""
+"""Writes the programs of tests/frontend/programs: fixtures.py FOLDER. Each NAME.mlir.bc is what jaxlib sends to a PJRT plugin.
+NAME.txt has a line for each operation, made by jaxlib's own reader: its name, types of operands and results, and attributes.
+NAME.values has the bytes of the arguments, and of the results that jaxlib computes on the CPU."""
 
 import pathlib
+import re
 import sys
 
 import jax
@@ -165,8 +166,10 @@ def scatters(x, i, k, u):
 
 
 def nested(x):
-    f = jax.jit(lambda x: jax.nn.gelu(jax.jit(jnp.cos)(x)))
-    return f(x) + f(x + 1), jax.lax.optimization_barrier(x), x
+    @jax.jit
+    def inner(x):
+        return jax.nn.gelu(jax.jit(jnp.cos)(x))
+    return inner(x) + inner(x + 1), jax.lax.optimization_barrier(x), x
 
 
 def donated(x, y):
@@ -228,13 +231,41 @@ PROGRAMS = [
 ]
 
 
-def lines(op, out):
+def tensor(match):
+    """The bytes of a constant tensor in hexadecimal digits; i1 as bits."""
+    attribute = ir.DenseElementsAttr(ir.Attribute.parse(match[1]))
+    element, is_splat = str(attribute.type.element_type), attribute.is_splat
+    if element == "bf16":
+        return "*"
+    array = np.array(attribute).ravel()[:1 if is_splat else None]
+    data = np.packbits(array, bitorder="little") if element == "i1" else array
+    digits = "ff" if element == "i1" and is_splat and array[0] and np.prod(attribute.type.shape) > 1 else data.tobytes().hex()
+    return f"{'splat' if is_splat else 'dense'} {digits} : {match[2]}"
+
+
+def value(name, attribute):
+    """An attribute of vhlo as strata_program_print writes it. "*" stands for what is not compared."""
+    text = str(attribute)
+    if name in ("function_type", "result_accuracy"):
+        return "*"
+    text = re.sub(r"#vhlo\.tensor_v1<(dense<[^>]*> : (tensor<[^>]*>))>", tensor, text)
+    text = re.sub(r"#vhlo<\w+_v1 (\w+)>", r"\1", text)
+    text = re.sub(r"#vhlo\.(?:integer|string|bool)_v1<([^<>]*)>", r"\1", text)
+    text = text.replace("#vhlo.type_v1<!vhlo.none_v1>", "none")
+    return re.sub(r"([\]}])>", r"\1", re.sub(r"#vhlo\.(?:array|dict)_v1<", "", text))
+
+
+def lines(op, encoded, out):
+    """op and encoded: an operation in stablehlo, and in vhlo."""
     types = [", ".join(str(value.type) for value in values) for values in (op.operands, op.results)]
-    out.append(f"{op.name} ({types[0]}) -> ({types[1]})")
-    for region in op.regions:
-        for block in region:
-            for inner in block:
-                lines(inner.operation, out)
+    attributes = [f"{name} = {value(name, encoded.attributes[name])}" for name in sorted(encoded.attributes)]
+    attributes = attributes if encoded.name.startswith("vhlo") or not attributes else ["*"]
+    suffix = f" {{{', '.join(attributes)}}}" if attributes else ""
+    out.append(f"{op.name} ({types[0]}) -> ({types[1]}){suffix}")
+    for region, other in zip(op.regions, encoded.regions, strict=True):
+        for block, other_block in zip(region, other, strict=True):
+            for inner, other_inner in zip(block, other_block, strict=True):
+                lines(inner.operation, other_inner.operation, out)
 
 
 def main():
@@ -249,7 +280,7 @@ def main():
         with context:
             again = stablehlo.deserialize_portable_artifact(context, data)
             out = []
-            lines(again.operation, out)
+            lines(again.operation, ir.Module.parse(data).operation, out)
         (folder / f"{function.__name__}.txt").write_text("\n".join(out) + "\n")
         results = jax.tree.leaves(jax.jit(lambda *x, f=function: f(*x))(*arguments))
         (folder / f"{function.__name__}.values").write_bytes(b"".join(np.asarray(x).tobytes() for x in [*arguments, *results]))

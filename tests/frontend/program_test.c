@@ -26,11 +26,17 @@ static unsigned char *read_fixture(const char *name, const char *ending, size_t 
     return bytes;
 }
 
-/* The line of an operation without its attributes, and with the name of StableHLO's dialects. */
-static void plain_line(char *line) {
-    char *attributes = strstr(line, " {"), *dialect = strstr(line, "vhlo.");
-    if (attributes) *attributes = '\0';
-    if (dialect == line) memmove(line, line + 5, strlen(line + 5) + 1);
+/* Whether a line is as wanted, where "*" stands for attributes that are not compared. */
+static bool matches(const char *line, const char *wanted) {
+    for (;;) {
+        size_t n = strcspn(wanted, "*");
+        if (strncmp(line, wanted, n) != 0) return false;
+        line += n;
+        wanted += n;
+        if (!*wanted) return !*line;
+        n = strcspn(++wanted, "*");
+        while (*line && strncmp(line, wanted, n) != 0) line++;
+    }
 }
 
 static const char *without_dialect(const char *line) {
@@ -40,7 +46,7 @@ static const char *without_dialect(const char *line) {
     return line;
 }
 
-Test(program, operations_and_their_types_are_those_that_jaxlib_reads) {
+Test(program, operations_types_and_attributes_are_those_that_jaxlib_reads) {
     for (int i = 0; i < N_PROGRAMS; i++) {
         size_t n_bytes = 0, n_text = 0;
         unsigned char *bytes = read_fixture(names[i], ".mlir.bc", &n_bytes);
@@ -53,8 +59,8 @@ Test(program, operations_and_their_types_are_those_that_jaxlib_reads) {
         cr_assert_eq(strata_text_take(&text, &printed, NULL, &err), STRATA_OK);
         char *line = strtok_r(printed, "\n", &at), *other = strtok_r(wanted, "\n", &wanted_at);
         for (; line && other; line = strtok_r(NULL, "\n", &at), other = strtok_r(NULL, "\n", &wanted_at)) {
-            plain_line(line);
-            cr_assert_str_eq(line, without_dialect(other), "%s: %s, wanted %s", names[i], line, other);
+            const char *plain = strncmp(line, "vhlo.", 5) ? line : line + 5;
+            cr_assert(matches(plain, without_dialect(other)), "%s: %s, wanted %s", names[i], line, other);
         }
         cr_assert(!line && !other, "%s: another number of operations", names[i]);
         strata_program_destroy(program);
