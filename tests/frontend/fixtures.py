@@ -128,6 +128,13 @@ def windows(x, y, i):
             pool(x, 0.0, jax.lax.add, (2, 2), (1, 1), "VALID", window_dilation=(1, 3)))
 
 
+def pool_gradients(x, y):
+    def pool(x, size, stride, padding):
+        return jnp.sum(jnp.sin(jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, size, stride, padding)))
+    return (jax.grad(pool)(x, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"), jax.grad(pool)(x, (1, 3, 2, 1), (1, 2, 1, 1), "SAME"),
+            jax.grad(pool)(y, (2, 2), (1, 2), "SAME"))
+
+
 def dots(a, b, v, s):
     dot = jax.lax.dot_general
     return (a @ b, a[0] @ v, jnp.dot(v, v), s * s, dot(a, b, (((0, 1), (0, 2)), ((), ()))),
@@ -214,6 +221,12 @@ def zeros_and(x):
     return x
 
 
+def nan_in(x):
+    x = x.copy()
+    x[0, 2] = x[2, 1] = np.nan
+    return x
+
+
 LARGE = np.array([2**31 - 1, -2**31, 5, -3], np.int32)
 X = f32(3, 4, 5)
 PROGRAMS = [
@@ -223,7 +236,8 @@ PROGRAMS = [
     (half, f32(9).astype(jnp.bfloat16)), (binary, *special(True)),
     (integers, np.append(i32(5), LARGE), np.append(i32(5), LARGE[::-1]), flags(9), flags(9)), (constants, f32(9)),
     (shapes, f32(6, 4), f32()), (reductions, zeros_and(f32(3, 3, 4)), i32(3, 5), flags(4, 5)),
-    (windows, f32(5, 7), np.round(f32(2, 5, 6, 2)) * 1.0, i32(7)), (dots, f32(2, 3, 4), f32(2, 4, 3), f32(4), f32()),
+    (windows, f32(5, 7), np.round(f32(2, 5, 6, 2)) * 1.0, i32(7)),
+    (pool_gradients, np.round(f32(2, 5, 6, 2)), nan_in(f32(3, 6))), (dots, f32(2, 3, 4), f32(2, 4, 3), f32(4), f32()),
     (convs, f32(1, 6, 5, 2), f32(3, 2, 2, 3), f32(3, 2, 1, 4), f32(2, 7, 2), f32(3, 2, 3)),
     (gathers, X, i32(2, 3, low=-3, high=4), i32(2, 3, low=0, high=4), i32(3, 2, 5, low=-4, high=4)),
     (scatters, X, np.array([[0, 2, 9]], np.int32), np.array([[1, 3, 0]], np.int32), f32(1, 3, 5)), (nested, f32(6)),

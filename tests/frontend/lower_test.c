@@ -14,9 +14,10 @@
 #include "strata/executable.h"
 #include "tests/support/check.h"
 
-static const char *const lowered_names[] = {"binary",     "constants", "conv",     "convs",  "donated", "dots",   "embedding",
-                                            "gathers",    "half",      "integers", "large",  "mlp",     "nested", "reduce",
-                                            "reductions", "scatters",  "shapes",   "slices", "unary",   "window", "windows"};
+static const char *const lowered_names[] = {"binary",    "constants",      "conv",   "convs",      "donated",  "dots",
+                                            "embedding", "gathers",        "half",   "integers",   "large",    "mlp",
+                                            "nested",    "pool_gradients", "reduce", "reductions", "scatters", "shapes",
+                                            "slices",    "unary",          "window", "windows"};
 enum { N_LOWERED = sizeof lowered_names / sizeof lowered_names[0] };
 
 /* Programs that are refused, and what the error names: the operation, its type, and the line in fixtures.py. */

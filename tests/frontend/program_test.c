@@ -10,10 +10,10 @@
 
 #include "core/base/file.h"
 
-static const char *const names[] = {"binary",    "cond",    "constants", "conv",       "convs",   "donated", "dots",
-                                    "embedding", "gathers", "half",      "integers",   "kinds",   "large",   "mlp",
-                                    "nested",    "random",  "reduce",    "reductions", "refused", "scan",    "scatters",
-                                    "shapes",    "slices",  "sort",      "tangent",    "unary",   "window",  "windows"};
+static const char *const names[] = {
+    "binary",   "cond",     "constants", "conv",   "convs",  "donated",        "dots",   "embedding", "gathers",    "half",
+    "integers", "kinds",    "large",     "mlp",    "nested", "pool_gradients", "random", "reduce",    "reductions", "refused",
+    "scan",     "scatters", "shapes",    "slices", "sort",   "tangent",        "unary",  "window",    "windows"};
 /* Of a program of more than MAX_DAMAGED bytes, only some bytes are cut or changed. */
 enum { N_PROGRAMS = sizeof names / sizeof names[0], MAX_DAMAGED = 1000 };
 

@@ -25,7 +25,7 @@ typedef struct walk {
 
 static lower_rule same;
 
-/* The operations that have a rule. Those of walk_op are control flow, which has none here. */
+/* The operations that have a rule. Calls and composites are in lower_op. */
 static const struct {
     const char *name;
     lower_rule *rule;
@@ -77,6 +77,7 @@ static const struct {
     {"rsqrt", strata_lower_unary, strata_rsqrt, NULL, 0},
     {"scatter", strata_lower_scatter, NULL, NULL, 0},
     {"select", strata_lower_select, NULL, NULL, 0},
+    {"select_and_scatter", strata_lower_select_and_scatter, NULL, NULL, 0},
     {"sharding_constraint", same, NULL, NULL, 0},
     {"sign", strata_lower_unary, strata_lower_sign, NULL, 0},
     {"sine", strata_lower_unary, strata_sin, NULL, 0},
@@ -222,12 +223,12 @@ static int number_in(const strata_program *program, const strata_program_block *
     return -1;
 }
 
-void strata_lower_body(const lower_call *call, char out[LOWER_BODY_BYTES]) {
+void strata_lower_body(const lower_call *call, int region, char out[LOWER_BODY_BYTES]) {
     enum { MAX_BODY_OPS = 16 };
     size_t length = 0;
     out[0] = '\0';
-    if (call->op->n_regions < 1 || call->op->regions[0].n_blocks != 1) return;
-    const strata_program_block *block = &call->op->regions[0].blocks[0];
+    if (call->op->n_regions <= region || call->op->regions[region].n_blocks != 1) return;
+    const strata_program_block *block = &call->op->regions[region].blocks[0];
     for (int i = 0; i < block->n_ops && i <= MAX_BODY_OPS; i++) {
         const strata_program_op *op = &call->program->ops[block->ops[i]];
         const strata_program_attribute *direction = strata_program_find(call->program, op, "comparison_direction");
@@ -248,9 +249,9 @@ void strata_lower_body(const lower_call *call, char out[LOWER_BODY_BYTES]) {
     }
 }
 
-int strata_lower_body_kind(const lower_call *call) {
+int strata_lower_body_kind(const lower_call *call, int region) {
     char body[LOWER_BODY_BYTES];
-    strata_lower_body(call, body);
+    strata_lower_body(call, region, body);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const size_t length = strlen(rows[i].name);
         if (!rows[i].combination || strncmp(body, rows[i].name, length) != 0) continue;

@@ -211,8 +211,8 @@ strata_status strata_lower_scatter(const lower_call *call, strata_error *err) {
     STRATA_TRY(check_indices(call, 3, err));
     const strata_shape updates = call->in[2]->shape;
     strata_tensor *x = strata_lower_whole(call->in[0]);
-    strata_lower_body(call, body);
-    const bool is_add = strata_lower_body_kind(call) == LOWER_ADD, is_set = !strcmp(body, "return 1;");
+    strata_lower_body(call, 0, body);
+    const bool is_add = strata_lower_body_kind(call, 0) == LOWER_ADD, is_set = !strcmp(body, "return 1;");
     if (!is_set && !(is_add && strata_dtype_is_float(strata_tensor_dtype(x))))
         return strata_fail(err, STRATA_UNSUPPORTED, "only scatters that add floats, or set elements, are supported");
     STRATA_TRY(read_axes(call, false, &g, err));

@@ -59,7 +59,7 @@ static strata_tensor *reduced(int kind, strata_tensor *x, const int *axes, int n
 }
 
 static strata_status reduce_one(const lower_call *call, const int *axes, int n_axes, strata_error *err) {
-    const int kind = strata_lower_body_kind(call);
+    const int kind = strata_lower_body_kind(call, 0);
     const lowered *init = call->in[1];
     strata_tensor *x = strata_lower_whole(call->in[0]), *y = x;
     lowered *out = &call->out[0];
@@ -98,7 +98,7 @@ static bool counts_along(const lower_call *call, int value, int axis) {
 /* The smallest element is the largest of -x for floats, and of -1 - x for integers, which cannot overflow. */
 static strata_status reduce_positions(const lower_call *call, const int *axes, int n_axes, strata_error *err) {
     char body[LOWER_BODY_BYTES];
-    strata_lower_body(call, body);
+    strata_lower_body(call, 0, body);
     const bool is_max = !strcmp(body, argmax_body), is_min = !strcmp(body, argmin_body);
     strata_tensor *x = strata_lower_whole(call->in[0]), *ordered = x;
     const bool is_float = strata_dtype_is_float(strata_tensor_dtype(x));
@@ -134,13 +134,17 @@ typedef struct windows {
     int64_t before[STRATA_MAX_RANK], after[STRATA_MAX_RANK];
 } windows;
 
-static strata_status read_windows(const lower_call *call, windows *w, strata_error *err) {
+/* The windows of an operation that has no dilations are not dilated. */
+static strata_status read_windows(const lower_call *call, bool has_dilations, windows *w, strata_error *err) {
     int64_t base[STRATA_MAX_RANK], padding[2 * STRATA_MAX_RANK];
     w->rank = call->in[0]->shape.rank;
     STRATA_TRY(strata_lower_integers(call, "window_dimensions", w->rank, w->size, err));
     STRATA_TRY(strata_lower_integers(call, "window_strides", w->rank, w->stride, err));
-    STRATA_TRY(strata_lower_integers(call, "window_dilations", w->rank, w->dilation, err));
-    STRATA_TRY(strata_lower_integers(call, "base_dilations", w->rank, base, err));
+    for (int d = 0; d < w->rank; d++) w->dilation[d] = base[d] = 1;
+    if (has_dilations) {
+        STRATA_TRY(strata_lower_integers(call, "window_dilations", w->rank, w->dilation, err));
+        STRATA_TRY(strata_lower_integers(call, "base_dilations", w->rank, base, err));
+    }
     STRATA_TRY(strata_lower_integers(call, "padding", 2 * w->rank, padding, err));
     for (int d = 0; d < w->rank; d++) {
         const int64_t all = call->in[0]->shape.dims[d] + padding[2 * d] + padding[2 * d + 1];
@@ -235,9 +239,9 @@ static strata_tensor *extreme_pool(const windows *w, strata_tensor *x, const int
 
 strata_status strata_lower_reduce_window(const lower_call *call, strata_error *err) {
     int axes[2];
-    windows w = {.kind = strata_lower_body_kind(call)};
+    windows w = {.kind = strata_lower_body_kind(call, 0)};
     STRATA_TRY(strata_lower_operands(call, 2, err));
-    STRATA_TRY(read_windows(call, &w, err));
+    STRATA_TRY(read_windows(call, true, &w, err));
     const lowered *init = call->in[1];
     strata_tensor *x = strata_lower_whole(call->in[0]);
     const strata_dtype dtype = strata_tensor_dtype(x);
@@ -256,5 +260,83 @@ strata_status strata_lower_reduce_window(const lower_call *call, strata_error *e
         x = strata_lower_take(x, d, 0, w.stride[d], (n - 1) / w.stride[d] + 1);
     }
     call->out[0].tensor = x;
+    return STRATA_OK;
+}
+
+/* ---- the gradient of a pool ---- */
+
+/* The element at place `tap` of each window, and its position in the operand, in row-major order; -1: it is padding. */
+static void take_tap(const lower_call *call, const windows *w, const int64_t *tap, strata_tensor **value, strata_tensor **at) {
+    const strata_shape shape = call->in[0]->shape, out = call->in[1]->shape;
+    strata_tensor *x = *value, *sum = strata_scalar(call->graph, STRATA_DTYPE_I32, 0), *inside = NULL;
+    int64_t stride = strata_shape_elements(shape);
+    for (int d = 0; d < w->rank; d++) {
+        stride /= shape.dims[d];
+        x = strata_lower_take(x, d, tap[d], w->stride[d], out.dims[d]);
+        strata_tensor *p = strata_lower_positions(call->graph, w->rank, d, out.dims[d]);
+        p = strata_add(strata_mul(p, strata_lower_scalar(p, (double)w->stride[d])),
+                       strata_lower_scalar(p, (double)(tap[d] - w->before[d])));
+        strata_tensor *zero = strata_lower_scalar(p, 0), *end = strata_lower_scalar(p, (double)shape.dims[d]);
+        strata_tensor *here = strata_lower_combine(LOWER_AND, strata_greater_equal(p, zero), strata_less(p, end));
+        inside = inside ? strata_lower_combine(LOWER_AND, inside, here) : here;
+        sum = strata_add(sum, strata_mul(p, strata_lower_scalar(p, (double)stride)));
+    }
+    *value = x;
+    *at = inside ? strata_where(inside, sum, strata_lower_scalar(sum, -1)) : sum;
+}
+
+/* The position of the element of each window that is chosen: one after the other is compared with the one chosen before, which
+ * stays if it is greater or equal. So NaN is replaced by what comes after it, and replaces what was before it. */
+static strata_tensor *chosen_positions(const lower_call *call, const windows *w) {
+    int64_t tap[STRATA_MAX_RANK] = {0};
+    strata_tensor *x = strata_lower_pad_by(strata_lower_whole(call->in[0]), w->before, w->after, NULL, 0);
+    strata_tensor *best = NULL, *chosen = NULL;
+    for (int d = 0; d >= 0;) {
+        strata_tensor *value = x, *at = NULL;
+        take_tap(call, w, tap, &value, &at);
+        if (chosen) {
+            strata_tensor *none = strata_lower_scalar(at, 0), *is_inside = strata_greater_equal(at, none);
+            strata_tensor *stays =
+                strata_lower_combine(LOWER_AND, strata_greater_equal(chosen, none), strata_greater_equal(best, value));
+            strata_tensor *is_new = strata_where(stays, strata_scalar(call->graph, STRATA_DTYPE_BOOL, 0), is_inside);
+            best = strata_where(is_new, value, best);
+            chosen = strata_where(is_new, at, chosen);
+        } else {
+            best = value;
+            chosen = at;
+        }
+        for (d = w->rank - 1; d >= 0 && ++tap[d] == w->size[d]; d--) tap[d] = 0;
+    }
+    return chosen;
+}
+
+strata_status strata_lower_select_and_scatter(const lower_call *call, strata_error *err) {
+    enum { MAX_TAPS = 256 };
+    char body[LOWER_BODY_BYTES];
+    windows w = {0};
+    int64_t n_taps = 1;
+    STRATA_TRY(strata_lower_operands(call, 3, err));
+    STRATA_TRY(read_windows(call, false, &w, err));
+    strata_lower_body(call, 0, body);
+    const lowered *source = call->in[1];
+    const strata_shape shape = call->in[0]->shape;
+    const strata_dtype dtype = strata_tensor_dtype(source->tensor);
+    bool fits = source->shape.rank == w.rank && strata_shape_elements(shape) > 0;
+    for (int d = 0; d < w.rank && fits; d++) {
+        const int64_t all = shape.dims[d] + w.before[d] + w.after[d];
+        fits = w.before[d] >= 0 && w.after[d] >= 0 && source->shape.dims[d] == (all - w.size[d]) / w.stride[d] + 1;
+        n_taps = n_taps > MAX_TAPS ? n_taps : n_taps * w.size[d];
+    }
+    if (!fits) return strata_fail(err, STRATA_DATA, "its source has not an element for each window");
+    if (strcmp(body, "compare GE 0 1;return 2;") != 0 || strata_lower_body_kind(call, 1) != LOWER_ADD || w.rank == 0 ||
+        !strata_dtype_is_float(dtype) || !strata_lower_is_identity(LOWER_ADD, dtype, call->in[2]) || n_taps > MAX_TAPS ||
+        strata_shape_elements(shape) > INT32_MAX)
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "only that of a max pool of floats is supported, with at most %d elements in a window", MAX_TAPS);
+    strata_tensor *at = strata_broadcast_to(chosen_positions(call, &w), source->shape);
+    const int64_t n = strata_shape_elements(source->shape);
+    strata_tensor *y = strata_unsorted_segment_sum(strata_reshape(strata_lower_whole(source), STRATA_SHAPE(n, 1)),
+                                                   strata_reshape(at, STRATA_SHAPE(n)), strata_shape_elements(shape));
+    call->out[0].tensor = strata_reshape(y, call->out[0].shape);
     return STRATA_OK;
 }

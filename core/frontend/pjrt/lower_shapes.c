@@ -129,8 +129,8 @@ strata_status strata_lower_iota(const lower_call *call, strata_error *err) {
 /* The axes of the operand are axes of the result, in any order. The others have size 1 until an op needs them. */
 strata_status strata_lower_broadcast(const lower_call *call, strata_error *err) {
     int axes[STRATA_MAX_RANK], order[STRATA_MAX_RANK], n;
-    const lowered *x = STRATA_OK == strata_lower_operands(call, 1, err) ? call->in[0] : NULL;
-    if (!x) return STRATA_DATA;
+    STRATA_TRY(strata_lower_operands(call, 1, err));
+    const lowered *x = call->in[0];
     STRATA_TRY(strata_lower_axes(call, "broadcast_dimensions", call->out[0].shape.rank, axes, &n, err));
     if (n != x->shape.rank) return strata_fail(err, STRATA_DATA, "its operand has not %d axes", n);
     strata_shape shape = strata_lower_ones(call->out[0].shape.rank);

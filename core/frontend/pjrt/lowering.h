@@ -45,7 +45,7 @@ lower_rule strata_lower_unary, strata_lower_float, strata_lower_binary, strata_l
 lower_rule strata_lower_constant, strata_lower_iota, strata_lower_broadcast, strata_lower_reshape, strata_lower_transpose,
     strata_lower_concatenate, strata_lower_slice, strata_lower_pad, strata_lower_reverse, strata_lower_dynamic_slice,
     strata_lower_dynamic_update_slice;
-lower_rule strata_lower_reduce, strata_lower_reduce_window;
+lower_rule strata_lower_reduce, strata_lower_reduce_window, strata_lower_select_and_scatter;
 lower_rule strata_lower_dot_general, strata_lower_convolution;
 lower_rule strata_lower_gather, strata_lower_scatter;
 
@@ -102,11 +102,11 @@ STRATA_MUST_USE strata_status strata_lower_axes(const lower_call *call, const ch
 /* The operation has this many operands, or fails with DATA. */
 STRATA_MUST_USE strata_status strata_lower_operands(const lower_call *call, int n, strata_error *err);
 
-/* The first region as text, in which arguments and results are numbered: "add 0 1;return 2;". Empty if it is too long, or uses
+/* A region as text, in which arguments and results are numbered: "add 0 1;return 2;". Empty if it is too long, or uses
  * values from outside. */
 enum { LOWER_BODY_BYTES = 256 };
-void strata_lower_body(const lower_call *call, char out[LOWER_BODY_BYTES]);
-/* The combination that the first region computes of its two arguments, or LOWER_NONE. */
-int strata_lower_body_kind(const lower_call *call);
+void strata_lower_body(const lower_call *call, int region, char out[LOWER_BODY_BYTES]);
+/* The combination that a region computes of its two arguments, or LOWER_NONE. */
+int strata_lower_body_kind(const lower_call *call, int region);
 
 #endif
