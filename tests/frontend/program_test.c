@@ -10,9 +10,12 @@
 
 #include "core/base/file.h"
 
-static const char *const names[] = {"cond",   "conv",   "embedding", "kinds",  "large", "mlp",
-                                    "random", "reduce", "scan",      "slices", "sort",  "window"};
-enum { N_PROGRAMS = sizeof names / sizeof names[0] };
+static const char *const names[] = {
+    "binary",   "cond",     "constants", "conv",   "convs",  "donated",        "dots",   "embedding", "gathers",    "half",
+    "integers", "kinds",    "large",     "mlp",    "nested", "pool_gradients", "random", "reduce",    "reductions", "refused",
+    "scan",     "scatters", "shapes",    "slices", "sort",   "tangent",        "unary",  "window",    "windows"};
+/* Of a program of more than MAX_DAMAGED bytes, only some bytes are cut or changed. */
+enum { N_PROGRAMS = sizeof names / sizeof names[0], MAX_DAMAGED = 1000 };
 
 static unsigned char *read_fixture(const char *name, const char *ending, size_t *out_n_bytes) {
     char path[512];
@@ -23,11 +26,17 @@ static unsigned char *read_fixture(const char *name, const char *ending, size_t 
     return bytes;
 }
 
-/* The line of an operation without its attributes, and with the name of StableHLO's dialects. */
-static void plain_line(char *line) {
-    char *attributes = strstr(line, " {"), *dialect = strstr(line, "vhlo.");
-    if (attributes) *attributes = '\0';
-    if (dialect == line) memmove(line, line + 5, strlen(line + 5) + 1);
+/* Whether a line is as wanted, where "*" stands for attributes that are not compared. */
+static bool matches(const char *line, const char *wanted) {
+    for (;;) {
+        size_t n = strcspn(wanted, "*");
+        if (strncmp(line, wanted, n) != 0) return false;
+        line += n;
+        wanted += n;
+        if (!*wanted) return !*line;
+        n = strcspn(++wanted, "*");
+        while (*line && strncmp(line, wanted, n) != 0) line++;
+    }
 }
 
 static const char *without_dialect(const char *line) {
@@ -37,7 +46,7 @@ static const char *without_dialect(const char *line) {
     return line;
 }
 
-Test(program, operations_and_their_types_are_those_that_jaxlib_reads) {
+Test(program, operations_types_and_attributes_are_those_that_jaxlib_reads) {
     for (int i = 0; i < N_PROGRAMS; i++) {
         size_t n_bytes = 0, n_text = 0;
         unsigned char *bytes = read_fixture(names[i], ".mlir.bc", &n_bytes);
@@ -50,8 +59,8 @@ Test(program, operations_and_their_types_are_those_that_jaxlib_reads) {
         cr_assert_eq(strata_text_take(&text, &printed, NULL, &err), STRATA_OK);
         char *line = strtok_r(printed, "\n", &at), *other = strtok_r(wanted, "\n", &wanted_at);
         for (; line && other; line = strtok_r(NULL, "\n", &at), other = strtok_r(NULL, "\n", &wanted_at)) {
-            plain_line(line);
-            cr_assert_str_eq(line, without_dialect(other), "%s: %s, wanted %s", names[i], line, other);
+            const char *plain = strncmp(line, "vhlo.", 5) ? line : line + 5;
+            cr_assert(matches(plain, without_dialect(other)), "%s: %s, wanted %s", names[i], line, other);
         }
         cr_assert(!line && !other, "%s: another number of operations", names[i]);
         strata_program_destroy(program);
@@ -79,7 +88,7 @@ Test(program, a_cut_program_gives_a_program_or_an_error) {
     for (int i = 0; i < N_PROGRAMS; i++) {
         size_t n_bytes = 0;
         unsigned char *bytes = read_fixture(names[i], ".mlir.bc", &n_bytes);
-        for (size_t n = 0; n < n_bytes; n++) read_copy(bytes, n, SIZE_MAX, 0);
+        for (size_t n = 0; n < n_bytes; n += 1 + n_bytes / MAX_DAMAGED) read_copy(bytes, n, SIZE_MAX, 0);
         free(bytes);
     }
 }
@@ -89,7 +98,7 @@ Test(program, a_changed_byte_gives_a_program_or_an_error) {
     for (int i = 0; i < N_PROGRAMS; i++) {
         size_t n_bytes = 0;
         unsigned char *bytes = read_fixture(names[i], ".mlir.bc", &n_bytes);
-        for (size_t n = 0; n < n_bytes; n++)
+        for (size_t n = 0; n < n_bytes; n += 1 + n_bytes / MAX_DAMAGED)
             for (size_t k = 0; k < sizeof values; k++) read_copy(bytes, n_bytes, n, values[k]);
         free(bytes);
     }

@@ -101,13 +101,17 @@ static void print_types(const strata_program *program, int n, const int *values,
     strata_text_add(out, ")");
 }
 
+void strata_program_print_op(const strata_program *program, const strata_program_op *op, strata_text *out) {
+    strata_text_add(out, "%s.%s ", op->dialect, op->name);
+    print_types(program, op->n_operands, op->operands, out);
+    strata_text_add(out, " -> ");
+    print_types(program, op->n_results, op->results, out);
+}
+
 void strata_program_print(const strata_program *program, strata_text *out) {
     for (int i = 0; i < program->n_ops; i++) {
         const strata_program_op *op = &program->ops[i];
-        strata_text_add(out, "%s.%s ", op->dialect, op->name);
-        print_types(program, op->n_operands, op->operands, out);
-        strata_text_add(out, " -> ");
-        print_types(program, op->n_results, op->results, out);
+        strata_program_print_op(program, op, out);
         for (int k = 0; k < op->n_attributes; k++) {
             strata_text_add(out, k ? ", %s = " : " {%s = ", op->attributes[k].name);
             print_attribute(program, op->attributes[k].attribute, out);

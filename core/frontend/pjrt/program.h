@@ -119,7 +119,9 @@ const strata_program_attribute *strata_program_find(const strata_program *progra
                                                     const char *name);
 /* The first file's name and line of a location, or NULL. */
 const strata_program_attribute *strata_program_line(const strata_program *program, int location);
-/* Appends a line for each operation: name, types of operands and results, attributes by name. */
+/* Appends the name of an operation, and the types of its operands and results. */
+void strata_program_print_op(const strata_program *program, const strata_program_op *op, strata_text *out);
+/* Appends a line for each operation: the same, and its attributes by name. */
 void strata_program_print(const strata_program *program, strata_text *out);
 
 #endif
