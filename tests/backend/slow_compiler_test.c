@@ -146,6 +146,11 @@ Test(slow_compiler, options_of_the_environment_reach_the_compiler) {
     if (!device) return;
     setenv("STRATA_OPENCL_OPTIONS", "-Dfloat=nonsense", 1);
     cr_assert_eq(run_softmax(device), STRATA_UNSUPPORTED);
+    char long_options[300] = "";
+    memset(long_options, ' ', sizeof long_options - 1);
+    setenv("STRATA_OPENCL_OPTIONS", long_options, 1);
+    cr_assert_eq(run_softmax(device), STRATA_INVALID);
+    cr_expect(strstr(err.message, "STRATA_OPENCL_OPTIONS has 299 bytes"), "%s", err.message);
     setenv("STRATA_OPENCL_OPTIONS", "-cl-opt-disable", 1);
     OK(run_softmax(device));
     strata_device_close(device);

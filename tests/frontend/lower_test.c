@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
 #include "strata/executable.h"
+#include "tests/frontend/fixture.h"
 #include "tests/support/check.h"
 
 static const char *const lowered_names[] = {"binary",    "constants",      "conv",   "convs",      "donated",  "dots",
@@ -31,15 +31,6 @@ static const struct {
     {"scan", {"vhlo.while", "at fixtures.py:", "no rule"}},
     {"sort", {"vhlo.sort", "tensor<7xf32>", "at fixtures.py:"}},
 };
-
-static unsigned char *read_fixture(const char *name, const char *ending, size_t *out_n_bytes) {
-    char path[512];
-    unsigned char *bytes = NULL;
-    strata_error err = {0};
-    snprintf(path, sizeof path, STRATA_TEST_SOURCE_DIR "/tests/frontend/programs/%s%s", name, ending);
-    cr_assert_eq(strata_file_read(path, 1 << 20, &bytes, out_n_bytes, &err), STRATA_OK, "%s", err.message);
-    return bytes;
-}
 
 static strata_status lower_bytes(const unsigned char *bytes, size_t n_bytes, strata_lowered *out, strata_error *err) {
     strata_program *program = NULL;

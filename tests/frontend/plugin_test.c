@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backends/pjrt/api.h"
-#include "core/base/file.h"
+#include "tests/frontend/fixture.h"
 
 const pjrt_api *GetPjrtApi(void);
 
@@ -314,12 +314,8 @@ Test(jax_plugin, a_copy_outlives_the_array) {
 /* ---- programs ---- */
 
 static int compile(pjrt_api_client *client, const char *name, size_t cut, pjrt_api_loaded **out) {
-    char path[512];
-    unsigned char *bytes = NULL;
     size_t n = 0;
-    strata_error err = {0};
-    snprintf(path, sizeof path, STRATA_TEST_SOURCE_DIR "/tests/frontend/programs/%s.mlir.bc", name);
-    cr_assert_eq(strata_file_read(path, 1 << 20, &bytes, &n, &err), STRATA_OK, "%s", err.message);
+    unsigned char *bytes = read_fixture(name, ".mlir.bc", &n);
     pjrt_program_text text = {
         .head = HEAD(text), .code = (char *)bytes, .code_size = n - cut, .format = "mlir", .format_size = 4};
     pjrt_client_compile_args args = {.head = HEAD(args), .client = client, .program = &text, .executable = (void *)&args};

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
+#include "tests/frontend/fixture.h"
 
 static const char *const names[] = {
     "binary",   "cond",     "constants", "conv",   "convs",  "donated",        "dots",   "embedding", "gathers",    "half",
@@ -16,15 +16,6 @@ static const char *const names[] = {
     "scan",     "scatters", "shapes",    "slices", "sort",   "tangent",        "unary",  "window",    "windows"};
 /* Of a program of more than MAX_DAMAGED bytes, only some bytes are cut or changed. */
 enum { N_PROGRAMS = sizeof names / sizeof names[0], MAX_DAMAGED = 1000 };
-
-static unsigned char *read_fixture(const char *name, const char *ending, size_t *out_n_bytes) {
-    char path[512];
-    unsigned char *bytes = NULL;
-    strata_error err = {0};
-    snprintf(path, sizeof path, STRATA_TEST_SOURCE_DIR "/tests/frontend/programs/%s%s", name, ending);
-    cr_assert_eq(strata_file_read(path, 1 << 20, &bytes, out_n_bytes, &err), STRATA_OK, "%s", err.message);
-    return bytes;
-}
 
 /* Whether a line is as wanted, where "*" stands for attributes that are not compared. */
 static bool matches(const char *line, const char *wanted) {
